@@ -1,0 +1,255 @@
+/**
+ * Every refusal the product can give: one row each. Nobody else knows a status code.
+ * `docs/errors.md` is printed from this table.
+ *
+ * An ending is data (`base/run.ts`); a refusal is the caller's to act on; anything else is a fault.
+ */
+
+export interface RefusalRow {
+  /** HTTP status on REST routes and where a protocol error carries one. */
+  http: number
+  /** JSON-RPC error code on MCP and other JSON-RPC front doors. */
+  rpc: number
+  /** Word in the `error` field of REST bodies. */
+  error: string
+  retry: 'never' | 'later'
+  /** `{name}` is replaced by the detail of that name. */
+  message: string
+  hint: string
+}
+
+const rows = {
+  // The message itself
+  parse_error: {
+    http: 400,
+    rpc: -32700,
+    error: 'invalid_request',
+    retry: 'never',
+    message: 'The body is not valid JSON: {problem}.',
+    hint: 'Send one JSON object, UTF-8 encoded.',
+  },
+  invalid_request: {
+    http: 400,
+    rpc: -32600,
+    error: 'invalid_request',
+    retry: 'never',
+    message: 'Not a valid request: {problem}.',
+    hint: 'See the documentation of this endpoint.',
+  },
+  method_not_found: {
+    http: 404,
+    rpc: -32601,
+    error: 'not_found',
+    retry: 'never',
+    message: 'Method not found: {method}',
+    hint: 'Call tools/list to see what this server offers.',
+  },
+  unsupported_version: {
+    http: 400,
+    rpc: -32602,
+    error: 'invalid_request',
+    retry: 'never',
+    message: 'Protocol version {version} is not supported; this server speaks {supported}.',
+    hint: 'Send a supported MCP-Protocol-Version, or none.',
+  },
+  body_too_large: {
+    http: 413,
+    rpc: -32600,
+    error: 'payload_too_large',
+    retry: 'never',
+    message: 'The body is larger than {limitBytes} bytes.',
+    hint: 'Send less in one request.',
+  },
+  wrong_content_type: {
+    http: 415,
+    rpc: -32600,
+    error: 'unsupported_media_type',
+    retry: 'never',
+    message: 'The content type must be application/json.',
+    hint: 'Send the header Content-Type: application/json.',
+  },
+  not_found: {
+    http: 404,
+    rpc: -32602,
+    error: 'not_found',
+    retry: 'never',
+    message: '{what} does not exist.',
+    hint: 'Check the address or the id.',
+  },
+  method_not_allowed: {
+    http: 405,
+    rpc: -32600,
+    error: 'method_not_allowed',
+    retry: 'never',
+    message: '{method} is not allowed here; use {allowed}.',
+    hint: 'Use the method named.',
+  },
+
+  // Who is asking
+  unauthorized: {
+    http: 401,
+    rpc: -32600,
+    error: 'unauthorized',
+    retry: 'never',
+    message: 'Invalid or revoked API key.',
+    hint: 'Send the header Authorization: Bearer KEY.',
+  },
+  host_not_allowed: {
+    http: 403,
+    rpc: -32600,
+    error: 'forbidden',
+    retry: 'never',
+    message: 'Host {host} is not served here.',
+    hint: 'Use the address that the server printed at start, or add the name to allowed_hosts.',
+  },
+  origin_not_allowed: {
+    http: 403,
+    rpc: -32600,
+    error: 'forbidden',
+    retry: 'never',
+    message: 'Requests from web pages ({origin}) are refused.',
+    hint: 'Call the server from a program, or add the origin to allowed_origins.',
+  },
+
+  // The arguments of a tool or a REST body
+  unknown_tool: {
+    http: 404,
+    rpc: -32602,
+    error: 'not_found',
+    retry: 'never',
+    message: 'Unknown tool: {tool}',
+    hint: 'Call tools/list to see the tools of this key.',
+  },
+  invalid_argument: {
+    http: 400,
+    rpc: -32602,
+    error: 'validation_error',
+    retry: 'never',
+    message: '{field} {problem}.',
+    hint: 'Mend the field named and call again.',
+  },
+  code_empty: {
+    http: 400,
+    rpc: -32602,
+    error: 'validation_error',
+    retry: 'never',
+    message: 'code must be between 1 byte and {limitBytes} bytes; it is empty.',
+    hint: 'Send the source text to run.',
+  },
+  code_too_large: {
+    http: 400,
+    rpc: -32602,
+    error: 'validation_error',
+    retry: 'never',
+    message: 'code is {bytes} bytes; at most {limitBytes} are accepted.',
+    hint: 'Let the code fetch or generate its data instead of carrying it.',
+  },
+  language_unavailable: {
+    http: 400,
+    rpc: -32602,
+    error: 'validation_error',
+    retry: 'never',
+    message: "Language '{language}' is not available in this profile; it offers {offered}.",
+    hint: 'Use one of the languages named.',
+  },
+  timeout_too_long: {
+    http: 400,
+    rpc: -32602,
+    error: 'validation_error',
+    retry: 'never',
+    message: 'timeout is {seconds} s; this profile allows at most {limitSeconds} s.',
+    hint: 'Ask for a shorter timeout or split the work.',
+  },
+  threads_unavailable: {
+    http: 400,
+    rpc: -32602,
+    error: 'validation_error',
+    retry: 'never',
+    message: 'thread_id is not supported by this server: it has no storage.',
+    hint: 'Leave thread_id out; each call starts fresh.',
+  },
+
+  // Capacity and state
+  queue_full: {
+    http: 503,
+    rpc: -32000,
+    error: 'unavailable',
+    retry: 'later',
+    message: 'All {running} places are taken and {waiting} runs are already waiting.',
+    hint: 'Try again in {retryAfterSeconds} s.',
+  },
+  unavailable: {
+    http: 503,
+    rpc: -32000,
+    error: 'unavailable',
+    retry: 'later',
+    message: 'Runs cannot be started right now: {reason}.',
+    hint: 'Try again shortly.',
+  },
+  run_unknown: {
+    http: 404,
+    rpc: -32602,
+    error: 'not_found',
+    retry: 'never',
+    message: 'There is no run {runId}.',
+    hint: 'Runs are known by the trace_id of their answer.',
+  },
+  run_finished: {
+    http: 409,
+    rpc: -32000,
+    error: 'conflict',
+    retry: 'never',
+    message: 'Run {runId} has already ended.',
+    hint: 'Nothing is left to cancel.',
+  },
+  fault: {
+    http: 500,
+    rpc: -32603,
+    error: 'internal_error',
+    retry: 'later',
+    message: 'Something failed on our side (id {faultId}).',
+    hint: 'Try again; if it persists, give the operator this id.',
+  },
+} as const satisfies Record<string, RefusalRow>
+
+export type RefusalCode = keyof typeof rows
+export const refusals: Readonly<Record<RefusalCode, RefusalRow>> = rows
+
+export type Details = Readonly<Record<string, string | number | readonly string[]>>
+
+function filled(template: string, details: Details): string {
+  return template.replaceAll(/\{(\w+)\}/g, (whole, name: string) => {
+    const value = details[name]
+    return value === undefined ? whole : Array.isArray(value) ? value.join(', ') : String(value)
+  })
+}
+
+/** The caller asked for something that is not given; `code` is one row of the table. */
+export class Refusal extends Error {
+  readonly code: RefusalCode
+  readonly details: Details
+  readonly hint: string
+
+  constructor(code: RefusalCode, details: Details = {}) {
+    super(filled(refusals[code].message, details))
+    this.name = 'Refusal'
+    this.code = code
+    this.details = details
+    this.hint = filled(refusals[code].hint, details)
+  }
+
+  get row(): RefusalRow {
+    return refusals[this.code]
+  }
+}
+
+/** The product cannot start as asked. Printed with its remedy; never weakened to a warning. */
+export class StartRefused extends Error {
+  readonly remedy: string
+
+  constructor(reason: string, remedy: string) {
+    super(reason)
+    this.name = 'StartRefused'
+    this.remedy = remedy
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * The words in which every room speaks of a run: what is asked for, what happens, how it ends.
+ * Plain data only; it crosses the socket between front and runner as it stands here.
+ */
+
+export const languages = ['python', 'node', 'bash'] as const
+export type Language = (typeof languages)[number]
+
+export const streams = ['stdout', 'stderr'] as const
+export type Stream = (typeof streams)[number]
+
+/** What one run may use. Each number is enforced by the kernel or by the runner, never by the guest's word. */
+export interface Limits {
+  /** Memory and tmpfs content together; there is no swap beyond it. */
+  memoryBytes: number
+  /** CPU share in cores; 0.5 is half a core. */
+  cpus: number
+  /** Processes and threads at once. */
+  pids: number
+  /** Open files of one process. */
+  openFiles: number
+  /** Size of one file. */
+  fileBytes: number
+  /** Size of /tmp, and of /dev/shm. */
+  tmpBytes: number
+  /** Size of the home directory of a run without a thread. */
+  homeBytes: number
+  /** Kept per stream: what exceeds it is counted and dropped, head and tail kept. */
+  outputSoftBytes: number
+  /** Written per stream: beyond it the run ends as `output_limit`. */
+  outputHardBytes: number
+  /** Wall time from the first instruction of user code. */
+  timeoutMs: number
+}
+
+/**
+ * Which runs may share a slot, one after another. `key`: those of one key and profile revision;
+ * `never`: each run has a slot of its own.
+ */
+export type Reuse = 'key' | 'never'
+
+export interface RunSpec {
+  /** Public id of the run (`trace_id`). */
+  runId: string
+  orgId: string
+  keyId: string
+  profile: string
+  /** Changes whenever anything in the profile changes; slots never outlive a revision. */
+  profileRevision: string
+  reuse: Reuse
+  language: Language
+  /** The caller's variables, already merged and checked; the engine adds its own fixed ones below them. */
+  env: Record<string, string>
+  limits: Limits
+  /** Goes on when the front that started it is gone. */
+  detached: boolean
+}
+
+export interface RunInput {
+  /** Source text, at most 1 MB. */
+  code: Uint8Array
+  /** Standard input; `undefined` means at end of file from the start. */
+  stdin: Uint8Array | undefined
+}
+
+/** Names without "SIG" where the kernel has one, otherwise the number: "KILL", "TERM", "34". */
+export type Signal = string
+
+export const failureReasons = [
+  /** The runner that owned the run is gone. */
+  'runner_lost',
+  /** The run was found unfinished after a crash; it is never executed twice. */
+  'interrupted',
+  /** The jail could not be made. */
+  'jail_failed',
+  /** The slot or its guest ended under the run. */
+  'slot_lost',
+] as const
+export type FailureReason = (typeof failureReasons)[number]
+
+/** How a run ended: data, never an exception. A switch over it has no default. */
+export type Ending =
+  | { kind: 'exited'; code: number }
+  | { kind: 'signaled'; signal: Signal }
+  | { kind: 'timed_out'; limitMs: number }
+  | { kind: 'out_of_memory'; limitBytes: number }
+  | { kind: 'output_limit'; limitBytes: number }
+  | { kind: 'disk_quota'; limitBytes: number }
+  | { kind: 'cancelled' }
+  | { kind: 'shutdown' }
+  | { kind: 'failed'; reason: FailureReason }
+
+/** Where the time went, in milliseconds. */
+export interface Timings {
+  /** Waiting for a turn. */
+  queueMs: number
+  /** Getting a slot: near zero when a warm one was there. */
+  slotMs: number
+  /** From the request to the guest until the jail waited for its start. */
+  jailMs: number
+  /** User code, from its start until the jail was dead and its output drained. */
+  runMs: number
+}
+
+export interface RunResult {
+  ending: Ending
+  /** User code only: equals `timings.runMs`. */
+  durationMs: number
+  /** From cgroup files. */
+  cpuTimeMs: number
+  /** From cgroup files; page cache and tmpfs content included. */
+  memoryPeakBytes: number
+  /** Processes of this run that the kernel killed for memory, also when the main process lived on. */
+  oomKills: number
+  /** Bytes written to each stream, kept or not. */
+  outputBytes: Record<Stream, number>
+  limits: Limits
+  timings: Timings
+}
+
+/**
+ * What a reader of a run sees, in order. `seq` only grows; attaching after a seq continues exactly there.
+ * Order is kept within each stream.
+ */
+export type RunEvent =
+  | { kind: 'running'; seq: number }
+  | { kind: 'output'; seq: number; stream: Stream; bytes: Uint8Array }
+  /** So many bytes of this stream were dropped here, past the soft limit. */
+  | { kind: 'gap'; seq: number; stream: Stream; bytes: number }
+  | { kind: 'ended'; seq: number; result: RunResult }
+
+/** Why a run is stopped from outside. */
+export type CancelCause = 'cancelled' | 'shutdown'
