@@ -1,0 +1,118 @@
+import { type Kysely, sql } from 'kysely'
+import { StartRefused } from '../base/errors.ts'
+import type { Tables } from './tables.ts'
+
+type Step = (db: Kysely<Tables>) => Promise<void>
+
+/** In order; a step that was released is never edited, only followed by another. */
+const steps: readonly Step[] = [createFirstTables]
+
+export const newestVersion = steps.length
+
+/**
+ * Brings the database to this version, in one transaction: all steps or none.
+ * @throws StartRefused when a newer version of the product has written it.
+ */
+export async function migrate(db: Kysely<Tables>): Promise<void> {
+  await db.schema
+    .createTable('schemaVersion')
+    .ifNotExists()
+    .addColumn('id', 'integer', (column) => column.primaryKey())
+    .addColumn('version', 'integer', (column) => column.notNull())
+    .execute()
+  await db
+    .insertInto('schemaVersion')
+    .values({ id: 1, version: 0 })
+    .onConflict((conflict) => conflict.column('id').doNothing())
+    .execute()
+
+  await db.transaction().execute(async (transaction) => {
+    // A write comes first: it takes the lock, so that of two processes starting at once the second waits here.
+    await transaction.updateTable('schemaVersion').set({ version: sql`version` }).execute()
+    const { version } = await transaction.selectFrom('schemaVersion').select('version').executeTakeFirstOrThrow()
+    if (version > newestVersion) {
+      throw new StartRefused(
+        `The database was written by a newer version (its schema is ${version}, this version knows ${newestVersion}).`,
+        'Start the newer version again, or restore a backup that was made before the upgrade.',
+      )
+    }
+    for (const step of steps.slice(version)) await step(transaction)
+    await transaction.updateTable('schemaVersion').set({ version: newestVersion }).execute()
+  })
+}
+
+async function createFirstTables(db: Kysely<Tables>): Promise<void> {
+  await db.schema
+    .createTable('orgs')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('name', 'text', (column) => column.notNull())
+    .addColumn('createdAt', 'text', (column) => column.notNull())
+    .execute()
+
+  await db.schema
+    .createTable('keys')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('orgId', 'text', (column) => column.notNull().references('orgs.id'))
+    .addColumn('name', 'text', (column) => column.notNull())
+    .addColumn('profile', 'text', (column) => column.notNull())
+    .addColumn('secretHash', 'text')
+    .addColumn('createdAt', 'text', (column) => column.notNull())
+    .addColumn('revokedAt', 'text')
+    .execute()
+  await db.schema.createIndex('keysBySecretHash').unique().on('keys').column('secretHash').execute()
+  await db.schema.createIndex('keysByOrg').on('keys').column('orgId').execute()
+
+  await db.schema
+    .createTable('profiles')
+    .addColumn('name', 'text', (column) => column.notNull())
+    .addColumn('revision', 'text', (column) => column.notNull())
+    .addColumn('definition', 'text', (column) => column.notNull())
+    .addColumn('createdAt', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('profilesPrimary', ['name', 'revision'])
+    .execute()
+
+  await db.schema
+    .createTable('threads')
+    .addColumn('orgId', 'text', (column) => column.notNull().references('orgs.id'))
+    .addColumn('id', 'text', (column) => column.notNull())
+    .addColumn('createdAt', 'text', (column) => column.notNull())
+    .addColumn('lastUsedAt', 'text', (column) => column.notNull())
+    .addColumn('lockedBy', 'text')
+    .addColumn('lockedUntil', 'text')
+    .addColumn('fence', 'integer', (column) => column.notNull())
+    .addPrimaryKeyConstraint('threadsPrimary', ['orgId', 'id'])
+    .execute()
+
+  await createRuns(db)
+}
+
+async function createRuns(db: Kysely<Tables>): Promise<void> {
+  await db.schema
+    .createTable('runs')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('orgId', 'text', (column) => column.notNull().references('orgs.id'))
+    .addColumn('keyId', 'text', (column) => column.notNull().references('keys.id'))
+    .addColumn('profile', 'text', (column) => column.notNull())
+    .addColumn('profileRevision', 'text', (column) => column.notNull())
+    .addColumn('language', 'text', (column) => column.notNull())
+    .addColumn('codeHash', 'text', (column) => column.notNull())
+    .addColumn('codeBytes', 'integer', (column) => column.notNull())
+    .addColumn('metadata', 'text')
+    .addColumn('runnerId', 'text', (column) => column.notNull())
+    // 64 bits: an epoch may be a time in milliseconds
+    .addColumn('epoch', 'bigint', (column) => column.notNull())
+    .addColumn('detached', 'integer', (column) => column.notNull())
+    .addColumn('createdAt', 'text', (column) => column.notNull())
+    .addColumn('finishedAt', 'text')
+    .addColumn('ending', 'text')
+    .addColumn('result', 'text')
+    .addForeignKeyConstraint('runsProfile', ['profile', 'profileRevision'], 'profiles', ['name', 'revision'])
+    .execute()
+  await db.schema
+    .createIndex('runsUnfinished')
+    .on('runs')
+    .column('createdAt')
+    .where(sql.ref('finished_at'), 'is', null)
+    .execute()
+  await db.schema.createIndex('runsByOrg').on('runs').columns(['orgId', 'createdAt']).execute()
+}

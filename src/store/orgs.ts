@@ -1,0 +1,15 @@
+import type { Kysely } from 'kysely'
+import type { Store } from './store.ts'
+import type { Tables } from './tables.ts'
+
+export const orgs = (db: Kysely<Tables>): Store['orgs'] => ({
+  async ensure(org) {
+    await db
+      .insertInto('orgs')
+      .values(org)
+      .onConflict((conflict) => conflict.column('id').doNothing())
+      .execute()
+  },
+
+  get: (id) => db.selectFrom('orgs').selectAll().where('id', '=', id).executeTakeFirst(),
+})

@@ -1,0 +1,103 @@
+import { closeSync, openSync } from 'node:fs'
+import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
+import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from 'kysely'
+import { StartRefused } from '../base/errors.ts'
+import { keys } from './keys.ts'
+import { migrate } from './migrations.ts'
+import { orgs } from './orgs.ts'
+import { profiles } from './profiles.ts'
+import { runs } from './runs.ts'
+import type { Store } from './store.ts'
+import type { Tables } from './tables.ts'
+import { threads } from './threads.ts'
+
+/** How long a writer waits for another process to finish its write. */
+const busyTimeoutMs = 10_000
+
+/**
+ * Opens the database at `path`, makes it when it is missing, and brings it to this version.
+ * @throws StartRefused when it cannot be used: not a database, damaged, or written by a newer version.
+ */
+export async function openStore(path: string): Promise<Store> {
+  const db = new Kysely<Tables>({
+    dialect: new SqliteDialect({ database: openDatabase(path) }),
+    plugins: [new CamelCasePlugin()],
+  })
+  try {
+    await migrate(db)
+  } catch (error) {
+    await db.destroy()
+    if (error instanceof StartRefused) throw error
+    throw unusable(path, error)
+  }
+  return {
+    orgs: orgs(db),
+    keys: keys(db),
+    profiles: profiles(db),
+    threads: threads(db),
+    runs: runs(db),
+    close: () => db.destroy(),
+  }
+}
+
+function openDatabase(path: string): NodeSqlite {
+  let database: DatabaseSync | undefined
+  try {
+    // Made here so that nobody else can read it from its first byte on; SQLite gives its side files the same mode.
+    closeSync(openSync(path, 'a', 0o600))
+    database = new DatabaseSync(path, { timeout: busyTimeoutMs, enableForeignKeyConstraints: true })
+    // A killed process loses nothing; a power cut may lose the last writes but never damages the file.
+    // https://www.sqlite.org/pragma.html#pragma_synchronous
+    database.exec('pragma journal_mode = wal; pragma synchronous = normal; pragma trusted_schema = off')
+    return new NodeSqlite(database)
+  } catch (error) {
+    database?.close()
+    throw unusable(path, error)
+  }
+}
+
+function unusable(path: string, cause: unknown): StartRefused {
+  const problem = cause instanceof Error ? cause.message : String(cause)
+  const refusal = new StartRefused(
+    `The database ${path} cannot be used: ${problem}.`,
+    'See that its directory exists and belongs to this process, or move the file away: a new one is made.',
+  )
+  refusal.cause = cause
+  return refusal
+}
+
+/** `node:sqlite` in the shape that Kysely's SQLite dialect drives. Statements are prepared once per text. */
+class NodeSqlite implements SqliteDatabase {
+  /** Our own statements are a few dozen; the bound only guards against a text that varies. */
+  static readonly #maxStatements = 256
+  readonly #database: DatabaseSync
+  readonly #statements = new Map<string, SqliteStatement>()
+
+  constructor(database: DatabaseSync) {
+    this.#database = database
+  }
+
+  prepare(text: string): SqliteStatement {
+    const known = this.#statements.get(text)
+    if (known) return known
+    const statement = toKyselyStatement(this.#database.prepare(text))
+    if (this.#statements.size >= NodeSqlite.#maxStatements) this.#statements.clear()
+    this.#statements.set(text, statement)
+    return statement
+  }
+
+  close(): void {
+    this.#statements.clear()
+    this.#database.close()
+  }
+}
+
+function toKyselyStatement(statement: StatementSync): SqliteStatement {
+  const values = (parameters: readonly unknown[]) => parameters as SQLInputValue[]
+  return {
+    reader: statement.columns().length > 0,
+    all: (parameters) => statement.all(...values(parameters)),
+    run: (parameters) => statement.run(...values(parameters)),
+    iterate: (parameters) => statement.iterate(...values(parameters)),
+  }
+}
