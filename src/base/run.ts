@@ -71,6 +71,8 @@ export const failureReasons = [
   'runner_lost',
   /** The run was found unfinished after a crash; it is never executed twice. */
   'interrupted',
+  /** No slot could be made. */
+  'slot_failed',
   /** The jail could not be made. */
   'jail_failed',
   /** The slot or its guest ended under the run. */

@@ -25,10 +25,12 @@ export interface RunSummary {
 export type ToRunner =
   | { type: 'hello'; version: number }
   /** Idempotent: a run id that is known already is answered `ok` and not started again. Payload: code, then stdin. */
-  | { type: 'start'; request: number; spec: RunSpec; codeBytes: number; stdinBytes: number | undefined }
+  | { type: 'start'; request: number; spec: RunSpec; codeBytes: number; stdinBytes?: number }
   /** Replays what was kept after `afterSeq` and follows until the end. */
-  | { type: 'attach'; request: number; runId: string; afterSeq: number }
-  | { type: 'detach'; request: number; attachment: number }
+  | { type: 'attach'; request: number; runId: string; afterSeq: number; windowBytes: number }
+  /** The reader has room for so many more output bytes; the runner sends no output beyond what was granted. */
+  | { type: 'more'; attachment: number; bytes: number }
+  | { type: 'detach'; attachment: number }
   | { type: 'cancel'; request: number; runId: string; cause: CancelCause }
   | { type: 'list'; request: number }
   /** The ending is safe with the front; the runner may forget the run. */

@@ -1,0 +1,247 @@
+import type { RunSpec } from '../base/run.ts'
+import type { Slot } from './slot.ts'
+
+export interface PoolSettings {
+  /** Slots at once on this machine, bound or not; at least the number of runs at once. */
+  slotsMax: number
+  /** Unbound slots kept waiting. */
+  slotsReady: number
+  /** A bound slot that idles this long ends. */
+  idleMs: number
+  /** A slot ends after so many runs. */
+  runsPerSlot: number
+}
+
+/** Makes a slot that belongs to nobody yet. */
+export type MakeSlot = () => Promise<Slot>
+
+interface Bound {
+  slot: Slot
+  binding: string
+  keyId: string
+  /** Set while idle. */
+  idleTimer: NodeJS.Timeout | undefined
+}
+
+/** A slot for one run; the pool takes it back, or ends it, on `release`. */
+export interface Lease {
+  slot: Slot
+  release(): Promise<void>
+}
+
+/** How long to wait before making the next ready slot after so many failures in a row. */
+const retryDelayMs = (failures: number): number => Math.min(250 * 2 ** (failures - 1), 10_000)
+
+/**
+ * The slots of this machine. A fresh one belongs to nobody; its first run binds it to that run's key and profile
+ * revision for good. It serves one run at a time and ends after idling, after its share of runs, when its key is
+ * revoked, when the pool is short, or when anything about it is in doubt.
+ */
+export class SlotPool {
+  readonly #make: MakeSlot
+  readonly #settings: PoolSettings
+  readonly #onFailure: (error: unknown) => void
+  readonly #ready: Slot[] = []
+  readonly #idle: Bound[] = []
+  readonly #busy = new Set<Bound>()
+  /** Being made or being ended: they count towards the ceiling until they are gone. None of these rejects. */
+  readonly #inTransit = new Set<Promise<unknown>>()
+  #failures = 0
+  #lastFailure: string | undefined
+  #refillTimer: NodeJS.Timeout | undefined
+  #refilling: Promise<void> | undefined
+  #closed = false
+
+  /** @param onFailure told of each slot that could not be made in the background, or not be ended. */
+  constructor(make: MakeSlot, settings: PoolSettings, onFailure: (error: unknown) => void) {
+    this.#make = make
+    this.#settings = settings
+    this.#onFailure = onFailure
+  }
+
+  /** Why no slot can be had, as far as the last attempt shows; `undefined` when all is well. */
+  get trouble(): string | undefined {
+    return this.#closed ? 'the pool is closed' : this.#lastFailure
+  }
+
+  get size(): { ready: number; idle: number; busy: number; inTransit: number } {
+    return {
+      ready: this.#ready.length,
+      idle: this.#idle.length,
+      busy: this.#busy.size,
+      inTransit: this.#inTransit.size,
+    }
+  }
+
+  /** Makes the first ready slots. @throws what making them throws. */
+  async open(): Promise<void> {
+    while (this.#ready.length < this.#settings.slotsReady) this.#addReady(await this.#counted(this.#make))
+  }
+
+  /**
+   * A slot for this run: an idle one of the same binding, else a ready one, else a new one.
+   * The caller holds one of the machine's places to run in, and there are no more places than slots.
+   * @throws what making a slot throws.
+   */
+  async acquire(spec: RunSpec): Promise<Lease> {
+    if (this.#closed) throw new Error('the pool is closed')
+    const binding = bindingOf(spec)
+    let bound = this.#takeIdle(binding)
+    if (!bound) {
+      const slot = this.#ready.shift() ?? (await this.#makeNow())
+      bound = { slot, binding, keyId: spec.keyId, idleTimer: undefined }
+      this.#busy.add(bound)
+      this.#refill()
+    }
+    const lease = bound
+    return { slot: lease.slot, release: () => this.#release(lease, spec) }
+  }
+
+  /** Ends the idle slots of a key; its busy ones end with their run. */
+  async retireKey(keyId: string): Promise<void> {
+    for (const bound of this.#busy) if (bound.keyId === keyId) bound.binding = retired
+    await Promise.all(this.#idle.filter((bound) => bound.keyId === keyId).map((bound) => this.#retireIdle(bound)))
+  }
+
+  /** Ends every slot that is not busy, and accepts no more work. */
+  async close(): Promise<void> {
+    this.#closed = true
+    clearTimeout(this.#refillTimer)
+    await this.#refilling
+    const ready = this.#ready.splice(0)
+    await Promise.all([
+      ...ready.map((slot) => this.#end(slot)),
+      ...[...this.#idle].map((bound) => this.#retireIdle(bound)),
+    ])
+  }
+
+  #takeIdle(binding: string): Bound | undefined {
+    const index = this.#idle.findLastIndex((bound) => bound.binding === binding)
+    if (index < 0) return undefined
+    const bound = this.#idle.splice(index, 1)[0]!
+    clearTimeout(bound.idleTimer)
+    if (!bound.slot.healthy) {
+      void this.#end(bound.slot)
+      return this.#takeIdle(binding)
+    }
+    this.#busy.add(bound)
+    return bound
+  }
+
+  async #makeNow(): Promise<Slot> {
+    while (this.#total() >= this.#settings.slotsMax) {
+      const oldest = this.#idle[0]
+      if (oldest) await this.#retireIdle(oldest)
+      else if (this.#inTransit.size > 0) await Promise.race(this.#inTransit)
+      else throw new Error(`all ${this.#settings.slotsMax} slots are taken`)
+    }
+    try {
+      const slot = await this.#counted(this.#make)
+      this.#succeeded()
+      return slot
+    } catch (error) {
+      this.#failed(error)
+      throw error
+    }
+  }
+
+  async #release(bound: Bound, spec: RunSpec): Promise<void> {
+    if (!this.#busy.delete(bound)) return
+    const { slot } = bound
+    const spent = spec.reuse === 'never' || slot.runs >= this.#settings.runsPerSlot || bound.binding === retired
+    if (this.#closed || spent || !slot.healthy) return this.#end(slot)
+    bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), this.#settings.idleMs)
+    this.#idle.push(bound)
+    this.#endWhenLost(slot, () => void this.#retireIdle(bound))
+  }
+
+  async #retireIdle(bound: Bound): Promise<void> {
+    const index = this.#idle.indexOf(bound)
+    if (index < 0) return
+    this.#idle.splice(index, 1)
+    clearTimeout(bound.idleTimer)
+    await this.#end(bound.slot)
+  }
+
+  #addReady(slot: Slot): void {
+    this.#ready.push(slot)
+    this.#endWhenLost(slot, () => {
+      const index = this.#ready.indexOf(slot)
+      if (index < 0) return
+      this.#ready.splice(index, 1)
+      void this.#end(slot).then(() => this.#refill())
+    })
+  }
+
+  #endWhenLost(slot: Slot, end: () => void): void {
+    void slot.lost.then(end)
+  }
+
+  async #end(slot: Slot): Promise<void> {
+    try {
+      await this.#counted(() => slot.destroy())
+    } catch (error) {
+      this.#onFailure(error)
+    }
+  }
+
+  /** Keeps ready slots in stock, one at a time, so that a burst does not start a herd of makers. */
+  #refill(): void {
+    if (this.#closed || this.#refilling || this.#refillTimer) return
+    if (this.#ready.length >= this.#settings.slotsReady || this.#total() >= this.#settings.slotsMax) return
+    this.#refilling = this.#counted(this.#make)
+      .then(
+        (slot) => {
+          this.#succeeded()
+          this.#addReady(slot)
+        },
+        (error) => this.#failed(error),
+      )
+      .finally(() => {
+        this.#refilling = undefined
+        if (this.#failures === 0) this.#refill()
+      })
+  }
+
+  #succeeded(): void {
+    this.#failures = 0
+    this.#lastFailure = undefined
+  }
+
+  #failed(error: unknown): void {
+    this.#failures += 1
+    this.#lastFailure = error instanceof Error ? error.message : String(error)
+    this.#onFailure(error)
+    if (this.#closed) return
+    clearTimeout(this.#refillTimer)
+    this.#refillTimer = setTimeout(() => {
+      this.#refillTimer = undefined
+      this.#refill()
+    }, retryDelayMs(this.#failures))
+  }
+
+  async #counted<T>(work: () => Promise<T>): Promise<T> {
+    const working = work()
+    const settled = working.then(
+      () => {},
+      () => {},
+    )
+    this.#inTransit.add(settled)
+    try {
+      return await working
+    } finally {
+      this.#inTransit.delete(settled)
+    }
+  }
+
+  #total(): number {
+    return this.#ready.length + this.#idle.length + this.#busy.size + this.#inTransit.size
+  }
+}
+
+/** No run has this binding, so a slot that carries it is never taken again. */
+const retired = ''
+
+function bindingOf(spec: RunSpec): string {
+  return spec.reuse === 'never' ? spec.runId : JSON.stringify([spec.keyId, spec.profile, spec.profileRevision])
+}

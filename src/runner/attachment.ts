@@ -1,0 +1,81 @@
+import type { RunEvent, RunResult } from '../base/run.ts'
+
+/** Output that may be on its way to a reader or wait for it; a slow reader holds no more than this. */
+const windowBytes = 256 * 1024
+
+/** Following one run from the front: a bounded window between the socket and whoever reads. */
+export class Attachment {
+  readonly runId: string
+  /** The request that made it; another one after a reconnect. */
+  number = 0
+  /** Last event that arrived. */
+  seq: number
+  readonly #grant: (bytes: number) => void
+  readonly #waiting: RunEvent[] = []
+  #unreadBytes = 0
+  #wake: (() => void) | undefined
+
+  /** @param grant tells the runner that the reader has room for so many more bytes. */
+  constructor(runId: string, afterSeq: number, grant: (bytes: number) => void) {
+    this.runId = runId
+    this.seq = afterSeq
+    this.#grant = grant
+  }
+
+  /** Room that is left: what a new attachment may ask for. */
+  get windowBytes(): number {
+    return Math.max(windowBytes - this.#unreadBytes, 1)
+  }
+
+  push(event: RunEvent): void {
+    this.seq = event.seq
+    if (event.kind === 'output') this.#unreadBytes += event.bytes.length
+    this.#waiting.push(event)
+    this.#wake?.()
+  }
+
+  /** The runner is gone, and the run with it. */
+  lost(): void {
+    this.push({ kind: 'ended', seq: this.seq + 1, result: lostResult })
+  }
+
+  /** What arrives, in order, until the ending. */
+  async *events(): AsyncGenerator<RunEvent, void, undefined> {
+    for (;;) {
+      const event = this.#waiting.shift()
+      if (event === undefined) {
+        await new Promise<void>((resolve) => (this.#wake = resolve))
+        continue
+      }
+      if (event.kind === 'output') {
+        this.#unreadBytes -= event.bytes.length
+        this.#grant(event.bytes.length)
+      }
+      yield event
+      if (event.kind === 'ended') return
+    }
+  }
+}
+
+/** Nothing was measured that could still be read. */
+const lostResult: RunResult = {
+  ending: { kind: 'failed', reason: 'runner_lost' },
+  durationMs: 0,
+  cpuTimeMs: 0,
+  memoryPeakBytes: 0,
+  oomKills: 0,
+  outputBytes: { stdout: 0, stderr: 0 },
+  limits: {
+    memoryBytes: 0,
+    cpus: 0,
+    pids: 0,
+    openFiles: 0,
+    fileBytes: 0,
+    tmpBytes: 0,
+    homeBytes: 0,
+    outputSoftBytes: 0,
+    outputHardBytes: 0,
+    timeoutMs: 0,
+  },
+  timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs: 0 },
+}

@@ -1,0 +1,229 @@
+import { connect, type Socket } from 'node:net'
+import { Refusal, type RefusalCode, refusals } from '../base/errors.ts'
+import type { CancelCause, RunEvent, RunInput, RunSpec } from '../base/run.ts'
+import { Attachment } from './attachment.ts'
+import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from './messages.ts'
+import { encodeMessage, MessageReader, WireError } from './wire.ts'
+
+/** A runner that restarts is back within this, when all is well; further attempts come at this pace. */
+const reconnectDelayMs = 50
+
+interface Pending {
+  resolve(answer: FromRunner): void
+  reject(error: Error): void
+}
+
+type Readiness = Runner['readiness']
+type FollowMessage = Extract<FromRunner, { type: RunEvent['kind'] }>
+
+/** The front's end of the run protocol. Keeps trying to reach the runner until closed. */
+export class RunnerClient implements Runner {
+  readonly #socketPath: string
+  readonly #onEpoch: () => void
+  readonly #onTrouble: (problem: string) => void
+  readonly #pending = new Map<number, Pending>()
+  readonly #attachments = new Map<number, Attachment>()
+  #socket: Socket | undefined
+  #identity: { runnerId: string; epoch: number } | undefined
+  #readiness: Readiness = { ready: false, reason: 'the runner is not connected yet' }
+  #lastRequest = 0
+  #timer: NodeJS.Timeout | undefined
+  #closed = false
+
+  /**
+   * @param onEpoch called whenever a runner is reached, the same one or its successor.
+   * @param onTrouble told when a runner breaks the protocol or speaks another version.
+   */
+  constructor(socketPath: string, onEpoch: () => void, onTrouble: (problem: string) => void) {
+    this.#socketPath = socketPath
+    this.#onEpoch = onEpoch
+    this.#onTrouble = onTrouble
+    this.#connect()
+  }
+
+  get identity(): { runnerId: string; epoch: number } | undefined {
+    return this.#identity
+  }
+
+  get readiness(): Readiness {
+    return this.#readiness
+  }
+
+  async start(spec: RunSpec, input: RunInput): Promise<void> {
+    const sizes = { codeBytes: input.code.length, ...(input.stdin && { stdinBytes: input.stdin.length }) }
+    await this.#ask((request) => ({ type: 'start', request, spec, ...sizes }), input.code, input.stdin ?? noBytes)
+  }
+
+  async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
+    const attachment = new Attachment(runId, afterSeq, (bytes) => {
+      this.#send({ type: 'more', attachment: attachment.number, bytes })
+    })
+    await this.#open(attachment)
+    try {
+      yield* attachment.events()
+    } finally {
+      if (this.#attachments.delete(attachment.number)) this.#send({ type: 'detach', attachment: attachment.number })
+    }
+  }
+
+  async cancel(runId: string, cause: CancelCause): Promise<void> {
+    await this.#ask((request) => ({ type: 'cancel', request, runId, cause }))
+  }
+
+  async list(): Promise<RunSummary[]> {
+    const answer = await this.#ask((request) => ({ type: 'list', request }))
+    return answer.type === 'runs' ? answer.runs : []
+  }
+
+  async acknowledge(runId: string): Promise<void> {
+    await this.#ask((request) => ({ type: 'acknowledge', request, runId }))
+  }
+
+  async retireKey(keyId: string): Promise<void> {
+    await this.#ask((request) => ({ type: 'retire_key', request, keyId }))
+  }
+
+  /** Gives the connection up; what waits is answered as unavailable, runs that are followed end as lost. */
+  close(): void {
+    this.#closed = true
+    clearTimeout(this.#timer)
+    this.#socket?.destroy()
+    this.#lose('the server is stopping')
+    this.#endAttachments()
+  }
+
+  #connect(): void {
+    const socket = connect(this.#socketPath)
+    const reader = new MessageReader()
+    socket.on('connect', () => socket.write(encodeMessage({ type: 'hello', version: protocolVersion })))
+    socket.on('data', (chunk: Buffer) => {
+      try {
+        for (const { header, payload } of reader.push(chunk)) this.#receive(socket, header as FromRunner, payload)
+      } catch (error) {
+        if (!(error instanceof WireError)) throw error
+        this.#onTrouble(error.message)
+        socket.destroy()
+      }
+    })
+    socket.on('error', () => {
+      // What matters is that it closes; the next attempt tells whether it lasts.
+    })
+    socket.on('close', () => this.#disconnected(socket))
+  }
+
+  /** At once a second attempt: if it fails, the runner is gone, and with it every run that was followed. */
+  #disconnected(socket: Socket): void {
+    const wasConnected = this.#socket === socket
+    this.#socket = undefined
+    if (this.#closed) return
+    this.#lose('the runner is not running; it is being restarted')
+    if (wasConnected) {
+      this.#connect()
+      return
+    }
+    this.#endAttachments()
+    this.#timer = setTimeout(() => this.#connect(), reconnectDelayMs)
+  }
+
+  #lose(reason: string): void {
+    this.#readiness = { ready: false, reason }
+    for (const pending of this.#pending.values()) pending.reject(new Refusal('unavailable', { reason }))
+    this.#pending.clear()
+  }
+
+  #endAttachments(): void {
+    for (const attachment of this.#attachments.values()) attachment.lost()
+    this.#attachments.clear()
+  }
+
+  #receive(socket: Socket, message: FromRunner, payload: Buffer): void {
+    switch (message.type) {
+      case 'hello':
+        this.#greeted(socket, message)
+        break
+      case 'ready':
+        this.#readiness = message.ready ? { ready: true } : { ready: false, reason: message.reason }
+        break
+      case 'ok':
+      case 'runs':
+        this.#settle(message.request)?.resolve(message)
+        break
+      case 'refused':
+        this.#settle(message.request)?.reject(refusalOf(message))
+        break
+      case 'running':
+      case 'output':
+      case 'gap':
+      case 'ended':
+        this.#follow(message, payload)
+        break
+    }
+  }
+
+  #follow({ request, type, ...rest }: FollowMessage, payload: Buffer): void {
+    const attachment = this.#attachments.get(request)
+    if (type === 'ended') this.#attachments.delete(request)
+    // The payload is a view into the read buffer: copied, so that a small piece does not pin a large one.
+    const bytes = type === 'output' ? { bytes: Buffer.from(payload) } : {}
+    attachment?.push({ kind: type, ...rest, ...bytes } as RunEvent)
+  }
+
+  #greeted(socket: Socket, { version, runnerId, epoch }: Extract<FromRunner, { type: 'hello' }>): void {
+    if (version !== protocolVersion) {
+      throw new WireError(`the runner speaks version ${version} of the run protocol, not ${protocolVersion}`)
+    }
+    this.#socket = socket
+    const isSame = this.#identity?.epoch === epoch
+    this.#identity = { runnerId, epoch }
+    const following = [...this.#attachments.values()]
+    this.#attachments.clear()
+    for (const attachment of following) {
+      if (isSame) this.#open(attachment).catch(() => attachment.lost())
+      else attachment.lost()
+    }
+    this.#onEpoch()
+  }
+
+  /** Registers before it asks, since events may come with the answer. */
+  async #open(attachment: Attachment): Promise<void> {
+    const asking = this.#ask((request) => {
+      attachment.number = request
+      this.#attachments.set(request, attachment)
+      const { runId, seq: afterSeq, windowBytes } = attachment
+      return { type: 'attach', request, runId, afterSeq, windowBytes }
+    })
+    await asking.catch((error: unknown) => {
+      this.#attachments.delete(attachment.number)
+      throw error
+    })
+  }
+
+  #ask(message: (request: number) => ToRunner, ...payload: Uint8Array[]): Promise<FromRunner> {
+    const socket = this.#socket
+    if (!socket) {
+      const reason = this.#readiness.ready ? 'the runner is not connected' : this.#readiness.reason
+      return Promise.reject(new Refusal('unavailable', { reason }))
+    }
+    const request = ++this.#lastRequest
+    return new Promise((resolve, reject) => {
+      this.#pending.set(request, { resolve, reject })
+      socket.write(encodeMessage(message(request), ...payload))
+    })
+  }
+
+  #send(message: ToRunner): void {
+    this.#socket?.write(encodeMessage(message))
+  }
+
+  #settle(request: number): Pending | undefined {
+    const pending = this.#pending.get(request)
+    this.#pending.delete(request)
+    return pending
+  }
+}
+
+const noBytes = new Uint8Array(0)
+
+function refusalOf({ code, details }: { code: RefusalCode; details: Refusal['details'] }): Refusal {
+  return code in refusals ? new Refusal(code, details) : new Refusal('unavailable', { reason: 'the runner refused' })
+}

@@ -1,0 +1,239 @@
+import type { Socket } from 'node:net'
+import type { Logger } from 'pino'
+import { Refusal } from '../base/errors.ts'
+import type { RunEvent } from '../base/run.ts'
+import { admit, inputOf } from './admission.ts'
+import { type FromRunner, protocolVersion, type ToRunner } from './messages.ts'
+import type { Runs } from './runs.ts'
+import type { Transcript } from './transcript.ts'
+import { encodeMessage, MessageReader, WireError } from './wire.ts'
+
+/** Attachments and unanswered starts of one front; beyond it the front is broken. */
+const maxPending = 16_384
+
+/** Answers that a front leaves unread; output never comes near it, since that waits for the socket. */
+const maxUnreadBytes = 64 * 1024 * 1024
+
+interface Attachment {
+  runId: string
+  transcript: Transcript
+  afterSeq: number
+  /** Output bytes that the reader has room for. */
+  windowBytes: number
+  stopFollowing: () => void
+}
+
+/** One front, as the runner sees it: what it asks for is done, what it sends is never trusted. */
+export class FrontConnection {
+  /** The runs that this front asked for. */
+  readonly started = new Set<string>()
+  readonly #socket: Socket
+  readonly #runs: Runs
+  readonly #identity: { runnerId: string; epoch: number }
+  readonly #log: Logger
+  readonly #reader = new MessageReader()
+  readonly #attachments = new Map<number, Attachment>()
+  #trouble: string | undefined
+  #greeted = false
+  #pendingStarts = 0
+  #pumping = false
+
+  constructor(
+    socket: Socket,
+    runs: Runs,
+    identity: { runnerId: string; epoch: number },
+    trouble: string | undefined,
+    log: Logger,
+  ) {
+    this.#socket = socket
+    this.#runs = runs
+    this.#identity = identity
+    this.#trouble = trouble
+    this.#log = log
+    socket.on('data', (chunk) => this.#receive(chunk))
+    socket.on('drain', () => this.#pump())
+    socket.on('error', (error) => log.warn({ err: error }, 'the connection to a front failed'))
+    socket.on('close', () => this.#forgetAttachments())
+  }
+
+  attachedRuns(): Iterable<string> {
+    return [...this.#attachments.values()].map((attachment) => attachment.runId)
+  }
+
+  announce(trouble: string | undefined): void {
+    this.#trouble = trouble
+    if (this.#greeted) this.#send({ type: 'ready', ready: trouble === undefined, reason: trouble ?? '' })
+  }
+
+  close(): void {
+    this.#socket.end()
+    this.#socket.destroySoon()
+  }
+
+  /** BOUNDARY: a front that breaks the protocol loses its connection, nothing else. */
+  #receive(chunk: Buffer): void {
+    try {
+      for (const { header, payload } of this.#reader.push(chunk)) this.#obey(admit(header), payload)
+    } catch (error) {
+      if (!(error instanceof WireError)) throw error
+      this.#log.error({ problem: error.message }, 'a front broke the run protocol')
+      this.#socket.destroy()
+    }
+  }
+
+  #obey(message: ToRunner, payload: Buffer): void {
+    if (!this.#greeted && message.type !== 'hello') throw new WireError('a front must say hello first')
+    switch (message.type) {
+      case 'hello':
+        this.#greet(message.version)
+        break
+      case 'start':
+        this.#start(message, payload)
+        break
+      case 'attach':
+        this.#attach(message)
+        break
+      case 'more':
+        this.#grant(message.attachment, message.bytes)
+        break
+      case 'detach':
+        this.#detach(message.attachment)
+        break
+      case 'cancel':
+        this.#answer(message.request, () => this.#runs.cancel(message.runId, message.cause))
+        break
+      case 'acknowledge':
+        this.#answer(message.request, () => this.#forget(message.runId))
+        break
+      case 'list':
+        this.#send({ type: 'runs', request: message.request, runs: this.#runs.list() })
+        break
+      case 'retire_key':
+        this.#answer(message.request, () => this.#runs.retireKey(message.keyId))
+        break
+    }
+  }
+
+  #greet(version: number): void {
+    this.#send({ type: 'hello', version: protocolVersion, ...this.#identity })
+    if (version !== protocolVersion) throw new WireError(`a front speaks version ${version}, not ${protocolVersion}`)
+    this.#greeted = true
+    this.announce(this.#trouble)
+  }
+
+  #forget(runId: string): void {
+    this.started.delete(runId)
+    this.#runs.acknowledge(runId)
+  }
+
+  #start(message: Extract<ToRunner, { type: 'start' }>, payload: Buffer): void {
+    if (this.#pendingStarts >= maxPending) throw new WireError('too many starts at once')
+    const { spec, code, stdin } = inputOf(message, payload)
+    this.#pendingStarts += 1
+    this.started.add(spec.runId)
+    this.#answer(message.request, async () => {
+      try {
+        await this.#runs.start(spec, { code, stdin })
+      } catch (error) {
+        this.started.delete(spec.runId)
+        throw error
+      } finally {
+        this.#pendingStarts -= 1
+      }
+    })
+  }
+
+  #attach({ request, runId, afterSeq, windowBytes }: Extract<ToRunner, { type: 'attach' }>): void {
+    if (this.#attachments.size >= maxPending) throw new WireError('too many attachments at once')
+    if (this.#attachments.has(request)) throw new WireError('two attachments of one number')
+    this.#answer(request, () => {
+      const transcript = this.#runs.transcript(runId)
+      const stopFollowing = transcript.onChange(() => this.#pump())
+      this.#attachments.set(request, { runId, transcript, afterSeq, windowBytes, stopFollowing })
+      this.#pump()
+    })
+  }
+
+  #grant(number: number, bytes: number): void {
+    const attachment = this.#attachments.get(number)
+    if (!attachment) return
+    attachment.windowBytes += bytes
+    this.#pump()
+  }
+
+  #detach(number: number): void {
+    this.#attachments.get(number)?.stopFollowing()
+    this.#attachments.delete(number)
+  }
+
+  /** Sends what readers may have, an event of each in turn, for as long as the socket takes it. */
+  #pump(): void {
+    if (this.#pumping) return
+    this.#pumping = true
+    queueMicrotask(() => {
+      this.#pumping = false
+      for (let sent = true; sent; ) {
+        sent = false
+        for (const [number, attachment] of this.#attachments) {
+          if (this.#socket.writableNeedDrain || this.#socket.destroyed) return
+          if (this.#sendNext(number, attachment)) sent = true
+        }
+      }
+    })
+  }
+
+  #sendNext(number: number, attachment: Attachment): boolean {
+    const event = attachment.windowBytes > 0 ? attachment.transcript.after(attachment.afterSeq) : undefined
+    if (event === undefined) return false
+    attachment.afterSeq = event.seq
+    if (event.kind === 'output') attachment.windowBytes -= event.bytes.length
+    this.#sendEvent(number, event)
+    if (event.kind === 'ended') this.#detach(number)
+    return true
+  }
+
+  #sendEvent(request: number, event: RunEvent): void {
+    switch (event.kind) {
+      case 'running':
+        this.#send({ type: 'running', request, seq: event.seq })
+        break
+      case 'output':
+        this.#send({ type: 'output', request, seq: event.seq, stream: event.stream }, event.bytes)
+        break
+      case 'gap':
+        this.#send({ type: 'gap', request, seq: event.seq, stream: event.stream, bytes: event.bytes })
+        break
+      case 'ended':
+        this.#send({ type: 'ended', request, seq: event.seq, result: event.result })
+        break
+    }
+  }
+
+  /** Does what was asked and answers it; a refusal goes back as one, anything else is a fault of the runner's. */
+  #answer(request: number, work: () => Promise<void> | void): void {
+    const refuse = (error: unknown) => {
+      const refusal = error instanceof Refusal ? error : new Refusal('unavailable', { reason: 'the runner failed' })
+      if (refusal !== error) this.#log.error({ err: error }, 'a request of a front failed')
+      this.#send({ type: 'refused', request, code: refusal.code, details: refusal.details })
+    }
+    try {
+      const done = work()
+      if (done) done.then(() => this.#send({ type: 'ok', request }), refuse)
+      else this.#send({ type: 'ok', request })
+    } catch (error) {
+      if (error instanceof WireError) throw error
+      refuse(error)
+    }
+  }
+
+  #send(header: FromRunner, ...payload: Uint8Array[]): void {
+    if (this.#socket.destroyed) return
+    this.#socket.write(encodeMessage(header, ...payload))
+    if (this.#socket.writableLength > maxUnreadBytes) this.#socket.destroy(new WireError('a front does not read'))
+  }
+
+  #forgetAttachments(): void {
+    for (const attachment of this.#attachments.values()) attachment.stopFollowing()
+    this.#attachments.clear()
+  }
+}

@@ -1,0 +1,198 @@
+import { monotonicMs } from '../base/clock.ts'
+import { Refusal } from '../base/errors.ts'
+import type { CancelCause, Ending, RunInput, RunResult, RunSpec } from '../base/run.ts'
+import type { Lease, SlotPool } from '../engine/pool.ts'
+import type { FairQueue, Place } from '../engine/queue.ts'
+import type { SlotRun } from '../engine/slot.ts'
+import type { RunSummary } from './messages.ts'
+import { Transcript } from './transcript.ts'
+
+export interface KeptRuns {
+  /** Endings that wait for a front to acknowledge them. */
+  count: number
+  /** Output kept with them. */
+  bytes: number
+}
+
+/** What is remembered of ended runs at most; beyond it the oldest are forgotten. */
+const keptRuns: KeptRuns = { count: 2_000, bytes: 256 * 1024 * 1024 }
+
+interface Run {
+  spec: RunSpec
+  state: RunSummary['state']
+  transcript: Transcript
+  /** Why it was told to stop before there was anything to stop. */
+  stopCause: CancelCause | undefined
+  stopping: AbortController
+  slotRun: SlotRun | undefined
+  taken: Promise<void>
+}
+
+/** The runs of this runner, from being asked for until their ending was acknowledged. */
+export class Runs {
+  readonly #queue: FairQueue
+  readonly #pool: SlotPool
+  readonly #log: (error: unknown, runId: string) => void
+  readonly #runs = new Map<string, Run>()
+  #active = 0
+  #idle: (() => void) | undefined
+
+  /** @param log told of slots that could not be made or given back. */
+  constructor(queue: FairQueue, pool: SlotPool, log: (error: unknown, runId: string) => void) {
+    this.#queue = queue
+    this.#pool = pool
+    this.#log = log
+  }
+
+  /**
+   * Takes a run; idempotent by its id. Resolves when it has a place to run in.
+   * @throws Refusal `queue_full` when it got none, `run_finished` when it was cancelled while it waited.
+   */
+  start(spec: RunSpec, input: RunInput): Promise<void> {
+    const known = this.#runs.get(spec.runId)
+    if (known) return known.taken
+    const run: Run = {
+      spec,
+      state: 'queued',
+      transcript: new Transcript(spec.limits.outputSoftBytes),
+      stopCause: undefined,
+      stopping: new AbortController(),
+      slotRun: undefined,
+      taken: Promise.resolve(),
+    }
+    this.#runs.set(spec.runId, run)
+    run.taken = this.#take(run, input)
+    return run.taken
+  }
+
+  /** @throws Refusal `run_unknown`. */
+  transcript(runId: string): Transcript {
+    return this.#known(runId).transcript
+  }
+
+  /** @throws Refusal `run_unknown`, `run_finished`. */
+  cancel(runId: string, cause: CancelCause): void {
+    const run = this.#known(runId)
+    if (run.state === 'ended') throw new Refusal('run_finished', { runId })
+    run.stopCause ??= cause
+    run.stopping.abort(new Refusal('run_finished', { runId }))
+    run.slotRun?.stop(run.stopCause)
+  }
+
+  /** Forgets a run that has ended; one that has not, or is unknown, is left alone. */
+  acknowledge(runId: string): void {
+    if (this.#runs.get(runId)?.state === 'ended') this.#runs.delete(runId)
+  }
+
+  /** Ends the slots of a key, and its runs as cancelled. */
+  async retireKey(keyId: string): Promise<void> {
+    this.#cancelWhere((run) => run.spec.keyId === keyId, 'cancelled')
+    await this.#pool.retireKey(keyId)
+  }
+
+  list(): RunSummary[] {
+    return [...this.#runs.values()].map(({ spec, state }) => ({
+      runId: spec.runId,
+      orgId: spec.orgId,
+      keyId: spec.keyId,
+      detached: spec.detached,
+      state,
+    }))
+  }
+
+  /** Ends all that go on; resolves when they have ended. */
+  async shutDown(): Promise<void> {
+    this.#cancelWhere(() => true, 'shutdown')
+    if (this.#active > 0) await new Promise<void>((resolve) => (this.#idle = resolve))
+  }
+
+  #cancelWhere(matches: (run: Run) => boolean, cause: CancelCause): void {
+    for (const run of this.#runs.values()) {
+      if (run.state !== 'ended' && matches(run)) this.cancel(run.spec.runId, cause)
+    }
+  }
+
+  async #take(run: Run, input: RunInput): Promise<void> {
+    const askedMs = monotonicMs()
+    try {
+      const place = await this.#queue.enter(run.spec.orgId, run.stopping.signal)
+      void this.#carry(run, input, place, monotonicMs() - askedMs)
+    } catch (error) {
+      this.#runs.delete(run.spec.runId)
+      throw error
+    }
+  }
+
+  /** From having a place until the ending is told. Never rejects. */
+  async #carry(run: Run, input: RunInput, place: Place, queueMs: number): Promise<void> {
+    this.#active += 1
+    run.state = 'preparing'
+    const preparingMs = monotonicMs()
+    let lease: Lease | undefined
+    let result: RunResult
+    try {
+      lease = await this.#pool.acquire(run.spec)
+      result = await this.#execute(run, input, lease, queueMs, monotonicMs() - preparingMs)
+    } catch (error) {
+      this.#log(error, run.spec.runId)
+      result = unmeasured(run.spec, { kind: 'failed', reason: 'slot_failed' }, queueMs, monotonicMs() - preparingMs)
+    }
+    this.#finish(run, result)
+    await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
+    place.release()
+    this.#active -= 1
+    if (this.#active === 0) this.#idle?.()
+  }
+
+  async #execute(run: Run, input: RunInput, lease: Lease, queueMs: number, slotMs: number): Promise<RunResult> {
+    if (run.stopCause) return unmeasured(run.spec, { kind: run.stopCause }, queueMs, slotMs)
+    run.slotRun = lease.slot.run(run.spec, input, {
+      running: () => {
+        run.state = 'running'
+        run.transcript.running()
+      },
+      output: (stream, bytes) => run.transcript.append(stream, bytes),
+    })
+    const { jailMs, runMs, ...measured } = await run.slotRun.ended
+    return { ...measured, timings: { queueMs, slotMs, jailMs, runMs } }
+  }
+
+  #finish(run: Run, result: RunResult): void {
+    run.state = 'ended'
+    run.slotRun = undefined
+    run.transcript.finish(result)
+    this.#forgetOldest()
+  }
+
+  /** BOUNDARY: a front that never acknowledges must not make the runner grow. */
+  #forgetOldest(): void {
+    const ended = [...this.#runs.values()].filter((run) => run.state === 'ended')
+    let bytes = ended.reduce((sum, run) => sum + run.transcript.retainedBytes, 0)
+    for (let count = ended.length; count > keptRuns.count || bytes > keptRuns.bytes; count--) {
+      const oldest = ended.shift()
+      if (!oldest) return
+      bytes -= oldest.transcript.retainedBytes
+      this.#runs.delete(oldest.spec.runId)
+    }
+  }
+
+  #known(runId: string): Run {
+    const run = this.#runs.get(runId)
+    if (!run) throw new Refusal('run_unknown', { runId })
+    return run
+  }
+}
+
+/** The result of a run whose code never started. */
+function unmeasured(spec: RunSpec, ending: Ending, queueMs: number, slotMs: number): RunResult {
+  return {
+    ending,
+    durationMs: 0,
+    cpuTimeMs: 0,
+    memoryPeakBytes: 0,
+    oomKills: 0,
+    outputBytes: { stdout: 0, stderr: 0 },
+    limits: spec.limits,
+    timings: { queueMs, slotMs, jailMs: 0, runMs: 0 },
+  }
+}
