@@ -1,0 +1,176 @@
+/** How one setting is read from where it was written, and what is said when that fails. */
+import { Value } from 'typebox/value'
+import { parse } from 'yaml'
+import { StartRefused } from './base/errors.ts'
+import type { Setting } from './settings.ts'
+
+/** Where a value came from, strongest first. */
+export type Source = 'flag' | 'variable' | 'file' | 'default'
+
+/** The part of JSON Schema that settings are written in. */
+interface Shape {
+  type?: string
+  enum?: readonly unknown[]
+  items?: Shape
+  pattern?: string
+  minimum?: number
+  maximum?: number
+  multipleOf?: number
+}
+
+const sizes: Readonly<Record<string, number>> = {
+  B: 1,
+  KB: 1e3,
+  MB: 1e6,
+  GB: 1e9,
+  TB: 1e12,
+  KiB: 1024,
+  MiB: 1024 ** 2,
+  GiB: 1024 ** 3,
+  TiB: 1024 ** 4,
+}
+
+/**
+ * Reads one setting as it was written: text from a flag or a variable, any YAML value from a file.
+ * @param place how the writer finds it again, for example "the variable GLOVEBOX_PORT"
+ * @throws StartRefused that names the place and what was expected there.
+ */
+export function readSetting(setting: Setting, written: unknown, place: string): unknown {
+  const value = fromText(setting, written)
+  if (Value.Check(setting.schema, value)) return value
+  const shown = setting.secret ? 'its value (not shown)' : JSON.stringify(written)
+  throw new StartRefused(
+    `${place}: ${shown} is not ${expected(setting)}.`,
+    'Mend it or leave it out; docs/configuration.md lists every setting.',
+  )
+}
+
+function fromText(setting: Setting, written: unknown): unknown {
+  const shape: Shape = setting.schema
+  if (Array.isArray(written) && shape.type === 'object') return fromPairs(written)
+  if (typeof written !== 'string') return written
+  const text = written.trim()
+  switch (shape.type) {
+    case 'boolean':
+      return text === 'true' || text === '1' ? true : text === 'false' || text === '0' ? false : text
+    case 'integer':
+    case 'number':
+      return setting.unit === 'bytes' ? fromSize(text) : /^(0x[0-9a-f]+|\d+(\.\d+)?)$/i.test(text) ? Number(text) : text
+    case 'array':
+      return text === '' ? [] : text.split(',').map((item) => item.trim())
+    case 'object':
+      return fromJson(text)
+    default:
+      return written
+  }
+}
+
+function fromSize(text: string): unknown {
+  const [, amount, unit = 'B'] = /^(\d+(?:\.\d+)?) ?([KMGT]i?B|B)?$/.exec(text) ?? []
+  const factor = sizes[unit]
+  return amount === undefined || factor === undefined ? text : Math.round(Number(amount) * factor)
+}
+
+function fromJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** `NAME=value`, once for each time the flag was given. */
+function fromPairs(pairs: readonly unknown[]): unknown {
+  const entries = pairs.map((pair) => /^([^=]+)=(.*)$/s.exec(String(pair)))
+  if (entries.some((entry) => entry === null)) return pairs
+  return Object.fromEntries(entries.map((entry) => [entry?.[1], entry?.[2]]))
+}
+
+/** What a setting accepts, in words: for refusals and for the documentation. */
+export function expected({ schema, unit }: Setting): string {
+  const shape: Shape = schema
+  const bounds = range(shape, unit)
+  if (shape.enum) return `one of ${shape.enum.join(', ')}`
+  switch (shape.type) {
+    case 'boolean':
+      return 'true or false'
+    case 'integer':
+    case 'number': {
+      if (unit === 'bytes') return `a size such as 512MiB${bounds}`
+      const number = shape.type === 'integer' ? 'a whole number' : 'a number'
+      return `${number}${bounds}${shape.multipleOf ? `, a multiple of ${shape.multipleOf}` : ''}`
+    }
+    case 'array':
+      return shape.items?.enum ? `a list of ${shape.items.enum.join(', ')}` : 'a list of names without spaces'
+    case 'object':
+      return 'a map of variable names to text'
+    default:
+      return shape.pattern?.startsWith('^/') ? 'an absolute path' : 'a word without spaces'
+  }
+}
+
+function range(shape: Shape, unit: Setting['unit']): string {
+  if (shape.minimum === undefined || shape.maximum === undefined) return ''
+  const shown = (value: number) => (unit === 'bytes' ? sizeText(value) : String(value))
+  return `, ${shown(shape.minimum)} to ${shown(shape.maximum)}`
+}
+
+/** `512MiB` where that is exact, plain bytes otherwise. */
+export function sizeText(bytes: number): string {
+  for (const unit of ['TiB', 'GiB', 'MiB', 'KiB'] as const) {
+    const size = sizes[unit] ?? 1
+    if (bytes >= size && bytes % size === 0) return `${bytes / size}${unit}`
+  }
+  return String(bytes)
+}
+
+/**
+ * The map that a configuration file holds.
+ * @throws StartRefused when it is no YAML, or no map at its top.
+ */
+export function readFileText(path: string, text: string): Record<string, unknown> {
+  let value: unknown
+  try {
+    value = parse(text, { maxAliasCount: 100 })
+  } catch (error) {
+    const problem = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
+    throw new StartRefused(`The file ${path} is not valid YAML: ${problem}`, 'Mend the line named.')
+  }
+  return asMap(value ?? {}, `The file ${path}`)
+}
+
+/** @throws StartRefused when `value` is no map. */
+export function asMap(value: unknown, place: string): Record<string, unknown> {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
+  throw new StartRefused(`${place} must hold a map of settings.`, 'Write one "name: value" per line.')
+}
+
+/** @throws StartRefused always: `name` is no setting; the nearest one is suggested. */
+export function refuseUnknown(place: string, name: string, known: readonly string[]): never {
+  const suggestion = nearest(name, known)
+  throw new StartRefused(
+    `${place} is not a setting.`,
+    suggestion ? `Did you mean ${suggestion}?` : 'Remove it; docs/configuration.md lists every setting.',
+  )
+}
+
+function nearest(name: string, known: readonly string[]): string | undefined {
+  const ranked = known
+    .map((candidate) => ({ candidate, distance: editDistance(name, candidate) }))
+    .sort((a, b) => a.distance - b.distance)
+  const best = ranked[0]
+  return best && best.distance <= Math.max(2, name.length / 3) ? best.candidate : undefined
+}
+
+function editDistance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, column) => column)
+  for (let line = 1; line <= from.length; line++) {
+    const next = [line]
+    for (let column = 1; column <= to.length; column++) {
+      const swap = (row[column - 1] ?? 0) + (from[line - 1] === to[column - 1] ? 0 : 1)
+      next.push(Math.min(swap, (row[column] ?? 0) + 1, (next[column - 1] ?? 0) + 1))
+    }
+    row = next
+  }
+  return row[to.length] ?? 0
+}

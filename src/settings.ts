@@ -1,0 +1,178 @@
+/**
+ * Every setting of the product, once. The configuration, the flags of the command line, the variables, the
+ * configuration file and `docs/configuration.md` all come from this table.
+ */
+import Type, { type Static, type TSchema } from 'typebox'
+import { languages } from './base/run.ts'
+import { logFormats, logLevels } from './observe/log.ts'
+
+/** `bytes` may be written as a number or as `512MiB`; every other unit is written as a plain number. */
+export type Unit = 'bytes' | 'seconds' | 'cores' | 'count' | 'id' | undefined
+
+export interface Setting<Schema extends TSchema = TSchema> {
+  schema: Schema
+  default: unknown
+  unit: Unit
+  meaning: string
+  /** May stand under a name in `profiles:` as well. */
+  inProfiles: boolean
+  /** Its value is never printed. */
+  secret: boolean
+}
+
+function setting<Schema extends TSchema>(
+  schema: Schema,
+  value: Static<Schema>,
+  meaning: string,
+  more: { unit?: Unit; inProfiles?: boolean; secret?: boolean } = {},
+): Setting<Schema> {
+  const { unit, inProfiles = false, secret = false } = more
+  return { schema, default: value, unit, meaning, inProfiles, secret }
+}
+
+const KiB = 1024
+const MiB = 1024 * KiB
+const GiB = 1024 * MiB
+
+const absolutePath = Type.String({ pattern: '^/[^\\0]*$' })
+const names = Type.Array(Type.String({ pattern: '^[^\\s,]+$' }))
+const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum })
+const bytes = count
+const seconds = (minimum: number, maximum: number) => Type.Number({ minimum, maximum })
+/** User and group ids as the kernel has them; 0 is root, the last one means "none". */
+const id = Type.Integer({ minimum: 1, maximum: 0xffff_fffe })
+
+const server = {
+  host: setting(Type.String({ pattern: '^[^\\s/]+$' }), '127.0.0.1', 'Address to listen on; loopback only.'),
+  port: setting(count(0, 65_535), 5555, 'Port to listen on; 0 takes a free one.'),
+  dev: setting(Type.Boolean(), false, 'Development mode: callers on this machine need no key.'),
+  allowed_hosts: setting(
+    names,
+    [],
+    'Host names that requests may address besides the loopback names; anything else is refused.',
+  ),
+  allowed_origins: setting(
+    names,
+    [],
+    'Web origins, such as https://app.example, whose pages may call; all others are refused.',
+  ),
+  max_body_bytes: setting(bytes(64 * KiB, 64 * MiB), 4 * MiB, 'Largest request body.', { unit: 'bytes' }),
+  log_level: setting(Type.Enum(logLevels), 'info', 'Least important lines that are logged.'),
+  log_format: setting(Type.Enum(logFormats), 'auto', 'auto is pretty on a terminal and JSON lines otherwise.'),
+}
+
+const machine = {
+  home: setting(absolutePath, '/var/lib/glovebox', 'Directory of the database and of all that must outlive a restart.'),
+  state_dir: setting(absolutePath, '/run/glovebox', 'Directory of sockets, slots and all that may vanish at a reboot.'),
+  runtime: setting(
+    Type.Enum(['auto', 'crun', 'runc', 'runsc']),
+    'auto',
+    'OCI runtime that makes slots; auto takes the first that passes the start-up probe.',
+  ),
+  front_uid: setting(id, 61_000, 'User id of the process that speaks HTTP; needs no entry in /etc/passwd.', {
+    unit: 'id',
+  }),
+  front_gid: setting(id, 61_000, 'Group id of the process that speaks HTTP.', { unit: 'id' }),
+  id_base: setting(
+    Type.Integer({ minimum: 0x1_0000, maximum: 0xfffe_0000, multipleOf: 0x1_0000 }),
+    0x7000_0000,
+    'First of the user and group ids given to slots, 65,536 to each; a multiple of 65,536.',
+    { unit: 'id' },
+  ),
+}
+
+const capacity = {
+  slots_max: setting(count(1, 4096), 32, 'Slots at once, busy and idle.', { unit: 'count' }),
+  slots_ready: setting(count(0, 256), 2, 'Slots kept ready that belong to nobody yet.', { unit: 'count' }),
+  slot_idle_s: setting(seconds(0, 86_400), 60, 'How long a slot waits for the next run of its key.', {
+    unit: 'seconds',
+  }),
+  slot_max_runs: setting(count(1, 1_000_000), 1000, 'Runs after which a slot is replaced.', { unit: 'count' }),
+  runs_max: setting(count(1, 4096), 16, 'Runs at once on this machine.', { unit: 'count' }),
+  queue_per_org: setting(count(0, 100_000), 64, 'Runs of one organisation that may wait; one more is refused.', {
+    unit: 'count',
+  }),
+  queue_wait_s: setting(seconds(0, 3600), 30, 'How long a run waits for its turn before it is refused.', {
+    unit: 'seconds',
+  }),
+  front_grace_s: setting(seconds(0, 3600), 10, 'How long runs go on when the process that speaks HTTP is gone.', {
+    unit: 'seconds',
+  }),
+  drain_s: setting(seconds(0, 3600), 10, 'How long a stopping server lets its runs finish.', { unit: 'seconds' }),
+}
+
+const inProfiles = true
+
+const profile = {
+  languages: setting(
+    Type.Array(Type.Enum(languages), { minItems: 1, uniqueItems: true }),
+    [...languages],
+    'Languages that runs may use.',
+    { inProfiles },
+  ),
+  default_language: setting(Type.Enum(languages), 'python', 'Language of a call that names none.', { inProfiles }),
+  timeout_default_s: setting(count(1, 86_400), 30, 'Time limit of a call that names none.', {
+    unit: 'seconds',
+    inProfiles,
+  }),
+  timeout_max_s: setting(count(1, 86_400), 3600, 'Longest time limit that a call may name.', {
+    unit: 'seconds',
+    inProfiles,
+  }),
+  limit_memory: setting(bytes(16 * MiB, 4096 * GiB), 512 * MiB, 'Memory and tmpfs content of a run together.', {
+    unit: 'bytes',
+    inProfiles,
+  }),
+  limit_cpus: setting(Type.Number({ minimum: 0.01, maximum: 1024 }), 1, 'Processor share of a run.', {
+    unit: 'cores',
+    inProfiles,
+  }),
+  limit_pids: setting(count(4, 32_768), 128, 'Processes and threads of a run.', { unit: 'count', inProfiles }),
+  limit_open_files: setting(count(32, 1_048_576), 1024, 'Open files of one process.', { unit: 'count', inProfiles }),
+  limit_file_size: setting(bytes(64 * KiB, 4096 * GiB), GiB, 'Size of one file.', { unit: 'bytes', inProfiles }),
+  limit_tmp: setting(bytes(64 * KiB, 1024 * GiB), 128 * MiB, 'Size of /tmp, and of /dev/shm.', {
+    unit: 'bytes',
+    inProfiles,
+  }),
+  limit_home: setting(bytes(64 * KiB, 1024 * GiB), 256 * MiB, 'Size of the home directory of a run.', {
+    unit: 'bytes',
+    inProfiles,
+  }),
+  output_soft: setting(
+    bytes(1 * KiB, 64 * MiB),
+    1 * MiB,
+    'Output kept per stream; what exceeds it is counted and dropped, head and tail kept.',
+    { unit: 'bytes', inProfiles },
+  ),
+  output_hard: setting(bytes(1 * KiB, 1024 * GiB), 64 * MiB, 'Output per stream that ends the run.', {
+    unit: 'bytes',
+    inProfiles,
+  }),
+  env: setting(
+    Type.Record(Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,127}$' }), Type.String({ pattern: '^[^\\0]*$' }), {
+      additionalProperties: false,
+    }),
+    {},
+    'Variables of every run; those of a call win over them.',
+    { inProfiles, secret: true },
+  ),
+  reuse: setting(
+    Type.Enum(['key', 'never']),
+    'key',
+    'Which runs may share a slot, one after another: those of one key, or none.',
+    { inProfiles },
+  ),
+}
+
+export const settings = { ...server, ...machine, ...capacity, ...profile } as const
+export const settingGroups = { Server: server, Machine: machine, Capacity: capacity, Profile: profile } as const
+
+export type SettingName = keyof typeof settings
+export type ProfileSettingName = keyof typeof profile
+export type Values = { [Name in SettingName]: Static<(typeof settings)[Name]['schema']> }
+export type ProfileValues = Pick<Values, ProfileSettingName>
+
+export const isSettingName = (name: string): name is SettingName => Object.hasOwn(settings, name)
+export const isProfileSettingName = (name: string): name is ProfileSettingName => Object.hasOwn(profile, name)
+export const variableOf = (name: string): string => `GLOVEBOX_${name.toUpperCase()}`
+export const flagOf = (name: string): string => `--${name.replaceAll('_', '-')}`
