@@ -1,0 +1,33 @@
+/**
+ * How the supervisor hands the resolved configuration to a child: one line of JSON on its standard input, which then
+ * stays open. Secrets are on no command line and in no environment, and the end of the input says that the supervisor
+ * is gone.
+ */
+import type { Readable, Writable } from 'node:stream'
+import type { Config } from '../config.ts'
+
+/** Far more than any configuration needs; guards against a parent that is none of ours. */
+const maxLineBytes = 4 * 1024 * 1024
+
+/** Writes the configuration; the stream is left open. */
+export function sendConfig(stdin: Writable, config: Config): void {
+  stdin.write(`${JSON.stringify(config)}\n`)
+}
+
+/**
+ * Reads the configuration and leaves the stream paused after it, so that the caller can watch for its end.
+ * @throws Error when the input ends before, or carries something else.
+ */
+export async function receiveConfig(stdin: Readable): Promise<Config> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of stdin.iterator({ destroyOnReturn: false })) {
+    const buffer = Buffer.from(chunk as Uint8Array)
+    const end = buffer.indexOf('\n')
+    chunks.push(end < 0 ? buffer : buffer.subarray(0, end))
+    bytes += buffer.length
+    if (end >= 0) return JSON.parse(Buffer.concat(chunks).toString('utf8')) as Config
+    if (bytes > maxLineBytes) break
+  }
+  throw new Error('this command is started by "glovebox serve", which hands it its configuration')
+}

@@ -1,0 +1,141 @@
+import { readFileSync } from 'node:fs'
+import { Command, CommanderError, Option } from 'commander'
+import { StartRefused } from '../base/errors.ts'
+import { type Config, loadConfig } from '../config.ts'
+import { flagOf, type SettingName, settings } from '../settings.ts'
+import { receiveConfig } from './hand-over.ts'
+import { exitCodes, type Io, type RunArguments } from './io.ts'
+
+/** The version of this product, as its package says it. */
+export const version = (
+  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string }
+).version
+
+/**
+ * Runs one command.
+ * @param words what follows the program's name on the command line
+ * @returns the exit code; never throws
+ */
+export async function runProgram(words: readonly string[], io: Io): Promise<number> {
+  let exitCode: number = exitCodes.ok
+  const program = toProgram(io, (code) => {
+    exitCode = code
+  })
+  try {
+    await program.parseAsync(words, { from: 'user' })
+    return exitCode
+  } catch (error) {
+    return explain(error, io)
+  }
+}
+
+function explain(error: unknown, io: Io): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage
+  if (error instanceof StartRefused) {
+    io.stderr.write(`glovebox: ${error.message}\n          ${error.remedy}\n`)
+    return exitCodes.config
+  }
+  io.stderr.write(`glovebox: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+  return exitCodes.software
+}
+
+/** Every command on one screen; what each does is in the file of its name, loaded only when it is asked for. */
+function toProgram(io: Io, exit: (code: number) => void): Command {
+  const program = new Command('glovebox')
+    .description('Runs code for AI agents, in real isolation.')
+    .exitOverride()
+    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .version(version, '--version', 'Print the version.')
+
+  withSettings(program.command('serve').description('Serve MCP and REST on this machine.')).action(
+    async (options: object, command: Command) => {
+      const { serve } = await import('./serve.ts')
+      exit(await serve(configOf(command, options, io), io))
+    },
+  )
+
+  withSettings(
+    program.command('doctor').description('Say what this machine offers and what stands in the way.'),
+  ).action(async (options: object, command: Command) => {
+    const { doctor } = await import('./doctor.ts')
+    exit(await doctor(configOf(command, options, io), io))
+  })
+
+  program
+    .command('run <file>')
+    .description('Run a file ("-": standard input) through a running server, and exit with its code.')
+    .option('--language <name>', 'python, node or bash; otherwise by the name of the file or its first line')
+    .option('--timeout <seconds>', 'time limit; otherwise the default of the profile')
+    .option('--env <NAME=value>', 'a variable of the run; may be repeated', collect, [])
+    .option('--stdin <file>', 'file that the program reads as its standard input')
+    .option('--url <url>', 'address of the server (GLOVEBOX_URL)')
+    .action(async (file: string, options: Omit<RunArguments, 'file'>) => {
+      const { run } = await import('./run.ts')
+      exit(await run({ file, ...options }, io))
+    })
+
+  const config = program.command('config').description('Look at the configuration.')
+  withSettings(config.command('show').description('Print every setting and where it came from.')).action(
+    async (options: object, command: Command) => {
+      const { configShow } = await import('./config-show.ts')
+      exit(configShow(configOf(command, options, io), io))
+    },
+  )
+
+  program
+    .command('version')
+    .description('Print the version.')
+    .action(() => void io.stdout.write(`${version}\n`))
+
+  // Started by the supervisor, which hands them the configuration on their standard input.
+  program.command('runner', { hidden: true }).action(async () => {
+    const { runner } = await import('./runner.ts')
+    exit(await runner(await receiveConfig(io.stdin), io))
+  })
+  program.command('front', { hidden: true }).action(async () => {
+    const { front } = await import('./front.ts')
+    exit(await front(await receiveConfig(io.stdin), io))
+  })
+  return program
+}
+
+const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]
+
+/** Gives a command one flag for each setting, and `--config`. */
+function withSettings(command: Command): Command {
+  command.option('--config <file>', 'configuration file, YAML (GLOVEBOX_CONFIG)')
+  for (const name of Object.keys(settings) as SettingName[]) {
+    const { schema, meaning } = settings[name]
+    const { type } = schema as { type?: string }
+    if (type === 'boolean') {
+      command.option(flagOf(name), meaning).addOption(new Option(flagOf(name).replace('--', '--no-')).hideHelp())
+    } else if (type === 'object') {
+      command.addOption(new Option(`${flagOf(name)} <NAME=value>`, `${meaning} May be repeated.`).argParser(collect))
+    } else {
+      command.option(`${flagOf(name)} <value>`, meaning)
+    }
+  }
+  return command
+}
+
+/** @throws StartRefused when the file cannot be read or a setting is wrong. */
+function configOf(command: Command, options: object, io: Io): Config {
+  const given = options as Record<string, string | boolean | readonly string[]>
+  const flags: Record<string, string | boolean | readonly string[]> = {}
+  for (const name of Object.keys(settings)) {
+    const option = command.options.find(({ long }) => long === flagOf(name))
+    const value = option && given[option.attributeName()]
+    if (value !== undefined) flags[name] = value
+  }
+  const path = typeof given.config === 'string' ? given.config : io.env.GLOVEBOX_CONFIG
+  return loadConfig({ flags, env: io.env, file: path === undefined ? undefined : { path, text: readConfigFile(path) } })
+}
+
+function readConfigFile(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error)
+    throw new StartRefused(`The configuration file cannot be read: ${problem}.`, 'Check --config or GLOVEBOX_CONFIG.')
+  }
+}

@@ -1,0 +1,29 @@
+/** The process: its words, its environment, its signals, its exit code. Nothing else touches them. */
+import { runProgram } from './cli/program.ts'
+
+const signals = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const
+const stop = new AbortController()
+for (const [name, number] of Object.entries(signals)) {
+  process.on(name, () => {
+    if (stop.signal.aborted) process.exit(128 + number)
+    stop.abort(name)
+  })
+}
+
+// A reader that went away (`glovebox config show | head`) is no failure; anything else is.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+  })
+}
+
+process.exit(
+  await runProgram(process.argv.slice(2), {
+    stdin: process.stdin,
+    stdout: process.stdout,
+    stderr: process.stderr,
+    env: process.env,
+    self: [process.execPath, ...process.execArgv, import.meta.filename],
+    stop: stop.signal,
+  }),
+)
