@@ -52,6 +52,14 @@ const rows = {
     message: 'Protocol version {version} is not supported; this server speaks {supported}.',
     hint: 'Send a supported MCP-Protocol-Version, or none.',
   },
+  era_unsupported: {
+    http: 400,
+    rpc: -32022,
+    error: 'invalid_request',
+    retry: 'never',
+    message: 'Protocol version {requested} is not supported; this server speaks {supported}.',
+    hint: 'Fall back to initialize with a supported version.',
+  },
   body_too_large: {
     http: 413,
     rpc: -32600,

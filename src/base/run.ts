@@ -71,6 +71,8 @@ export const failureReasons = [
   'runner_lost',
   /** The run was found unfinished after a crash; it is never executed twice. */
   'interrupted',
+  /** The runner did not take the run, and its caller was told why. */
+  'not_started',
   /** No slot could be made. */
   'slot_failed',
   /** The jail could not be made. */

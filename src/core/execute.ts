@@ -1,0 +1,90 @@
+import { Refusal } from '../base/errors.ts'
+import type { Ending, Limits, RunEvent, RunResult } from '../base/run.ts'
+import type { Runner } from '../runner/messages.ts'
+import type { Caller } from './caller.ts'
+import { check, type ExecuteRequest } from './request.ts'
+import type { BegunRun, Runs } from './runs.ts'
+
+/** First comes `accepted`, once the run has a place; last comes `ended`, when its row is written. */
+export type ExecuteEvent = { kind: 'accepted'; runId: string; createdAt: string; limits: Limits } | RunEvent
+
+/**
+ * Runs code for a caller. Its row is written before it starts and gets its ending whatever happens: when `signal`
+ * aborts the run is cancelled and its ending still comes; when the iteration is ended early, a detached run goes on
+ * and any other is cancelled, and either is followed to its end in the background.
+ *
+ * @throws Refusal before the first event, when the request breaks a rule or the run finds no place.
+ */
+export async function* execute(
+  runs: Runs,
+  runner: Runner,
+  caller: Caller,
+  request: ExecuteRequest,
+  signal: AbortSignal,
+): AsyncGenerator<ExecuteEvent, void, undefined> {
+  const asked = check(caller.profile, request)
+  const run = await runs.begin(caller, asked)
+  const cancel = () => void runs.order(run.spec.runId, 'cancelled')
+  signal.addEventListener('abort', cancel, { once: true })
+  let seenSeq = 0
+  let ended = false
+  try {
+    const refused = await start(runs, runner, run, asked.input, signal)
+    yield { kind: 'accepted', runId: run.spec.runId, createdAt: run.createdAt, limits: run.spec.limits }
+    if (refused) {
+      ended = true
+      yield { kind: 'ended', seq: 1, result: refused }
+      return
+    }
+    for await (const event of runner.attach(run.spec.runId, 0)) {
+      seenSeq = event.seq
+      if (event.kind === 'ended') {
+        ended = true
+        await runs.finish(run.spec.runId, event.result)
+      }
+      yield event
+    }
+  } finally {
+    signal.removeEventListener('abort', cancel)
+    if (!ended) runs.abandon(run, seenSeq)
+  }
+}
+
+/**
+ * Hands the run to the runner.
+ * @returns the result of a run that was cancelled before it found a place, otherwise nothing.
+ * @throws Refusal of the runner; the row is closed by then.
+ */
+async function start(
+  runs: Runs,
+  runner: Runner,
+  run: BegunRun,
+  input: Parameters<Runner['start']>[1],
+  signal: AbortSignal,
+): Promise<RunResult | undefined> {
+  try {
+    const started = runner.start(run.spec, input)
+    // An order given before the runner knew the run was lost; this one follows its start on the same connection.
+    if (signal.aborted) void runs.order(run.spec.runId, 'cancelled')
+    await started
+    return undefined
+  } catch (error) {
+    const cancelled = signal.aborted && error instanceof Refusal && error.code === 'run_finished'
+    const ending: Ending = cancelled ? { kind: 'cancelled' } : { kind: 'failed', reason: 'not_started' }
+    await runs.close(run.spec.runId, ending)
+    if (!cancelled) throw error
+    return unmeasured(run.spec.limits, ending)
+  }
+}
+
+/** The result of a run whose code never started. */
+const unmeasured = (limits: Limits, ending: Ending): RunResult => ({
+  ending,
+  durationMs: 0,
+  cpuTimeMs: 0,
+  memoryPeakBytes: 0,
+  oomKills: 0,
+  outputBytes: { stdout: 0, stderr: 0 },
+  limits,
+  timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs: 0 },
+})

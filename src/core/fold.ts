@@ -1,0 +1,162 @@
+import type { RunResult, Stream } from '../base/run.ts'
+import { streams } from '../base/run.ts'
+import type { ExecuteEvent } from './execute.ts'
+
+/** One stream of a finished run as text. */
+export interface StreamText {
+  /** Head and tail; where bytes are missing between them, a line of its own says how many. */
+  text: string
+  /** Written by the run, kept or not. */
+  totalBytes: number
+  /** Written but not in `text`. */
+  omittedBytes: number
+}
+
+/** The buffered answer of a run. */
+export interface Transcript {
+  runId: string
+  result: RunResult
+  stdout: StreamText
+  stderr: StreamText
+}
+
+/** Folds the events of one run to its buffered answer. Memory stays below six soft limits, whatever comes. */
+export class Fold {
+  #runId = ''
+  #result: RunResult | undefined
+  #streams: Record<Stream, StreamFold> | undefined
+
+  add(event: ExecuteEvent): void {
+    switch (event.kind) {
+      case 'accepted': {
+        const keptBytes = event.limits.outputSoftBytes
+        this.#runId = event.runId
+        this.#streams = { stdout: new StreamFold(keptBytes), stderr: new StreamFold(keptBytes) }
+        return
+      }
+      case 'running':
+        return
+      case 'output':
+        this.#streams?.[event.stream].add(event.bytes)
+        return
+      case 'gap':
+        this.#streams?.[event.stream].skip(event.bytes)
+        return
+      case 'ended':
+        this.#result = event.result
+    }
+  }
+
+  /** @throws Error when the run has not ended yet. */
+  finish(): Transcript {
+    const kept = this.#streams
+    const result = this.#result
+    if (kept === undefined || result === undefined) throw new Error('the events of a run stopped before its ending')
+    const texts = streams.map((stream) => [stream, kept[stream].finish(result.outputBytes[stream])] as const)
+    return { runId: this.#runId, result, ...(Object.fromEntries(texts) as Record<Stream, StreamText>) }
+  }
+}
+
+/**
+ * Keeps up to `keptBytes` of the beginning and up to as many of the end. A gap starts the end anew: what stood between
+ * two gaps counts as left out, so that the text never joins what was not adjacent.
+ */
+class StreamFold {
+  readonly #keptBytes: number
+  #head = Buffer.alloc(0)
+  #headBytes = 0
+  #tail = Buffer.alloc(0)
+  #tailBytes = 0
+  #omittedBytes = 0
+
+  constructor(keptBytes: number) {
+    this.#keptBytes = Math.max(keptBytes, 1)
+  }
+
+  add(bytes: Uint8Array): void {
+    const intoHead = this.#omittedBytes > 0 || this.#tailBytes > 0 ? 0 : this.#keptBytes - this.#headBytes
+    const head = bytes.subarray(0, intoHead)
+    if (head.length > 0) {
+      this.#head = withRoom(this.#head, this.#headBytes, head.length, this.#keptBytes)
+      this.#head.set(head, this.#headBytes)
+      this.#headBytes += head.length
+    }
+    this.#addToTail(bytes.subarray(head.length))
+  }
+
+  skip(bytes: number): void {
+    this.#omittedBytes += this.#tailBytes + bytes
+    this.#tailBytes = 0
+  }
+
+  finish(reportedBytes: number): StreamText {
+    const head = this.#head.subarray(0, this.#headBytes)
+    const tail = this.#tail.subarray(Math.max(this.#tailBytes - this.#keptBytes, 0), this.#tailBytes)
+    const omittedBytes = this.#omittedBytes + this.#tailBytes - tail.length
+    if (omittedBytes === 0) {
+      const text = decode(tail.length === 0 ? head : Buffer.concat([head, tail]))
+      return { text, totalBytes: Math.max(reportedBytes, head.length + tail.length), omittedBytes }
+    }
+    const wholeHead = head.subarray(0, head.length - danglingStart(head))
+    const wholeTail = tail.subarray(danglingEnd(tail))
+    const cutBytes = head.length - wholeHead.length + tail.length - wholeTail.length
+    return {
+      text: `${decode(wholeHead)}\n[… ${omittedBytes + cutBytes} bytes left out …]\n${decode(wholeTail)}`,
+      totalBytes: Math.max(reportedBytes, head.length + tail.length + omittedBytes),
+      omittedBytes: omittedBytes + cutBytes,
+    }
+  }
+
+  /** The tail's buffer is twice what is kept, so that old bytes are moved out once per `keptBytes` of output. */
+  #addToTail(added: Uint8Array): void {
+    const bytes = added.subarray(Math.max(added.length - this.#keptBytes, 0))
+    this.#omittedBytes += added.length - bytes.length
+    if (bytes.length === 0) return
+    if (this.#tailBytes + bytes.length > 2 * this.#keptBytes) {
+      const droppedBytes = this.#tailBytes - this.#keptBytes
+      this.#tail.copyWithin(0, droppedBytes, this.#tailBytes)
+      this.#tailBytes -= droppedBytes
+      this.#omittedBytes += droppedBytes
+    }
+    this.#tail = withRoom(this.#tail, this.#tailBytes, bytes.length, 2 * this.#keptBytes)
+    this.#tail.set(bytes, this.#tailBytes)
+    this.#tailBytes += bytes.length
+  }
+}
+
+/** The same content with room for `moreBytes`; grows by doubling up to `limitBytes`. */
+function withRoom(
+  buffer: Buffer<ArrayBuffer>,
+  usedBytes: number,
+  moreBytes: number,
+  limitBytes: number,
+): Buffer<ArrayBuffer> {
+  const neededBytes = usedBytes + moreBytes
+  if (neededBytes <= buffer.length) return buffer
+  const grown = Buffer.allocUnsafeSlow(Math.max(neededBytes, Math.min(limitBytes, Math.max(2 * buffer.length, 1024))))
+  grown.set(buffer.subarray(0, usedBytes))
+  return grown
+}
+
+/** A byte order mark is output like any other; invalid bytes become U+FFFD. */
+const decode = (bytes: Uint8Array): string => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
+
+const isContinuation = (byte: number | undefined): boolean => byte !== undefined && (byte & 0xc0) === 0x80
+
+/** Bytes at the end of `head` that begin a character which the cut left incomplete. */
+function danglingStart(head: Uint8Array): number {
+  for (let back = 1; back <= Math.min(3, head.length); back++) {
+    const byte = head[head.length - back]!
+    if (isContinuation(byte)) continue
+    const characterBytes = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1
+    return characterBytes > back ? back : 0
+  }
+  return 0
+}
+
+/** Bytes at the beginning of `tail` that end a character which the cut left incomplete. */
+function danglingEnd(tail: Uint8Array): number {
+  let bytes = 0
+  while (bytes < 3 && isContinuation(tail[bytes])) bytes++
+  return bytes
+}

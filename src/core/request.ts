@@ -1,0 +1,108 @@
+import { Refusal } from '../base/errors.ts'
+import type { Profile } from '../base/profile.ts'
+import { type Language, languages, type RunInput } from '../base/run.ts'
+import { checkVariables } from './variables.ts'
+
+export const codeLimitBytes = 1024 * 1024
+export const stdinLimitBytes = 2 * 1024 * 1024
+export const metadataLimitBytes = 16 * 1024
+export const timeoutLimitSeconds = 3600
+
+/** What a caller asks to run, as it came; `check` decides. */
+export interface ExecuteRequest {
+  code: string
+  language?: string | undefined
+  timeoutSeconds?: number | undefined
+  threadId?: string | undefined
+  metadata?: unknown
+  env?: Readonly<Record<string, unknown>> | undefined
+  stdin?: string | undefined
+  /** Goes on when nobody reads it any more; otherwise it is cancelled then. */
+  detached: boolean
+}
+
+/** What will be run: every rule holds, every default is filled in. */
+export interface CheckedRequest {
+  input: RunInput
+  language: Language
+  timeoutMs: number
+  /** The variables of the profile below those of the call. */
+  env: Record<string, string>
+  /** As JSON. */
+  metadata: string | null
+  detached: boolean
+}
+
+/**
+ * Holds a request against the rules and the profile.
+ * @throws Refusal that names the field, what was expected and what came.
+ */
+export function check(profile: Profile, request: ExecuteRequest): CheckedRequest {
+  if (request.threadId !== undefined) throw new Refusal('threads_unavailable')
+  return {
+    input: { code: checkCode(request.code), stdin: checkStdin(request.stdin) },
+    language: checkLanguage(profile, request.language),
+    timeoutMs: checkTimeout(profile, request.timeoutSeconds),
+    env: { ...profile.env, ...checkVariables(request.env ?? {}) },
+    metadata: checkMetadata(request.metadata),
+    detached: request.detached,
+  }
+}
+
+function checkCode(code: string): Uint8Array {
+  if (code.length === 0) throw new Refusal('code_empty', { limitBytes: codeLimitBytes })
+  const bytes = utf8('code', code)
+  if (bytes.length > codeLimitBytes) {
+    throw new Refusal('code_too_large', { bytes: bytes.length, limitBytes: codeLimitBytes })
+  }
+  return bytes
+}
+
+function checkStdin(stdin: string | undefined): Uint8Array | undefined {
+  if (stdin === undefined) return undefined
+  const bytes = utf8('stdin', stdin)
+  if (bytes.length > stdinLimitBytes) {
+    throw invalid('stdin', `is ${bytes.length} bytes; at most ${stdinLimitBytes} are accepted`)
+  }
+  return bytes
+}
+
+function checkLanguage(profile: Profile, asked: string | undefined): Language {
+  if (asked === undefined) return profile.defaultLanguage
+  const language = languages.find((known) => known === asked)
+  if (language === undefined || !profile.languages.includes(language)) {
+    throw new Refusal('language_unavailable', { language: asked.slice(0, 64), offered: profile.languages })
+  }
+  return language
+}
+
+function checkTimeout(profile: Profile, seconds: number | undefined): number {
+  if (seconds === undefined) return Math.min(profile.timeoutDefaultMs, profile.timeoutMaxMs)
+  if (!Number.isInteger(seconds) || seconds < 1) {
+    throw invalid('timeout', `must be whole seconds from 1 to ${timeoutLimitSeconds}; it is ${seconds}`)
+  }
+  const limitSeconds = Math.min(timeoutLimitSeconds, Math.floor(profile.timeoutMaxMs / 1000))
+  if (seconds > limitSeconds) throw new Refusal('timeout_too_long', { seconds, limitSeconds })
+  return seconds * 1000
+}
+
+function checkMetadata(metadata: unknown): string | null {
+  if (metadata === undefined) return null
+  if (typeof metadata !== 'object' || metadata === null || Array.isArray(metadata)) {
+    throw invalid('metadata', 'must be an object')
+  }
+  const json = JSON.stringify(metadata)
+  const bytes = Buffer.byteLength(json)
+  if (bytes > metadataLimitBytes) {
+    throw invalid('metadata', `is ${bytes} bytes as JSON; at most ${metadataLimitBytes} are accepted`)
+  }
+  return json
+}
+
+/** A lone surrogate has no UTF-8 form: what ran would not be what was sent. */
+function utf8(field: string, text: string): Uint8Array {
+  if (!text.isWellFormed()) throw invalid(field, 'holds a lone surrogate, which is not valid Unicode')
+  return Buffer.from(text, 'utf8')
+}
+
+const invalid = (field: string, problem: string): Refusal => new Refusal('invalid_argument', { field, problem })

@@ -1,0 +1,268 @@
+import { createHash } from 'node:crypto'
+import { monotonicMs, timestamp } from '../base/clock.ts'
+import { Refusal } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import type { CancelCause, Ending, RunResult, RunSpec } from '../base/run.ts'
+import { fault, type Log } from '../observe/log.ts'
+import type { Runner, RunSummary } from '../runner/messages.ts'
+import type { RunRow, Store } from '../store/store.ts'
+import type { Caller } from './caller.ts'
+import type { CheckedRequest } from './request.ts'
+
+export interface BegunRun {
+  spec: RunSpec
+  createdAt: string
+}
+
+/** How soon a runner that came back is noticed; only a property is read, so it costs nothing. */
+const watchIntervalMs = 500
+
+/** After a look that failed; long enough that a database out of order does not fill the log. */
+const retryMs = 5_000
+
+/**
+ * The rows of runs, each from its beginning to its one ending. What this front follows itself is in flight here;
+ * every other row without an ending is settled by `recover`, as often as a runner appears.
+ */
+export class Runs {
+  readonly #store: Store
+  readonly #runner: Runner
+  readonly #log: Log
+  readonly #inFlight = new Set<string>()
+  readonly #background = new Set<Promise<unknown>>()
+  #watch: NodeJS.Timeout | undefined
+  #recoveredLife: string | undefined
+  #retryAtMs = Number.POSITIVE_INFINITY
+  #recovering: Promise<void> | undefined
+  #closing = false
+
+  constructor(store: Store, runner: Runner, log: Log) {
+    this.#store = store
+    this.#runner = runner
+    this.#log = log
+  }
+
+  /** Recovers now if a runner is there, and again each time another life of a runner appears. */
+  async startWatching(): Promise<void> {
+    this.#watch = setInterval(() => void this.#lookForRunner(), watchIntervalMs).unref()
+    await this.#lookForRunner()
+  }
+
+  /**
+   * Writes the row of a run that is about to start.
+   * @throws Refusal `unavailable` while no runner is connected or this front is closing.
+   */
+  async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun> {
+    const spec = toRunSpec(caller, asked)
+    if (this.#closing) throw new Refusal('unavailable', { reason: 'the server is shutting down' })
+    const owner = this.#runner.identity
+    if (owner === undefined) throw new Refusal('unavailable', { reason: notReady(this.#runner) })
+    const createdAt = timestamp()
+    this.#inFlight.add(spec.runId)
+    try {
+      await this.#store.runs.begin(toRow(spec, asked, owner, createdAt))
+    } catch (error) {
+      this.#inFlight.delete(spec.runId)
+      throw error
+    }
+    return { spec, createdAt }
+  }
+
+  /**
+   * Writes the ending of a run and then lets the runner forget it. Never rejects: a result that could not be written
+   * still reaches its caller, and `recover` writes it later, since the runner keeps what was not acknowledged.
+   */
+  async finish(runId: string, result: RunResult): Promise<void> {
+    try {
+      await this.#store.runs.finish(runId, timestamp(), result.ending, result)
+      await this.#acknowledge(runId)
+    } catch (error) {
+      this.#leaveForLater(error)
+    } finally {
+      this.#inFlight.delete(runId)
+    }
+  }
+
+  /** Writes the ending of a run that has no result: nothing of it was measured. */
+  async close(runId: string, ending: Ending): Promise<void> {
+    try {
+      await this.#store.runs.finish(runId, timestamp(), ending, null)
+    } finally {
+      this.#inFlight.delete(runId)
+    }
+  }
+
+  /**
+   * Ends a run of the caller's org.
+   * @throws Refusal `run_unknown` (also for a run of another org), `run_finished`.
+   */
+  async cancel(caller: Caller, runId: string): Promise<void> {
+    const row = await this.#store.runs.get(runId)
+    if (row === undefined || row.orgId !== caller.orgId) throw new Refusal('run_unknown', { runId })
+    if (row.finishedAt !== null) throw new Refusal('run_finished', { runId })
+    await this.#runner.cancel(runId, 'cancelled')
+  }
+
+  /** Tells the runner to end a run; its ending comes to whoever follows it. Never rejects. */
+  async order(runId: string, cause: CancelCause): Promise<void> {
+    try {
+      await this.#runner.cancel(runId, cause)
+    } catch (error) {
+      if (!(error instanceof Refusal)) fault(error, this.#log)
+    }
+  }
+
+  /** Takes over a run whose reader went away: follows it to its end, cancelled first unless it is detached. */
+  abandon(run: BegunRun, seenSeq: number): void {
+    if (!this.#inFlight.has(run.spec.runId)) return
+    if (!run.spec.detached) void this.order(run.spec.runId, 'cancelled')
+    this.#inBackground(this.#follow(run.spec.runId, seenSeq))
+  }
+
+  /**
+   * Gives every row without an ending one: its run is either found with the runner and followed, or closed as
+   * `interrupted`. What the runner still keeps of runs that have their ending is ended and forgotten.
+   */
+  async recover(): Promise<void> {
+    const kept = new Map((await this.#runner.list()).map((run) => [run.runId, run]))
+    for (const row of await this.#store.runs.unfinished()) {
+      if (this.#inFlight.has(row.id)) continue
+      if (kept.has(row.id)) this.#adopt(row.id)
+      else await this.#store.runs.finish(row.id, timestamp(), { kind: 'failed', reason: 'interrupted' }, null)
+    }
+    for (const run of kept.values()) if (!this.#inFlight.has(run.runId)) await this.#letGo(run)
+  }
+
+  /**
+   * Stops watching and takes no further run. `shutdown` ends every run followed here and waits for the endings;
+   * `leave` leaves them to the runner and to the next front.
+   * @param graceMs longest wait for the endings.
+   */
+  async stop(what: 'shutdown' | 'leave', graceMs: number): Promise<void> {
+    this.#closing = true
+    clearInterval(this.#watch)
+    if (what === 'leave') return
+    await Promise.all([...this.#inFlight].map((runId) => this.order(runId, 'shutdown')))
+    const untilMs = monotonicMs() + graceMs
+    while (this.#inFlight.size > 0 && monotonicMs() < untilMs) await new Promise((done) => setTimeout(done, 10))
+    await this.#recovering
+    if (this.#inFlight.size === 0) await Promise.all(this.#background)
+  }
+
+  /** One look at a time. */
+  #lookForRunner(): Promise<void> {
+    this.#recovering ??= this.#recoverOnce().finally(() => {
+      this.#recovering = undefined
+    })
+    return this.#recovering
+  }
+
+  async #recoverOnce(): Promise<void> {
+    const { identity } = this.#runner
+    const life = identity && `${identity.runnerId} ${identity.epoch}`
+    if (life === this.#recoveredLife && monotonicMs() < this.#retryAtMs) return
+    this.#recoveredLife = life
+    this.#retryAtMs = Number.POSITIVE_INFINITY
+    if (life === undefined) return
+    try {
+      await this.recover()
+    } catch (error) {
+      this.#leaveForLater(error)
+    }
+  }
+
+  /** A row stays open for now; it is looked for again. */
+  #leaveForLater(error: unknown): void {
+    this.#retryAtMs = monotonicMs() + retryMs
+    if (!(error instanceof Refusal)) fault(error, this.#log)
+  }
+
+  #adopt(runId: string): void {
+    this.#inFlight.add(runId)
+    this.#inBackground(this.#follow(runId, 0))
+  }
+
+  /** Reads a run to its end for its row alone. */
+  async #follow(runId: string, afterSeq: number): Promise<void> {
+    try {
+      for await (const event of this.#runner.attach(runId, afterSeq)) {
+        if (event.kind === 'ended') return await this.finish(runId, event.result)
+      }
+      throw new Error(`the events of ${runId} stopped before its ending`)
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'run_unknown') {
+        return await this.close(runId, { kind: 'failed', reason: 'interrupted' })
+      }
+      this.#inFlight.delete(runId)
+      this.#leaveForLater(error)
+    }
+  }
+
+  /** A run that nobody follows although the runner keeps it: its row is closed already, or was never written here. */
+  async #letGo(run: RunSummary): Promise<void> {
+    const row = await this.#store.runs.get(run.runId)
+    if (row !== undefined && row.finishedAt === null) return
+    if (run.state !== 'ended') await this.order(run.runId, 'cancelled')
+    this.#adopt(run.runId)
+  }
+
+  async #acknowledge(runId: string): Promise<void> {
+    try {
+      await this.#runner.acknowledge(runId)
+    } catch (error) {
+      // A runner that is gone has nothing to forget; one that comes back is asked again by `recover`.
+      if (!(error instanceof Refusal)) fault(error, this.#log)
+    }
+  }
+
+  #inBackground(work: Promise<void>): void {
+    const tracked = work
+      .catch((error: unknown) => fault(error, this.#log))
+      .finally(() => {
+        this.#background.delete(tracked)
+      })
+    this.#background.add(tracked)
+  }
+}
+
+function notReady(runner: Runner): string {
+  return runner.readiness.ready ? 'the runner is reconnecting' : runner.readiness.reason
+}
+
+function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedRequest): RunSpec {
+  return {
+    runId: newId('run'),
+    orgId,
+    keyId,
+    profile: profile.name,
+    profileRevision: profile.revision,
+    reuse: profile.reuse,
+    language: asked.language,
+    env: asked.env,
+    limits: { ...profile.limits, timeoutMs: asked.timeoutMs },
+    detached: asked.detached,
+  }
+}
+
+function toRow(
+  spec: RunSpec,
+  { input, metadata }: CheckedRequest,
+  owner: { runnerId: string; epoch: number },
+  createdAt: string,
+): Omit<RunRow, 'finishedAt' | 'ending' | 'result'> {
+  return {
+    id: spec.runId,
+    orgId: spec.orgId,
+    keyId: spec.keyId,
+    profile: spec.profile,
+    profileRevision: spec.profileRevision,
+    language: spec.language,
+    codeHash: createHash('sha256').update(input.code).digest('hex'),
+    codeBytes: input.code.length,
+    metadata,
+    runnerId: owner.runnerId,
+    epoch: owner.epoch,
+    detached: spec.detached,
+    createdAt,
+  }
+}

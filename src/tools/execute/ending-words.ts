@@ -1,0 +1,75 @@
+import type { Ending } from '../../base/run.ts'
+
+/** `134217728` as `128 MiB`, `1500` as `1500 bytes`. */
+export function bytesInWords(bytes: number): string {
+  const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'] as const
+  let amount = bytes
+  let unit = 0
+  while (amount >= 1024 && Number.isInteger((amount / 1024) * 10) && unit < units.length - 1) {
+    amount /= 1024
+    unit++
+  }
+  return `${amount} ${units[unit]}`
+}
+
+/** `1500` as `1.5 s`. */
+export const secondsInWords = (ms: number): string => `${Number((ms / 1000).toFixed(3))} s`
+
+/** One clause for people and models; what could be done about it is part of it where something can. */
+export function endingInWords(ending: Ending): string {
+  switch (ending.kind) {
+    case 'exited':
+      return `exited with code ${ending.code}`
+    case 'signaled':
+      return `ended by signal ${/^\d+$/.test(ending.signal) ? ending.signal : `SIG${ending.signal}`}`
+    case 'timed_out':
+      return `killed after ${secondsInWords(ending.limitMs)} (timed out)`
+    case 'out_of_memory':
+      return `killed for using more than ${bytesInWords(ending.limitBytes)} of memory (out of memory)`
+    case 'output_limit':
+      return `killed for writing more than ${bytesInWords(ending.limitBytes)} to one stream (output limit)`
+    case 'disk_quota':
+      return `killed for writing more than ${bytesInWords(ending.limitBytes)} to disk (disk quota)`
+    case 'cancelled':
+      return 'cancelled'
+    case 'shutdown':
+      return 'killed because the server is shutting down; call again later'
+    case 'failed':
+      return `failed on our side (${ending.reason}); the program may have run in part`
+  }
+}
+
+/** The code a shell would show, for answers that have room for nothing else; `null` where no program ended. */
+export function exitCodeOf(ending: Ending): number | null {
+  switch (ending.kind) {
+    case 'exited':
+      return ending.code
+    case 'signaled':
+      return 128 + signalNumber(ending.signal)
+    case 'timed_out':
+      return 124
+    case 'out_of_memory':
+    case 'output_limit':
+    case 'disk_quota':
+      return 137
+    case 'cancelled':
+      return 130
+    case 'shutdown':
+      return 143
+    case 'failed':
+      return null
+  }
+}
+
+/** Linux numbers, the same on x86-64 and arm64: https://man7.org/linux/man-pages/man7/signal.7.html */
+const signalNumbers: ReadonlyMap<string, number> = new Map(
+  [
+    ...['HUP', 'INT', 'QUIT', 'ILL', 'TRAP', 'ABRT', 'BUS', 'FPE', 'KILL', 'USR1', 'SEGV', 'USR2', 'PIPE', 'ALRM'],
+    ...['TERM', 'STKFLT', 'CHLD', 'CONT', 'STOP', 'TSTP', 'TTIN', 'TTOU', 'URG', 'XCPU', 'XFSZ', 'VTALRM', 'PROF'],
+    ...['WINCH', 'IO', 'PWR', 'SYS'],
+  ].map((name, index) => [name, index + 1]),
+)
+
+function signalNumber(signal: string): number {
+  return signalNumbers.get(signal) ?? (/^\d{1,2}$/.test(signal) ? Number(signal) : 0)
+}

@@ -1,0 +1,102 @@
+import type { Ending, Limits } from '../../base/run.ts'
+import type { StreamText, Transcript } from '../../core/fold.ts'
+import type { ToolResult } from '../tool.ts'
+import { endingInWords } from './ending-words.ts'
+
+/** The answer of a run: Markdown for a model, fields for a program. An error is any ending but exit 0. */
+export function toToolResult(transcript: Transcript): ToolResult {
+  return {
+    content: [{ type: 'text', text: toMarkdown(transcript) }],
+    structuredContent: toStructuredContent(transcript),
+    isError: !succeeded(transcript.result.ending),
+  }
+}
+
+export const succeeded = (ending: Ending): boolean => ending.kind === 'exited' && ending.code === 0
+
+export function toMarkdown({ result, stdout, stderr }: Transcript): string {
+  const { ending } = result
+  const parts = ['## Execution Result']
+  if (stdout.text !== '') parts.push(section('stdout', stdout))
+  if (stderr.text !== '') parts.push(section('stderr', stderr))
+  parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
+  if (result.oomKills > 0 && ending.kind !== 'out_of_memory') {
+    parts.push(`**Note:** ${result.oomKills} of its processes were killed for memory`)
+  }
+  return parts.join('\n\n')
+}
+
+function section(name: string, { text, totalBytes, omittedBytes }: StreamText): string {
+  const fence = fenceFor(text)
+  const body = text.endsWith('\n') ? text : `${text}\n`
+  const shown = `**${name}:**\n${fence}\n${body}${fence}`
+  return omittedBytes === 0
+    ? shown
+    : `${shown}\n\n**${name} truncated:** ${omittedBytes} of ${totalBytes} bytes left out`
+}
+
+/** Longer than any run of backticks inside, so that output can't end its own block and speak as if it were us. */
+function fenceFor(text: string): string {
+  const longest = text.match(/`{3,}/g)?.reduce((length, run) => Math.max(length, run.length), 0) ?? 0
+  return '`'.repeat(Math.max(3, longest + 1))
+}
+
+export function toStructuredContent({ runId, result, stdout, stderr }: Transcript): Record<string, unknown> {
+  const { ending, limits, timings } = result
+  return {
+    ending: endingOnTheWire(ending),
+    exit_code: ending.kind === 'exited' ? ending.code : null,
+    signal: ending.kind === 'signaled' ? ending.signal : null,
+    stdout: stdout.text,
+    stderr: stderr.text,
+    stdout_bytes: stdout.totalBytes,
+    stderr_bytes: stderr.totalBytes,
+    stdout_truncated: stdout.omittedBytes > 0,
+    stderr_truncated: stderr.omittedBytes > 0,
+    duration_ms: result.durationMs,
+    cpu_time_ms: result.cpuTimeMs,
+    memory_peak_bytes: result.memoryPeakBytes,
+    oom_kills: result.oomKills,
+    limits: limitsOnTheWire(limits),
+    timings: {
+      queue_ms: timings.queueMs,
+      slot_ms: timings.slotMs,
+      jail_ms: timings.jailMs,
+      run_ms: timings.runMs,
+    },
+    trace_id: runId,
+  }
+}
+
+export function endingOnTheWire(ending: Ending): Record<string, unknown> {
+  switch (ending.kind) {
+    case 'exited':
+      return { kind: ending.kind, code: ending.code }
+    case 'signaled':
+      return { kind: ending.kind, signal: ending.signal }
+    case 'timed_out':
+      return { kind: ending.kind, limit_ms: ending.limitMs }
+    case 'out_of_memory':
+    case 'output_limit':
+    case 'disk_quota':
+      return { kind: ending.kind, limit_bytes: ending.limitBytes }
+    case 'cancelled':
+    case 'shutdown':
+      return { kind: ending.kind }
+    case 'failed':
+      return { kind: ending.kind, reason: ending.reason }
+  }
+}
+
+const limitsOnTheWire = (limits: Limits): Record<string, number> => ({
+  timeout_ms: limits.timeoutMs,
+  memory_bytes: limits.memoryBytes,
+  cpus: limits.cpus,
+  pids: limits.pids,
+  open_files: limits.openFiles,
+  file_bytes: limits.fileBytes,
+  tmp_bytes: limits.tmpBytes,
+  home_bytes: limits.homeBytes,
+  output_soft_bytes: limits.outputSoftBytes,
+  output_hard_bytes: limits.outputHardBytes,
+})

@@ -1,0 +1,114 @@
+import Type from 'typebox'
+import { failureReasons, languages } from '../../base/run.ts'
+import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/request.ts'
+
+/** Plain string enums, as models and every client's validator read them. */
+const oneOf = <const Values extends readonly string[]>(values: Values, options: object = {}) =>
+  Type.Unsafe<Values[number]>({ type: 'string', enum: [...values], ...options })
+
+const nullable = (type: 'integer' | 'string', options: object = {}) =>
+  Type.Unsafe<number | string | null>({ type: [type, 'null'], ...options })
+
+export const SandboxExecuteInput = Type.Object(
+  {
+    code: Type.String({ description: 'Code to execute' }),
+    language: Type.Optional(
+      oneOf(languages, {
+        description: "Programming language. Defaults to the sandbox's configured language if omitted.",
+      }),
+    ),
+    timeout: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: timeoutLimitSeconds,
+        description: 'Execution timeout in seconds. Defaults to sandbox configuration.',
+      }),
+    ),
+    thread_id: Type.Optional(
+      Type.String({ description: 'Persistent thread ID. Not available on this server yet: leave it out.' }),
+    ),
+    metadata: Type.Optional(
+      Type.Unsafe<Record<string, unknown>>({
+        type: 'object',
+        description: 'Arbitrary key-value metadata attached to the execution record. At most 16 KiB as JSON.',
+      }),
+    ),
+    env_vars: Type.Optional(
+      Type.Unsafe<Record<string, string>>({
+        type: 'object',
+        additionalProperties: { type: 'string' },
+        description:
+          'Environment variables injected into the sandbox. Keys must be uppercase letters, digits, and underscores, starting with a letter.',
+      }),
+    ),
+    stdin: Type.Optional(
+      Type.String({
+        description: `Standard input of the program, at most ${stdinLimitBytes} bytes. Empty if omitted.`,
+      }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+const endingKinds = [
+  'exited',
+  'signaled',
+  'timed_out',
+  'out_of_memory',
+  'output_limit',
+  'disk_quota',
+  'cancelled',
+  'shutdown',
+  'failed',
+] as const
+
+const count = (description: string) => Type.Integer({ minimum: 0, description })
+const measure = (description: string) => Type.Number({ minimum: 0, description })
+
+export const SandboxExecuteOutput = Type.Object(
+  {
+    ending: Type.Object(
+      {
+        kind: oneOf(endingKinds),
+        code: Type.Optional(Type.Integer({ description: 'Exit code; with `exited`.' })),
+        signal: Type.Optional(Type.String({ description: 'Without SIG; with `signaled`.' })),
+        limit_ms: Type.Optional(measure('With `timed_out`.')),
+        limit_bytes: Type.Optional(count('With `out_of_memory`, `output_limit` and `disk_quota`.')),
+        reason: Type.Optional(oneOf(failureReasons, { description: 'With `failed`.' })),
+      },
+      { description: 'How the run ended.' },
+    ),
+    exit_code: nullable('integer', { description: 'null unless the program exited by itself.' }),
+    signal: nullable('string', { description: 'The signal that ended the program, without SIG; null if none did.' }),
+    stdout: Type.String({ description: 'Head and tail; where bytes are left out, a line says how many.' }),
+    stderr: Type.String({ description: 'As stdout.' }),
+    stdout_bytes: count('Written in all, kept or not.'),
+    stderr_bytes: count('Written in all, kept or not.'),
+    stdout_truncated: Type.Boolean(),
+    stderr_truncated: Type.Boolean(),
+    duration_ms: measure('Wall time of the program itself.'),
+    cpu_time_ms: measure('CPU time of all its processes.'),
+    memory_peak_bytes: count('Page cache and temporary files included.'),
+    oom_kills: count('Processes that were killed for memory, also when the program lived on.'),
+    limits: Type.Object({
+      timeout_ms: measure(''),
+      memory_bytes: count(''),
+      cpus: measure(''),
+      pids: count(''),
+      open_files: count(''),
+      file_bytes: count(''),
+      tmp_bytes: count(''),
+      home_bytes: count(''),
+      output_soft_bytes: count('Kept per stream.'),
+      output_hard_bytes: count('Per stream; more ends the run.'),
+    }),
+    timings: Type.Object({
+      queue_ms: measure('Waiting for a turn.'),
+      slot_ms: measure('Getting a sandbox.'),
+      jail_ms: measure('Preparing it for this run.'),
+      run_ms: measure('Running.'),
+    }),
+    trace_id: Type.String({ description: 'Names this run.' }),
+  },
+  { description: 'What a run answered and used.' },
+)
