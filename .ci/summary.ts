@@ -1,0 +1,40 @@
+/** Reads the report of the tests, prints the count, and exits non-zero unless everything held. */
+import { readFileSync } from 'node:fs'
+
+/** Tests that may be skipped on the machine that checks every change; any other number is a failure. */
+const skippedExpected = 0
+
+interface Report {
+  success: boolean
+  numPassedTests: number
+  numFailedTests: number
+  numPendingTests: number
+  numTodoTests: number
+}
+
+const [testsStatus, checkStatus] = process.argv.slice(2).map(Number)
+const report = readReport()
+const skipped = report.numPendingTests + report.numTodoTests
+
+let failed = report.numFailedTests
+// A suite that could not be loaded, or an error outside of any test, fails the run without a failed test.
+if (failed === 0 && (testsStatus !== 0 || !report.success)) failed += 1
+if (checkStatus !== 0) {
+  console.log('npm run check failed; see above')
+  failed += 1
+}
+if (skipped !== skippedExpected) {
+  console.log(`${skipped} tests were skipped where ${skippedExpected} are expected (.ci/summary.ts)`)
+}
+
+console.log(`${report.numPassedTests} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`)
+process.exit(failed === 0 && skipped === skippedExpected && report.numPassedTests > 0 ? 0 : 1)
+
+function readReport(): Report {
+  try {
+    return JSON.parse(readFileSync('build/test-report.json', 'utf8')) as Report
+  } catch (error) {
+    console.log(`no report of the tests: ${error instanceof Error ? error.message : error}`)
+    return { success: false, numPassedTests: 0, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0 }
+  }
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# Does whatever set-up is still missing, then one command, under the Node that this project pins.
+#   sh setup/run.sh start|test|check|bench|docs [arguments]
+# Downloads come from npm and apt alone. When nothing changed, set-up is a few comparisons.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd -P)
+cd "$root"
+. setup/steps.sh
+
+[ $# -gt 0 ] || stop 64 "say what to run: start, test, check, bench or docs"
+command=$1
+shift
+
+mkdir -p build
+# Two commands started at once set up one after the other. The lock is let go before the command runs.
+exec 9>build/setup.lock
+flock 9
+install_node_packages
+case $command in
+start | test | bench)
+	install_system_packages
+	build_guest
+	build_addon
+	;;
+esac
+exec 9>&-
+
+PATH=$root/node_modules/.bin:$PATH
+export PATH
+
+case $command in
+start)
+	# A stronger word wins over this one: a flag, as everywhere, or the variable when it is set.
+	GLOVEBOX_DEV=${GLOVEBOX_DEV:-true}
+	export GLOVEBOX_DEV
+	exec node src/main.ts serve "$@"
+	;;
+test)
+	exec vitest run "$@"
+	;;
+check)
+	tsc --noEmit
+	biome check .
+	exec node setup/docs.ts --check
+	;;
+bench)
+	exec node bench/run.ts "$@"
+	;;
+docs)
+	exec node setup/docs.ts "$@"
+	;;
+*)
+	stop 64 "unknown command $command: use start, test, check, bench or docs"
+	;;
+esac

@@ -1,0 +1,112 @@
+# The steps of set-up, each a function that does nothing when its result is there. Sourced by run.sh.
+
+# stop CODE MESSAGE: says why set-up cannot go on.
+stop() {
+	printf 'glovebox: %s\n' "$2" >&2
+	exit "$1"
+}
+
+say() {
+	printf 'glovebox: %s\n' "$1" >&2
+}
+
+has() {
+	command -v "$1" >/dev/null 2>&1
+}
+
+# stamp_of FILE...: one hash of what a step was made from.
+stamp_of() {
+	{
+		uname -m
+		cat "$@" </dev/null
+	} | sha256sum | cut -d ' ' -f 1
+}
+
+# is_stamped FILE STAMP: whether the step that writes FILE last ran for STAMP.
+is_stamped() {
+	[ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
+}
+
+# The pinned Node is one of the packages, so that the machine's own may be older.
+install_node_packages() {
+	wanted=$(stamp_of package-lock.json)
+	if is_stamped node_modules/.stamp "$wanted" && [ -x node_modules/.bin/node ]; then
+		return 0
+	fi
+	has npm || stop 78 "npm is missing; install it: apt-get install npm"
+	say "installing Node packages"
+	# Every package is usable as it is unpacked; none needs to run code of its own here.
+	npm ci --ignore-scripts --include=dev --include=optional --no-audit --no-fund >&2 ||
+		stop 78 "npm ci failed; see above"
+	[ -x node_modules/.bin/node ] ||
+		stop 78 "no pinned Node for $(uname -s) on $(uname -m); Linux on x86_64 or aarch64 is needed"
+	printf '%s\n' "$wanted" >node_modules/.stamp
+}
+
+# missing_system_packages: names, one per line, of what the machine lacks. Slots show the machine's own /usr,
+# so what counts is what lies there, not what PATH finds elsewhere.
+missing_system_packages() {
+	[ -x /usr/bin/crun ] || [ -x /usr/sbin/runc ] || [ -x /usr/bin/runc ] || [ -x /usr/local/sbin/runc ] ||
+		[ -x /usr/local/bin/runsc ] || [ -x /usr/bin/runsc ] || echo runc
+	[ -x /usr/bin/python3 ] || echo python3
+	[ -x /usr/bin/bash ] || [ -x /bin/bash ] || echo bash
+	has cc || echo gcc
+	[ -f /usr/include/stdio.h ] || echo libc6-dev
+	has mount || echo mount
+	has unshare || echo util-linux
+	[ -x /usr/sbin/mkfs.ext4 ] || [ -x /sbin/mkfs.ext4 ] || echo e2fsprogs
+}
+
+install_system_packages() {
+	missing=$(missing_system_packages | tr '\n' ' ' | sed 's/ $//')
+	[ -n "$missing" ] || return 0
+	remedy="apt-get install --no-install-recommends $missing"
+	if ! has apt-get; then
+		stop 78 "these system packages are missing: $missing (Debian's names); install them and start again"
+	fi
+	[ "$(id -u)" = 0 ] || stop 78 "these system packages are missing: $missing; run as root: $remedy"
+	say "installing system packages: $missing"
+	apt_install $missing || stop 78 "the system packages could not be installed; try: apt-get update && $remedy"
+	missing=$(missing_system_packages | tr '\n' ' ')
+	[ -z "$missing" ] || stop 78 "still missing after installing: $missing"
+}
+
+# The lists may be absent or old: a first failure is answered by fetching them.
+apt_install() {
+	DEBIAN_FRONTEND=noninteractive
+	export DEBIAN_FRONTEND
+	apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2 && return 0
+	apt-get update -qq </dev/null >&2 || return 1
+	apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
+}
+
+# The program that is process 1 of every slot.
+build_guest() {
+	wanted=$(stamp_of $(find guest -type f ! -name '*.md' | LC_ALL=C sort))
+	if is_stamped build/guest.stamp "$wanted" && [ -x build/guest ]; then
+		return 0
+	fi
+	say "building the guest"
+	rm -f build/guest.stamp
+	sh guest/build.sh build >&2 || stop 78 "the guest could not be built; see above"
+	[ -x build/guest ] || stop 78 "guest/build.sh made no build/guest"
+	printf '%s\n' "$wanted" >build/guest.stamp
+}
+
+# A few lines of C that tell the runner who connected to its socket.
+build_addon() {
+	source=src/runner/peer-credentials.c
+	wanted=$(stamp_of "$source" package-lock.json)
+	if is_stamped build/peer-credentials.stamp "$wanted" && [ -f build/peer-credentials.node ]; then
+		return 0
+	fi
+	say "building the socket addon"
+	rm -f build/peer-credentials.stamp
+	include=$(ls -d node_modules/node-linux-*/include/node 2>/dev/null | head -n 1)
+	[ -n "$include" ] || stop 78 "the headers of the pinned Node are missing; remove node_modules and start again"
+	cc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -I "$include" -o build/peer-credentials.node.new "$source" >&2 ||
+		stop 78 "$source could not be built; see above"
+	# A running server keeps the file it has loaded.
+	mv -f build/peer-credentials.node.new build/peer-credentials.node
+	printf '%s\n' "$wanted" >build/peer-credentials.stamp
+}
