@@ -1,6 +1,6 @@
 /**
  * The words in which every room speaks of a run: what is asked for, what happens, how it ends.
- * Plain data only; it crosses the socket between front and runner as it stands here.
+ * Plain data; it crosses the socket between front and runner as it stands here.
  */
 
 export const languages = ['python', 'node', 'bash'] as const
@@ -135,3 +135,17 @@ export type RunEvent =
 
 /** Why a run is stopped from outside. */
 export type CancelCause = 'cancelled' | 'shutdown'
+
+/** The result of a run of which nothing was measured: its code never started, or whoever measured is gone. */
+export function unmeasured(limits: Limits, ending: Ending): RunResult {
+  return {
+    ending,
+    durationMs: 0,
+    cpuTimeMs: 0,
+    memoryPeakBytes: 0,
+    oomKills: 0,
+    outputBytes: { stdout: 0, stderr: 0 },
+    limits,
+    timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs: 0 },
+  }
+}

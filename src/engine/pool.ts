@@ -12,6 +12,14 @@ export interface PoolSettings {
   runsPerSlot: number
 }
 
+/** What the pool tells of itself. */
+export interface PoolEvents {
+  /** A slot could not be made in the background, or not be ended. */
+  failed(error: unknown): void
+  /** `trouble` may have changed. */
+  changed(): void
+}
+
 /** Makes a slot that belongs to nobody yet. */
 export type MakeSlot = () => Promise<Slot>
 
@@ -40,7 +48,7 @@ const retryDelayMs = (failures: number): number => Math.min(250 * 2 ** (failures
 export class SlotPool {
   readonly #make: MakeSlot
   readonly #settings: PoolSettings
-  readonly #onFailure: (error: unknown) => void
+  readonly #events: PoolEvents
   readonly #ready: Slot[] = []
   readonly #idle: Bound[] = []
   readonly #busy = new Set<Bound>()
@@ -52,11 +60,10 @@ export class SlotPool {
   #refilling: Promise<void> | undefined
   #closed = false
 
-  /** @param onFailure told of each slot that could not be made in the background, or not be ended. */
-  constructor(make: MakeSlot, settings: PoolSettings, onFailure: (error: unknown) => void) {
+  constructor(make: MakeSlot, settings: PoolSettings, events: PoolEvents) {
     this.#make = make
     this.#settings = settings
-    this.#onFailure = onFailure
+    this.#events = events
   }
 
   /** Why no slot can be had, as far as the last attempt shows; `undefined` when all is well. */
@@ -181,7 +188,7 @@ export class SlotPool {
     try {
       await this.#counted(() => slot.destroy())
     } catch (error) {
-      this.#onFailure(error)
+      this.#events.failed(error)
     }
   }
 
@@ -206,12 +213,14 @@ export class SlotPool {
   #succeeded(): void {
     this.#failures = 0
     this.#lastFailure = undefined
+    this.#events.changed()
   }
 
   #failed(error: unknown): void {
     this.#failures += 1
     this.#lastFailure = error instanceof Error ? error.message : String(error)
-    this.#onFailure(error)
+    this.#events.failed(error)
+    this.#events.changed()
     if (this.#closed) return
     clearTimeout(this.#refillTimer)
     this.#refillTimer = setTimeout(() => {

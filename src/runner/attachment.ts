@@ -1,4 +1,4 @@
-import type { RunEvent, RunResult } from '../base/run.ts'
+import { type Limits, type RunEvent, unmeasured } from '../base/run.ts'
 
 /** Output that may be on its way to a reader or wait for it; a slow reader holds no more than this. */
 const windowBytes = 256 * 1024
@@ -36,7 +36,11 @@ export class Attachment {
 
   /** The runner is gone, and the run with it. */
   lost(): void {
-    this.push({ kind: 'ended', seq: this.seq + 1, result: lostResult })
+    this.push({
+      kind: 'ended',
+      seq: this.seq + 1,
+      result: unmeasured(unknownLimits, { kind: 'failed', reason: 'runner_lost' }),
+    })
   }
 
   /** What arrives, in order, until the ending. */
@@ -57,25 +61,16 @@ export class Attachment {
   }
 }
 
-/** Nothing was measured that could still be read. */
-const lostResult: RunResult = {
-  ending: { kind: 'failed', reason: 'runner_lost' },
-  durationMs: 0,
-  cpuTimeMs: 0,
-  memoryPeakBytes: 0,
-  oomKills: 0,
-  outputBytes: { stdout: 0, stderr: 0 },
-  limits: {
-    memoryBytes: 0,
-    cpus: 0,
-    pids: 0,
-    openFiles: 0,
-    fileBytes: 0,
-    tmpBytes: 0,
-    homeBytes: 0,
-    outputSoftBytes: 0,
-    outputHardBytes: 0,
-    timeoutMs: 0,
-  },
-  timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs: 0 },
+/** The runner took them along; whoever started the run knows them. */
+const unknownLimits: Limits = {
+  memoryBytes: 0,
+  cpus: 0,
+  pids: 0,
+  openFiles: 0,
+  fileBytes: 0,
+  tmpBytes: 0,
+  homeBytes: 0,
+  outputSoftBytes: 0,
+  outputHardBytes: 0,
+  timeoutMs: 0,
 }

@@ -19,7 +19,6 @@ type FollowMessage = Extract<FromRunner, { type: RunEvent['kind'] }>
 /** The front's end of the run protocol. Keeps trying to reach the runner until closed. */
 export class RunnerClient implements Runner {
   readonly #socketPath: string
-  readonly #onEpoch: () => void
   readonly #onTrouble: (problem: string) => void
   readonly #pending = new Map<number, Pending>()
   readonly #attachments = new Map<number, Attachment>()
@@ -30,13 +29,9 @@ export class RunnerClient implements Runner {
   #timer: NodeJS.Timeout | undefined
   #closed = false
 
-  /**
-   * @param onEpoch called whenever a runner is reached, the same one or its successor.
-   * @param onTrouble told when a runner breaks the protocol or speaks another version.
-   */
-  constructor(socketPath: string, onEpoch: () => void, onTrouble: (problem: string) => void) {
+  /** @param onTrouble told when a runner breaks the protocol or speaks another version. */
+  constructor(socketPath: string, onTrouble: (problem: string) => void) {
     this.#socketPath = socketPath
-    this.#onEpoch = onEpoch
     this.#onTrouble = onTrouble
     this.#connect()
   }
@@ -181,7 +176,6 @@ export class RunnerClient implements Runner {
       if (isSame) this.#open(attachment).catch(() => attachment.lost())
       else attachment.lost()
     }
-    this.#onEpoch()
   }
 
   /** Registers before it asks, since events may come with the answer. */

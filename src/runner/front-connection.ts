@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
-import type { Logger } from 'pino'
 import { Refusal } from '../base/errors.ts'
 import type { RunEvent } from '../base/run.ts'
+import type { Log } from '../observe/log.ts'
 import { admit, inputOf } from './admission.ts'
 import { type FromRunner, protocolVersion, type ToRunner } from './messages.ts'
 import type { Runs } from './runs.ts'
@@ -30,7 +30,7 @@ export class FrontConnection {
   readonly #socket: Socket
   readonly #runs: Runs
   readonly #identity: { runnerId: string; epoch: number }
-  readonly #log: Logger
+  readonly #log: Log
   readonly #reader = new MessageReader()
   readonly #attachments = new Map<number, Attachment>()
   #trouble: string | undefined
@@ -43,7 +43,7 @@ export class FrontConnection {
     runs: Runs,
     identity: { runnerId: string; epoch: number },
     trouble: string | undefined,
-    log: Logger,
+    log: Log,
   ) {
     this.#socket = socket
     this.#runs = runs

@@ -1,6 +1,6 @@
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
-import type { CancelCause, Ending, RunInput, RunResult, RunSpec } from '../base/run.ts'
+import { type CancelCause, type RunInput, type RunResult, type RunSpec, type Timings, unmeasured } from '../base/run.ts'
 import type { Lease, SlotPool } from '../engine/pool.ts'
 import type { FairQueue, Place } from '../engine/queue.ts'
 import type { SlotRun } from '../engine/slot.ts'
@@ -132,10 +132,11 @@ export class Runs {
     let result: RunResult
     try {
       lease = await this.#pool.acquire(run.spec)
-      result = await this.#execute(run, input, lease, queueMs, monotonicMs() - preparingMs)
+      result = await this.#execute(run, input, lease, { queueMs, slotMs: monotonicMs() - preparingMs })
     } catch (error) {
       this.#log(error, run.spec.runId)
-      result = unmeasured(run.spec, { kind: 'failed', reason: 'slot_failed' }, queueMs, monotonicMs() - preparingMs)
+      result = unmeasured(run.spec.limits, { kind: 'failed', reason: 'slot_failed' })
+      result.timings = { ...result.timings, queueMs, slotMs: monotonicMs() - preparingMs }
     }
     this.#finish(run, result)
     await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
@@ -144,8 +145,8 @@ export class Runs {
     if (this.#active === 0) this.#idle?.()
   }
 
-  async #execute(run: Run, input: RunInput, lease: Lease, queueMs: number, slotMs: number): Promise<RunResult> {
-    if (run.stopCause) return unmeasured(run.spec, { kind: run.stopCause }, queueMs, slotMs)
+  async #execute(run: Run, input: RunInput, lease: Lease, waited: Pick<Timings, 'queueMs' | 'slotMs'>) {
+    if (run.stopCause) return unmeasured(run.spec.limits, { kind: run.stopCause })
     run.slotRun = lease.slot.run(run.spec, input, {
       running: () => {
         run.state = 'running'
@@ -154,7 +155,7 @@ export class Runs {
       output: (stream, bytes) => run.transcript.append(stream, bytes),
     })
     const { jailMs, runMs, ...measured } = await run.slotRun.ended
-    return { ...measured, timings: { queueMs, slotMs, jailMs, runMs } }
+    return { ...measured, timings: { ...waited, jailMs, runMs } }
   }
 
   #finish(run: Run, result: RunResult): void {
@@ -180,19 +181,5 @@ export class Runs {
     const run = this.#runs.get(runId)
     if (!run) throw new Refusal('run_unknown', { runId })
     return run
-  }
-}
-
-/** The result of a run whose code never started. */
-function unmeasured(spec: RunSpec, ending: Ending, queueMs: number, slotMs: number): RunResult {
-  return {
-    ending,
-    durationMs: 0,
-    cpuTimeMs: 0,
-    memoryPeakBytes: 0,
-    oomKills: 0,
-    outputBytes: { stdout: 0, stderr: 0 },
-    limits: spec.limits,
-    timings: { queueMs, slotMs, jailMs: 0, runMs: 0 },
   }
 }

@@ -1,7 +1,7 @@
 import { chmodSync, chownSync, mkdirSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { dirname } from 'node:path'
-import type { Logger } from 'pino'
+import type { Log } from '../observe/log.ts'
 import { FrontConnection } from './front-connection.ts'
 import { peerCredentials } from './peer-credentials.ts'
 import type { Runs } from './runs.ts'
@@ -25,13 +25,13 @@ const maxConnections = 8
 export class RunnerServer {
   readonly #settings: RunnerServerSettings
   readonly #runs: Runs
-  readonly #log: Logger
+  readonly #log: Log
   readonly #server: Server
   readonly #connections = new Set<FrontConnection>()
   readonly #graces = new Set<NodeJS.Timeout>()
   #trouble: string | undefined
 
-  constructor(settings: RunnerServerSettings, runs: Runs, log: Logger) {
+  constructor(settings: RunnerServerSettings, runs: Runs, log: Log) {
     this.#settings = settings
     this.#runs = runs
     this.#log = log

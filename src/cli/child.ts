@@ -1,0 +1,110 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Config } from '../config.ts'
+import type { Log } from '../observe/log.ts'
+import { sendConfig } from './hand-over.ts'
+import { exitCodes } from './io.ts'
+
+/** After so long alive a death counts as the first one. */
+const stableMs = 10_000
+const restartDelayMs = (deaths: number): number => Math.min(100 * 2 ** (deaths - 1), 5_000)
+
+/**
+ * A process that is kept alive until told to end. It gets the configuration on standard input, which stays
+ * open for as long as the supervisor lives; it says that it is ready by a byte on descriptor 3.
+ */
+export class Child {
+  readonly #name: string
+  readonly #command: readonly string[]
+  readonly #config: Config
+  readonly #log: Log
+  readonly #stopping: AbortController
+  #process: ChildProcess | undefined
+  #exited: Promise<number | null> = Promise.resolve(null)
+  #refusal: number | undefined
+
+  /** @param stopping aborted by the child when it refuses to start at all; aborting it ends the restarts. */
+  constructor(name: string, command: readonly string[], config: Config, log: Log, stopping: AbortController) {
+    this.#name = name
+    this.#command = command
+    this.#config = config
+    this.#log = log
+    this.#stopping = stopping
+  }
+
+  /** The exit code with which the process refused to start the first time. */
+  get refusal(): number | undefined {
+    return this.#refusal
+  }
+
+  /** Starts it and waits until it is ready. @returns the exit code when it refused instead, 0 when told to stop. */
+  async start(): Promise<number | undefined> {
+    if (this.#stopping.signal.aborted) return 0
+    const ready = this.#spawn()
+    const code = await Promise.race([ready, this.#exited])
+    if (code !== undefined) {
+      this.#refusal = code === 0 && this.#stopping.signal.aborted ? 0 : (code ?? exitCodes.software)
+      this.#stopping.abort()
+      return this.#refusal
+    }
+    void this.#keepAlive()
+    return undefined
+  }
+
+  /** Asks it to end, and ends it when it has not after `patienceMs`. */
+  async end(patienceMs: number): Promise<void> {
+    const child = this.#process
+    if (!child) return
+    child.kill('SIGTERM')
+    const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs)
+    await this.#exited
+    clearTimeout(timer)
+  }
+
+  async #keepAlive(): Promise<void> {
+    for (let deaths = 0; ; ) {
+      const startedMs = performance.now()
+      const code = await this.#exited
+      if (this.#stopping.signal.aborted) return
+      deaths = performance.now() - startedMs > stableMs ? 1 : deaths + 1
+      const delayMs = restartDelayMs(deaths)
+      this.#log.error({ child: this.#name, exit_code: code, delay_ms: delayMs }, 'a process died; it is restarted')
+      await sleep(delayMs)
+      if (this.#stopping.signal.aborted) return
+      void this.#spawn()
+    }
+  }
+
+  /** @returns a promise of it being ready, which never comes when it dies before. */
+  #spawn(): Promise<undefined> {
+    const [program, ...args] = this.#command
+    const child = spawn(program!, args, {
+      // A group of its own: a signal from the terminal reaches the supervisor alone.
+      detached: true,
+      stdio: ['pipe', 'inherit', 'inherit', 'pipe'],
+      // Nothing of the operator's environment goes further than here.
+      env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8' },
+    })
+    this.#process = child
+    this.#exited = new Promise((resolve) => {
+      child.once('error', (error) => {
+        this.#log.error({ child: this.#name, err: error }, 'a process could not be started')
+        resolve(null)
+      })
+      child.once('exit', (code) => resolve(code))
+    }).then((code) => {
+      this.#process = undefined
+      return code as number | null
+    })
+    child.stdin!.on('error', () => {
+      // It died before it read its configuration; its exit says so.
+    })
+    sendConfig(child.stdin!, this.#config)
+    const readiness = child.stdio[3]!
+    readiness.on('error', () => {
+      // As above.
+    })
+    return once(readiness, 'data').then(() => undefined)
+  }
+}

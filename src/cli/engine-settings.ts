@@ -1,0 +1,19 @@
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Instance } from '../base/instance.ts'
+import type { Config } from '../config.ts'
+import { type EngineSettings, engineDefaults } from '../engine/settings.ts'
+
+/** What the engine needs to know, out of the configuration. */
+export function engineSettingsOf(config: Config, instance: Instance): EngineSettings {
+  return {
+    ...engineDefaults,
+    stateDir: join(instance.stateDir, 'engine'),
+    instanceId: instance.id,
+    runtime: config.runtime,
+    idBase: config.idBase,
+    idLeaseDir: join(config.stateDir, 'ids'),
+    guestPath: fileURLToPath(new URL('../../build/guest', import.meta.url)),
+    nodePath: process.execPath,
+  }
+}

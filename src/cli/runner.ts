@@ -1,0 +1,42 @@
+import { openInstance } from '../base/instance.ts'
+import { InstanceLock } from '../base/instance-lock.ts'
+import type { Config } from '../config.ts'
+import { createLog } from '../observe/log.ts'
+import { openRunner } from '../runner/process.ts'
+import { announceReady, ended } from './child-end.ts'
+import { engineSettingsOf } from './engine-settings.ts'
+import { exitCodes, type Io } from './io.ts'
+
+/** The runner process: serves until it is told to end, or its supervisor is gone. @throws StartRefused. */
+export async function runner(config: Config, io: Io): Promise<number> {
+  const log = createLog({
+    level: config.logLevel,
+    format: config.logFormat,
+    destination: io.stderr,
+    bindings: { process: 'runner' },
+  })
+  const instance = openInstance(config.home, config.stateDir)
+  const lock = await InstanceLock.acquire(config.home, 'runner', true)
+  const running = await openRunner(
+    {
+      instance,
+      engine: engineSettingsOf(config, instance),
+      pool: {
+        slotsMax: config.slotsMax,
+        slotsReady: config.slotsReady,
+        idleMs: config.slotIdleMs,
+        runsPerSlot: config.slotMaxRuns,
+      },
+      queue: { places: config.runsMax, waitingPerOrg: config.queuePerOrg, waitMs: config.queueWaitMs },
+      frontUid: config.frontUid,
+      frontGid: config.frontGid,
+      graceMs: config.frontGraceMs,
+    },
+    log,
+  )
+  announceReady()
+  log.info({ reason: await ended(io) }, 'the runner ends')
+  await running.close()
+  lock.release()
+  return exitCodes.ok
+}

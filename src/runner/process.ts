@@ -1,0 +1,62 @@
+import { monotonicMs } from '../base/clock.ts'
+import type { Instance } from '../base/instance.ts'
+import { type EngineSettings, openHost } from '../engine/host.ts'
+import { type PoolSettings, SlotPool } from '../engine/pool.ts'
+import { FairQueue, type QueueSettings } from '../engine/queue.ts'
+import { createSlot } from '../engine/slot.ts'
+import type { Log } from '../observe/log.ts'
+import { Runs } from './runs.ts'
+import { RunnerServer } from './server.ts'
+
+export interface RunnerSettings {
+  instance: Instance
+  engine: EngineSettings
+  pool: PoolSettings
+  queue: QueueSettings
+  frontUid: number
+  frontGid: number
+  graceMs: number
+}
+
+/** The runner, built and serving. */
+export interface RunningRunner {
+  /** Ends every run as `shutdown`, every slot, and what the runner made on the machine. */
+  close(): Promise<void>
+}
+
+/**
+ * Builds the runner's rooms in order: the machine's side, the pool, the queue, the runs, the door.
+ * @throws StartRefused when the machine cannot give the isolation that is asked for.
+ */
+export async function openRunner(settings: RunnerSettings, log: Log): Promise<RunningRunner> {
+  const startedMs = monotonicMs()
+  const host = await openHost(settings.engine)
+  const pool = new SlotPool(() => createSlot(host), settings.pool, {
+    failed: (error) => log.error({ err: error }, 'a slot could not be made or ended'),
+    changed: () => server.announce(pool.trouble),
+  })
+  const queue = new FairQueue(settings.queue)
+  const runs = new Runs(queue, pool, (error, runId) => log.error({ err: error, trace_id: runId }, 'a run failed'))
+  const { socketPath, id } = settings.instance
+  const { frontUid, frontGid, graceMs } = settings
+  // A later life of the same runner always has a higher epoch: no two begin within a millisecond.
+  const identity = { runnerId: id, epoch: Date.now() }
+  const server = new RunnerServer({ socketPath, frontUid, frontGid, graceMs, ...identity }, runs, log)
+  try {
+    await pool.open()
+    await server.listen()
+  } catch (error) {
+    await pool.close()
+    await host.close()
+    throw error
+  }
+  log.info({ runtime: host.runtime.name, start_ms: Math.round(monotonicMs() - startedMs) }, 'the runner takes runs')
+  return {
+    close: async () => {
+      await runs.shutDown()
+      await server.close()
+      await pool.close()
+      await host.close()
+    },
+  }
+}
