@@ -93,15 +93,24 @@ export class SlotPool {
   async acquire(spec: RunSpec): Promise<Lease> {
     if (this.#closed) throw new Error('the pool is closed')
     const binding = bindingOf(spec)
-    let bound = this.#takeIdle(binding)
-    if (!bound) {
-      const slot = this.#ready.shift() ?? (await this.#makeNow())
-      bound = { slot, binding, keyId: spec.keyId, idleTimer: undefined }
-      this.#busy.add(bound)
-      this.#refill()
+    const bound = this.#takeIdle(binding) ?? (await this.#bindAnother(spec, binding))
+    return { slot: bound.slot, release: () => this.#release(bound, spec) }
+  }
+
+  async #bindAnother(spec: RunSpec, binding: string): Promise<Bound> {
+    const slot = this.#ready.shift() ?? (await this.#makeNow())
+    const bound: Bound = { slot, binding, keyId: spec.keyId, idleTimer: undefined }
+    this.#busy.add(bound)
+    void slot.lost.then(() => this.#retireIdle(bound))
+    this.#refill()
+    try {
+      slot.bind(spec.limits)
+      return bound
+    } catch (error) {
+      this.#busy.delete(bound)
+      await this.#end(slot)
+      throw error
     }
-    const lease = bound
-    return { slot: lease.slot, release: () => this.#release(lease, spec) }
   }
 
   /** Ends the idle slots of a key; its busy ones end with their run. */
@@ -159,7 +168,6 @@ export class SlotPool {
     if (this.#closed || spent || !slot.healthy) return this.#end(slot)
     bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), this.#settings.idleMs)
     this.#idle.push(bound)
-    this.#endWhenLost(slot, () => void this.#retireIdle(bound))
   }
 
   async #retireIdle(bound: Bound): Promise<void> {
@@ -172,16 +180,13 @@ export class SlotPool {
 
   #addReady(slot: Slot): void {
     this.#ready.push(slot)
-    this.#endWhenLost(slot, () => {
+    void slot.lost.then(async () => {
       const index = this.#ready.indexOf(slot)
       if (index < 0) return
       this.#ready.splice(index, 1)
-      void this.#end(slot).then(() => this.#refill())
+      await this.#end(slot)
+      this.#refill()
     })
-  }
-
-  #endWhenLost(slot: Slot, end: () => void): void {
-    void slot.lost.then(end)
   }
 
   async #end(slot: Slot): Promise<void> {

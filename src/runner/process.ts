@@ -36,7 +36,10 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     changed: () => server.announce(pool.trouble),
   })
   const queue = new FairQueue(settings.queue)
-  const runs = new Runs(queue, pool, (error, runId) => log.error({ err: error, trace_id: runId }, 'a run failed'))
+  const languages = host.languages.map(({ language }) => language)
+  const runs = new Runs(queue, pool, languages, (error, runId) => {
+    log.error({ err: error, trace_id: runId }, 'a run failed')
+  })
   const { socketPath, id } = settings.instance
   const { frontUid, frontGid, graceMs } = settings
   // A later life of the same runner always has a higher epoch: no two begin within a millisecond.
@@ -50,7 +53,8 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     await host.close()
     throw error
   }
-  log.info({ runtime: host.runtime.name, start_ms: Math.round(monotonicMs() - startedMs) }, 'the runner takes runs')
+  const start_ms = Math.round(monotonicMs() - startedMs)
+  log.info({ runtime: host.runtimeVersion, languages: host.languages, start_ms }, 'the runner takes runs')
   return {
     close: async () => {
       await runs.shutDown()

@@ -1,6 +1,14 @@
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
-import { type CancelCause, type RunInput, type RunResult, type RunSpec, type Timings, unmeasured } from '../base/run.ts'
+import {
+  type CancelCause,
+  type Language,
+  type RunInput,
+  type RunResult,
+  type RunSpec,
+  type Timings,
+  unmeasured,
+} from '../base/run.ts'
 import type { Lease, SlotPool } from '../engine/pool.ts'
 import type { FairQueue, Place } from '../engine/queue.ts'
 import type { SlotRun } from '../engine/slot.ts'
@@ -32,25 +40,40 @@ interface Run {
 export class Runs {
   readonly #queue: FairQueue
   readonly #pool: SlotPool
+  readonly #languages: readonly Language[]
   readonly #log: (error: unknown, runId: string) => void
   readonly #runs = new Map<string, Run>()
   #active = 0
   #idle: (() => void) | undefined
 
-  /** @param log told of slots that could not be made or given back. */
-  constructor(queue: FairQueue, pool: SlotPool, log: (error: unknown, runId: string) => void) {
+  /**
+   * @param languages what the image has.
+   * @param log told of slots that could not be made or given back.
+   */
+  constructor(
+    queue: FairQueue,
+    pool: SlotPool,
+    languages: readonly Language[],
+    log: (error: unknown, runId: string) => void,
+  ) {
     this.#queue = queue
     this.#pool = pool
+    this.#languages = languages
     this.#log = log
   }
 
   /**
    * Takes a run; idempotent by its id. Resolves when it has a place to run in.
-   * @throws Refusal `queue_full` when it got none, `run_finished` when it was cancelled while it waited.
+   * @throws Refusal `language_unavailable`, `queue_full` when it got no place, `run_finished` when it was cancelled
+   * while it waited.
    */
   start(spec: RunSpec, input: RunInput): Promise<void> {
     const known = this.#runs.get(spec.runId)
     if (known) return known.taken
+    const { language } = spec
+    if (!this.#languages.includes(language)) {
+      return Promise.reject(new Refusal('language_unavailable', { language, offered: this.#languages }))
+    }
     const run: Run = {
       spec,
       state: 'queued',

@@ -1,0 +1,66 @@
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { Cleanup } from './base/cleanup.ts'
+import { StartRefused } from './base/errors.ts'
+import type { Instance } from './base/instance.ts'
+import type { Config } from './config.ts'
+import { createCore } from './core/core.ts'
+import { buildServer } from './http/server.ts'
+import type { Log } from './observe/log.ts'
+import { RunnerClient } from './runner/client.ts'
+import { openStore } from './store/sqlite.ts'
+
+/** The front, built and serving. */
+export interface App {
+  /** Where clients reach it. */
+  url: string
+  /**
+   * Takes no further request and undoes everything, newest first.
+   * @param runs `shutdown` waits up to the drain time for runs, then ends them; `leave` lets them go on.
+   */
+  close(runs: 'shutdown' | 'leave'): Promise<void>
+}
+
+/**
+ * Builds every room of the front once, in order.
+ * @param version of the product, as clients are told.
+ * @throws StartRefused when a room cannot be built as configured.
+ */
+export async function openApp(config: Config, instance: Instance, version: string, log: Log): Promise<App> {
+  const undo = new Cleanup()
+  try {
+    const store = await openStore(join(instance.frontHome, 'glovebox.db'))
+    undo.add(() => store.close())
+    const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'the runner is unusable'))
+    undo.add(() => runner.close())
+    const core = await createCore({ store, runner, profiles: Object.values(config.profiles), log })
+    undo.add(() => core.close('leave', 0))
+    const server = await buildServer({ core, config: { ...config, version }, log })
+    undo.add(() => server.close())
+    const url = await listen(server, config)
+    return {
+      url,
+      close: async (runs) => {
+        await core.close(runs, config.drainMs)
+        await undo.run()
+      },
+    }
+  } catch (error) {
+    await undo.run()
+    throw error
+  }
+}
+
+async function listen(server: Awaited<ReturnType<typeof buildServer>>, { host, port }: Config): Promise<string> {
+  try {
+    await server.listen({ host, port })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
+    throw new StartRefused(
+      `Port ${port} on ${host} is taken.`,
+      'End what listens there, or choose another with --port.',
+    )
+  }
+  const address = server.server.address() as AddressInfo
+  return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`
+}
