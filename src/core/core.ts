@@ -22,7 +22,10 @@ export interface Core {
   /** The caller of dev mode: one org, one key without a secret, the profile named `default`. Makes its rows. */
   developer(): Promise<Caller>
 
-  /** Settles every run that has no ending and that nobody follows. Happens by itself whenever a runner appears. */
+  /**
+   * Settles every run that has no ending and that nobody follows. Happens by itself when another life of a runner
+   * appears; to be called when the same one is reached again.
+   */
   recover(): Promise<void>
 
   /**

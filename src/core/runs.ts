@@ -122,8 +122,14 @@ export class Runs {
   /**
    * Gives every row without an ending one: its run is either found with the runner and followed, or closed as
    * `interrupted`. What the runner still keeps of runs that have their ending is ended and forgotten.
+   * Does nothing while no runner is connected: it happens by itself when one is.
    */
-  async recover(): Promise<void> {
+  recover(): Promise<void> {
+    this.#recoveredLife = undefined
+    return this.#lookForRunner()
+  }
+
+  async #settle(): Promise<void> {
     const kept = new Map((await this.#runner.list()).map((run) => [run.runId, run]))
     for (const row of await this.#store.runs.unfinished()) {
       if (this.#inFlight.has(row.id)) continue
@@ -165,7 +171,7 @@ export class Runs {
     this.#retryAtMs = Number.POSITIVE_INFINITY
     if (life === undefined) return
     try {
-      await this.recover()
+      await this.#settle()
     } catch (error) {
       this.#leaveForLater(error)
     }

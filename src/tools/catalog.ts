@@ -13,6 +13,8 @@ export const defaultToolsets: readonly Toolset[] = ['execute', 'files']
 export interface Offer {
   /** In a fixed order: the same for every call and every process. */
   readonly listings: readonly ToolListing[]
+  /** The result of `tools/list` as JSON: the same bytes for every call. */
+  readonly listJson: string
   /** @throws Refusal `unknown_tool`, also for a tool that is not offered here. */
   find(name: string): Tool
 }
@@ -41,8 +43,10 @@ export class Catalog {
     const offered = new Map(
       this.#tools.filter((tool) => chosen.includes(tool.toolset)).map((tool) => [tool.name, tool]),
     )
+    const listings = [...offered.values()].map((tool) => tool.listing(profile))
     return {
-      listings: [...offered.values()].map((tool) => tool.listing(profile)),
+      listings,
+      listJson: JSON.stringify({ tools: listings }),
       find: (name) => offered.get(name) ?? unknownTool(name),
     }
   }

@@ -21,6 +21,8 @@ export interface ToolContext {
   signal: AbortSignal
   /** The call goes on when its client disconnects. */
   detached: boolean
+  /** Called once the call was taken: what goes wrong from then on is a result, not a refusal. */
+  started?: () => void
   /** Text as it is printed; resolves when there is room for more. Nobody listens when it is absent. */
   progress?: (text: string) => Promise<void>
 }

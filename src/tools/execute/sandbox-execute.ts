@@ -18,11 +18,12 @@ export const sandboxExecute = tool({
   input: SandboxExecuteInput,
   narrow,
   output: SandboxExecuteOutput,
-  run: async (caller, input, { core, signal, detached, progress }) => {
+  run: async (caller, input, { core, signal, detached, started, progress }) => {
     const fold = new Fold()
     const live = progress && new LiveText()
     for await (const event of core.execute(caller, toRequest(input, detached), signal)) {
       fold.add(event)
+      if (event.kind === 'accepted') started?.()
       if (live) for (const text of textOf(event, live)) await progress(text)
     }
     return toToolResult(fold.finish())

@@ -62,8 +62,8 @@ const endingKinds = [
   'failed',
 ] as const
 
-const count = (description: string) => Type.Integer({ minimum: 0, description })
-const measure = (description: string) => Type.Number({ minimum: 0, description })
+const count = (description?: string) => Type.Integer({ minimum: 0, ...(description && { description }) })
+const measure = (description?: string) => Type.Number({ minimum: 0, ...(description && { description }) })
 
 export const SandboxExecuteOutput = Type.Object(
   {
@@ -91,14 +91,14 @@ export const SandboxExecuteOutput = Type.Object(
     memory_peak_bytes: count('Page cache and temporary files included.'),
     oom_kills: count('Processes that were killed for memory, also when the program lived on.'),
     limits: Type.Object({
-      timeout_ms: measure(''),
-      memory_bytes: count(''),
-      cpus: measure(''),
-      pids: count(''),
-      open_files: count(''),
-      file_bytes: count(''),
-      tmp_bytes: count(''),
-      home_bytes: count(''),
+      timeout_ms: measure(),
+      memory_bytes: count(),
+      cpus: measure(),
+      pids: count(),
+      open_files: count(),
+      file_bytes: count(),
+      tmp_bytes: count(),
+      home_bytes: count(),
       output_soft_bytes: count('Kept per stream.'),
       output_hard_bytes: count('Per stream; more ends the run.'),
     }),

@@ -1,0 +1,66 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { Refusal } from '../base/errors.ts'
+
+export interface DoorRules {
+  /** Names served besides loopback: `name` on any port, or `name:port`. */
+  allowedHosts: readonly string[]
+  /** Web origins that may call, such as `https://app.example`. */
+  allowedOrigins: readonly string[]
+}
+
+/**
+ * BOUNDARY: what every request must show before any route sees it. A server on loopback can be reached by every web
+ * page its user visits; these three checks keep pages out:
+ * - Host: a page whose own name was made to resolve to loopback (DNS rebinding) still sends that name.
+ * - Origin and Sec-Fetch-Site: browsers add them to what a page sends, and pages can't change them.
+ * - JSON content type: what a form or a "simple" request can't send without asking first.
+ *
+ * @param port the port on which the request arrived.
+ * @returns the refusal, or nothing when the request may pass.
+ */
+export function admit(
+  method: string,
+  headers: IncomingHttpHeaders,
+  port: number,
+  rules: DoorRules,
+): Refusal | undefined {
+  const host = headers.host?.toLowerCase() ?? ''
+  if (!isServed(host, port, rules.allowedHosts)) return new Refusal('host_not_allowed', { host: shown(host) })
+  const { origin } = headers
+  const originAllowed = origin !== undefined && rules.allowedOrigins.includes(origin)
+  if (origin !== undefined && !originAllowed) return new Refusal('origin_not_allowed', { origin: shown(origin) })
+  const site = headers['sec-fetch-site']
+  if (site !== undefined && site !== 'none' && site !== 'same-origin' && !originAllowed) {
+    return new Refusal('origin_not_allowed', { origin: shown(`Sec-Fetch-Site: ${site}`) })
+  }
+  if (method === 'POST' && !isJson(headers['content-type'])) return new Refusal('wrong_content_type')
+  return undefined
+}
+
+const loopbackNames = ['localhost', '127.0.0.1', '[::1]']
+const defaultPort = 80
+
+function isServed(host: string, port: number, allowedHosts: readonly string[]): boolean {
+  const { name, port: asked } = splitHost(host)
+  if (loopbackNames.includes(name) && (asked ?? defaultPort) === port) return true
+  return allowedHosts.some((allowed) => allowed.toLowerCase() === name || allowed.toLowerCase() === host)
+}
+
+/** `[::1]:80` and `name:80` in their parts; what is neither matches no name. */
+function splitHost(host: string): { name: string; port: number | undefined } {
+  const [, name, port] = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?$/.exec(host) ?? []
+  return { name: name ?? '', port: port === undefined ? undefined : Number(port) }
+}
+
+function isJson(contentType: string | undefined): boolean {
+  const [essence, ...parameters] = (contentType ?? '')
+    .toLowerCase()
+    .split(';')
+    .map((part) => part.trim())
+  if (essence !== 'application/json') return false
+  return parameters.every((parameter) => !parameter.startsWith('charset=') || /^charset="?utf-?8"?$/.test(parameter))
+}
+
+/** Safe to repeat in an answer and a log. */
+const shown = (value: string): string =>
+  value === '' ? '(none)' : value.replaceAll(/[^\x20-\x7e]/g, '?').slice(0, 128)

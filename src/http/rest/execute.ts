@@ -1,0 +1,78 @@
+import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import { Refusal } from '../../base/errors.ts'
+import type { Core } from '../../core/core.ts'
+import type { ExecuteEvent } from '../../core/execute.ts'
+import { Fold } from '../../core/fold.ts'
+import { parseJson } from '../../mcp/json.ts'
+import { fault, type Log } from '../../observe/log.ts'
+import { compile } from '../../tools/arguments.ts'
+import { toRequest } from '../../tools/execute/sandbox-execute.ts'
+import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
+import { errorBody, sendJson, startWriting } from '../answer.ts'
+import { toExecution } from './execution.ts'
+import { type OutputEncoding, RunLines } from './run-lines.ts'
+
+const checkBody = compile(SandboxExecuteInput)
+
+/** Cancels nothing: a run is ended by its limits or by `/v1/executions/{id}/cancel`, never by a lost connection. */
+const never = new AbortController().signal
+
+/**
+ * Runs code. Answers with one JSON object, or with `Accept: application/x-ndjson` line by line as it happens. A run
+ * that started is a 200, however it ended. `?encoding=base64` gives the bytes of the lines as they were printed.
+ */
+export const executeCode =
+  (core: Core): RouteHandlerMethod =>
+  async (request, reply) => {
+    const asked = toRequest(checkBody(parseJson(request.body as Buffer)), true)
+    const encoding = encodingOf(request)
+    const events = core.execute(request.caller, asked, never)
+    const streams = (request.headers.accept ?? '').toLowerCase().includes('application/x-ndjson')
+    return streams ? sendLines(reply, events, encoding, request.log as Log) : sendOnce(reply, events)
+  }
+
+async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent>): Promise<void> {
+  const fold = new Fold()
+  let createdAt = ''
+  for await (const event of events) {
+    fold.add(event)
+    if (event.kind === 'accepted') {
+      createdAt = event.createdAt
+      reply.header('x-trace-id', event.runId)
+    }
+  }
+  return sendJson(reply, 200, JSON.stringify(toExecution(fold.finish(), createdAt, 'inline')))
+}
+
+/** Events are read to their end also when the client is gone; only the writing stops. */
+async function sendLines(
+  reply: FastifyReply,
+  events: AsyncGenerator<ExecuteEvent>,
+  encoding: OutputEncoding,
+  log: Log,
+): Promise<void> {
+  const { value: accepted } = await events.next()
+  if (accepted?.kind !== 'accepted') throw new Error('a run told of itself before it was accepted')
+  reply.code(200).header('content-type', 'application/x-ndjson').header('x-accel-buffering', 'no')
+  reply.header('x-trace-id', accepted.runId)
+  const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')
+  const lines = new RunLines(accepted, encoding)
+  try {
+    await writer.write(lines.opening())
+    for await (const event of events) {
+      const text = lines.add(event)
+      if (text !== '') await writer.write(text)
+    }
+  } catch (error) {
+    const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
+    await writer.write(`{"type":"error",${errorBody(refusal).slice(1)}\n`)
+  } finally {
+    writer.end()
+  }
+}
+
+function encodingOf(request: FastifyRequest): OutputEncoding {
+  const { encoding = 'text' } = request.query as { encoding?: unknown }
+  if (encoding === 'text' || encoding === 'base64') return encoding
+  throw new Refusal('invalid_argument', { field: 'encoding', problem: 'must be text or base64' })
+}

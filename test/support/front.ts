@@ -1,0 +1,109 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Profile } from '../../src/base/profile.ts'
+import type { Caller } from '../../src/core/caller.ts'
+import { type Core, createCore } from '../../src/core/core.ts'
+import { buildServer, type HttpConfig } from '../../src/http/server.ts'
+import { createLog, type Log } from '../../src/observe/log.ts'
+import { openStore } from '../../src/store/sqlite.ts'
+import type { Store } from '../../src/store/store.ts'
+import { ProcessRunner } from './process-runner.ts'
+
+export const testProfile: Profile = {
+  name: 'default',
+  revision: 'rev_test',
+  languages: ['python', 'node', 'bash'],
+  defaultLanguage: 'python',
+  timeoutDefaultMs: 10_000,
+  timeoutMaxMs: 60_000,
+  limits: {
+    memoryBytes: 512 * 1024 * 1024,
+    cpus: 1,
+    pids: 64,
+    openFiles: 1024,
+    fileBytes: 1024 * 1024 * 1024,
+    tmpBytes: 64 * 1024 * 1024,
+    homeBytes: 64 * 1024 * 1024,
+    outputSoftBytes: 64 * 1024,
+    outputHardBytes: 8 * 1024 * 1024,
+  },
+  env: { FROM_PROFILE: 'profile' },
+  reuse: 'key',
+}
+
+export interface Rooms {
+  store: Store
+  runner: ProcessRunner
+  core: Core
+  caller: Caller
+  log: Log
+  /** What was logged, one JSON text per line. */
+  lines: string[]
+  close(): Promise<void>
+}
+
+/** Store, runner and core, as the front has them; each test file makes its own. */
+export async function openRooms(profile: Profile = testProfile): Promise<Rooms> {
+  const directory = await mkdtemp(join(tmpdir(), 'glovebox-front-'))
+  const lines: string[] = []
+  const destination = { write: (line: string) => lines.push(line) }
+  const log = createLog({ level: 'debug', format: 'json', destination })
+  const store = await openStore(join(directory, 'glovebox.sqlite'))
+  const runner = new ProcessRunner()
+  const core = await createCore({ store, runner, profiles: [profile], log })
+  const caller = await core.developer()
+  const close = async () => {
+    runner.close()
+    await core.close('shutdown', 5_000)
+    await store.close()
+    await rm(directory, { recursive: true })
+  }
+  return { store, runner, core, caller, log, lines, close }
+}
+
+export interface Front extends Rooms {
+  url: string
+  port: number
+  /** Sends one JSON body. */
+  post(path: string, body: unknown, headers?: Record<string, string>): Promise<Response>
+}
+
+/** A server on a free loopback port over real rooms. */
+export async function openFront(profile?: Profile, config: Partial<HttpConfig> = {}): Promise<Front> {
+  const rooms = await openRooms(profile)
+  const app = await buildServer({
+    core: rooms.core,
+    log: rooms.log,
+    config: {
+      host: '127.0.0.1',
+      port: 0,
+      maxBodyBytes: 4 * 1024 * 1024,
+      allowedHosts: [],
+      allowedOrigins: [],
+      dev: true,
+      version: '0.0.0-test',
+      ...config,
+    },
+  })
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const { port } = app.server.address() as AddressInfo
+  const url = `http://127.0.0.1:${port}`
+  return {
+    ...rooms,
+    url,
+    port,
+    post: (path, body, headers = {}) =>
+      fetch(`${url}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+      }),
+    close: async () => {
+      rooms.runner.close()
+      await app.close()
+      await rooms.close()
+    },
+  }
+}

@@ -1,0 +1,175 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { Refusal } from '../../src/base/errors.ts'
+import type { CancelCause, Ending, Language, RunEvent, RunInput, RunResult, RunSpec } from '../../src/base/run.ts'
+import type { Runner, RunSummary } from '../../src/runner/messages.ts'
+import { Transcript } from '../../src/runner/transcript.ts'
+
+interface Run {
+  spec: RunSpec
+  process: ChildProcess
+  transcript: Transcript
+  stoppedAs: Ending | undefined
+  outputBytes: { stdout: number; stderr: number }
+}
+
+const commands: Record<Language, readonly [string, ...string[]]> = {
+  python: ['python3', '-I', '-c'],
+  node: [process.execPath, '-e'],
+  bash: ['bash', '--norc', '-c'],
+}
+
+/** One argument of exec may be no longer: MAX_ARG_STRLEN of the kernel. */
+const argumentLimitBytes = 128 * 1024
+
+/**
+ * A runner without any isolation, for the suites of the front alone: it runs the code as a plain process of this
+ * machine. What it keeps and how it replays is the real thing (`runner/transcript.ts`).
+ */
+export class ProcessRunner implements Runner {
+  readiness: Runner['readiness'] = { ready: true }
+  identity: Runner['identity'] = { runnerId: 'rnr_test', epoch: 1 }
+  /** Runs beyond it are refused. */
+  maxRuns = 32
+  readonly acknowledged: string[] = []
+  /** Every run that was ever started, by id. */
+  readonly specs = new Map<string, RunSpec>()
+  readonly #runs = new Map<string, Run>()
+
+  async start(spec: RunSpec, input: RunInput): Promise<void> {
+    if (!this.readiness.ready) throw new Refusal('unavailable', { reason: this.readiness.reason })
+    if (this.#runs.has(spec.runId)) return
+    const running = [...this.#runs.values()].filter((run) => !run.transcript.ended).length
+    if (running >= this.maxRuns) throw new Refusal('queue_full', { running, waiting: 0, retryAfterSeconds: 2 })
+    this.specs.set(spec.runId, spec)
+    this.#runs.set(spec.runId, launch(spec, input))
+  }
+
+  async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
+    const { transcript } = this.#known(runId)
+    let seq = afterSeq
+    for (;;) {
+      const event = transcript.after(seq)
+      if (event === undefined) {
+        await new Promise<void>((changed) => {
+          const off = transcript.onChange(() => {
+            off()
+            changed()
+          })
+        })
+        continue
+      }
+      seq = event.seq
+      yield event.kind === 'output' ? { ...event, bytes: Uint8Array.from(event.bytes) } : event
+      if (event.kind === 'ended') return
+    }
+  }
+
+  async cancel(runId: string, cause: CancelCause): Promise<void> {
+    const run = this.#known(runId)
+    if (run.transcript.ended) throw new Refusal('run_finished', { runId })
+    stop(run, { kind: cause })
+  }
+
+  async list(): Promise<RunSummary[]> {
+    return [...this.#runs.values()].map(({ spec, transcript }) => ({
+      runId: spec.runId,
+      orgId: spec.orgId,
+      keyId: spec.keyId,
+      detached: spec.detached,
+      state: transcript.ended ? 'ended' : 'running',
+    }))
+  }
+
+  async acknowledge(runId: string): Promise<void> {
+    this.acknowledged.push(runId)
+    this.#runs.delete(runId)
+  }
+
+  async retireKey(keyId: string): Promise<void> {
+    for (const run of this.#runs.values()) if (run.spec.keyId === keyId) stop(run, { kind: 'cancelled' })
+  }
+
+  /** As when a runner process dies and another takes its place: every run is gone. */
+  die(): void {
+    for (const run of this.#runs.values()) stop(run, { kind: 'failed', reason: 'runner_lost' })
+    this.#runs.clear()
+    this.identity = { runnerId: 'rnr_test', epoch: (this.identity?.epoch ?? 0) + 1 }
+  }
+
+  /** Ends what is still running. */
+  close(): void {
+    for (const run of this.#runs.values()) stop(run, { kind: 'shutdown' })
+  }
+
+  #known(runId: string): Run {
+    const run = this.#runs.get(runId)
+    if (!run) throw new Refusal('run_unknown', { runId })
+    return run
+  }
+}
+
+function launch(spec: RunSpec, input: RunInput): Run {
+  const [program, ...options] = commands[spec.language]
+  const code = Buffer.from(input.code).toString('utf8')
+  const argument = code.length < argumentLimitBytes ? code : 'import sys; sys.exit(99)'
+  const env = { PATH: process.env.PATH ?? '', LANG: 'C.UTF-8', ...spec.env }
+  const child = spawn(program, [...options, argument], { env, detached: true, cwd: '/tmp' })
+  const run: Run = {
+    spec,
+    process: child,
+    transcript: new Transcript(spec.limits.outputSoftBytes),
+    stoppedAs: undefined,
+    outputBytes: { stdout: 0, stderr: 0 },
+  }
+  const startedMs = performance.now()
+  run.transcript.running()
+  for (const stream of ['stdout', 'stderr'] as const) {
+    child[stream]?.on('data', (bytes: Buffer) => {
+      run.outputBytes[stream] += bytes.length
+      run.transcript.append(stream, bytes)
+      const limitBytes = spec.limits.outputHardBytes
+      if (run.outputBytes[stream] > limitBytes) stop(run, { kind: 'output_limit', limitBytes })
+    })
+  }
+  child.stdin?.on('error', () => {})
+  child.stdin?.end(input.stdin)
+  const timer = setTimeout(
+    () => stop(run, { kind: 'timed_out', limitMs: spec.limits.timeoutMs }),
+    spec.limits.timeoutMs,
+  )
+  child.on('close', (exitCode, signal) => {
+    clearTimeout(timer)
+    run.transcript.finish(toResult(run, exitCode, signal, performance.now() - startedMs))
+  })
+  return run
+}
+
+/** Ends the process group of a run, by its own id. */
+function stop(run: Run, ending: Ending): void {
+  if (run.transcript.ended) return
+  run.stoppedAs ??= ending
+  if (run.process.pid !== undefined && run.process.exitCode === null && run.process.signalCode === null) {
+    process.kill(-run.process.pid, 'SIGKILL')
+  }
+}
+
+function toResult(
+  { spec, stoppedAs, outputBytes }: Run,
+  exitCode: number | null,
+  signal: string | null,
+  runMs: number,
+) {
+  const own: Ending =
+    signal === null ? { kind: 'exited', code: exitCode ?? 0 } : { kind: 'signaled', signal: signal.replace('SIG', '') }
+  const result: RunResult = {
+    ending: stoppedAs ?? own,
+    durationMs: runMs,
+    cpuTimeMs: 0,
+    memoryPeakBytes: 0,
+    oomKills: 0,
+    outputBytes,
+    limits: spec.limits,
+    timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs },
+  }
+  return result
+}
