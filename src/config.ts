@@ -135,6 +135,12 @@ function checkMachine(values: Values): void {
       'Lower slots_ready or raise slots_max.',
     )
   }
+  if (values.runs_max > values.slots_max) {
+    refuse(
+      `runs_max (${values.runs_max}) is more than slots_max (${values.slots_max}).`,
+      'Each run needs a slot: lower runs_max or raise slots_max.',
+    )
+  }
   const idsEnd = values.id_base + values.slots_max * idsPerSlot
   // The last id of all means "none" to the kernel, so the last range is not usable.
   if (idsEnd > 0xffff_0000) {
