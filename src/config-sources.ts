@@ -1,6 +1,6 @@
 /** How one setting is read from where it was written, and what is said when that fails. */
 import { Value } from 'typebox/value'
-import { parse } from 'yaml'
+import { type Document, parseDocument } from 'yaml'
 import { StartRefused } from './base/errors.ts'
 import type { Setting } from './settings.ts'
 
@@ -129,14 +129,23 @@ export function sizeText(bytes: number): string {
  * @throws StartRefused when it is no YAML, or no map at its top.
  */
 export function readFileText(path: string, text: string): Record<string, unknown> {
-  let value: unknown
-  try {
-    value = parse(text, { maxAliasCount: 100 })
-  } catch (error) {
-    const problem = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
-    throw new StartRefused(`The file ${path} is not valid YAML: ${problem}`, 'Mend the line named.')
+  const document = parseDocument(text)
+  const [problem] = [...document.errors, ...document.warnings]
+  if (problem) {
+    const line = problem.message.split('\n')[0] ?? ''
+    throw new StartRefused(`The file ${path} is not valid YAML: ${line}`, 'Mend the line named.')
   }
+  const value: unknown = fromDocument(path, document)
   return asMap(value ?? {}, `The file ${path}`)
+}
+
+/** Aliases may stand for much more than is written; the bound keeps a file from growing without end. */
+function fromDocument(path: string, document: Document): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 100 })
+  } catch (error) {
+    throw new StartRefused(`The file ${path} cannot be used: ${error}.`, 'Write the values without aliases.')
+  }
 }
 
 /** @throws StartRefused when `value` is no map. */

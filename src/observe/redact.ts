@@ -82,6 +82,8 @@ function copy(value: unknown, depth: number, above: readonly object[]): unknown 
     if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString()
     if (value instanceof URL) return shortText(value.href)
     if (value instanceof Error) return copyError(value, depth, path)
+    // How a Buffer writes itself as JSON
+    if ('type' in value && value.type === 'Buffer' && 'data' in value) return '[bytes]'
     if (Array.isArray(value)) return value.slice(0, maxEntries).map((item) => copy(item, depth + 1, path))
     if (value instanceof Map)
       return copyEntries(

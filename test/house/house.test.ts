@@ -1,0 +1,111 @@
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { pages } from '../../setup/pages.ts'
+import { rules } from './rules.ts'
+import { type Problem, readTree, type Tree } from './tree.ts'
+
+const tree = readTree(fileURLToPath(new URL('../../', import.meta.url)))
+const told = (problems: Problem[]) => problems.map(({ path, line, problem }) => `${path}:${line} ${problem}`)
+
+describe('this repository', () => {
+  for (const [sentence, rule] of Object.entries(rules)) {
+    it(sentence, () => {
+      expect(told(rule(tree))).toEqual([])
+    })
+  }
+
+  for (const [path, text] of Object.entries(pages())) {
+    it(`has ${path} as the code prints it`, () => {
+      expect(tree.get(path)).toBe(text)
+    })
+  }
+})
+
+describe('each rule finds what it forbids', () => {
+  const found = (sentence: string, files: Record<string, string>): string[] => {
+    const rule = rules[sentence]
+    if (!rule) throw new Error(`no rule "${sentence}"`)
+    return told(rule(new Map(Object.entries(files)) as Tree))
+  }
+  const checked = new Set<string>()
+
+  const cases: [sentence: string, bad: Record<string, string>, expected: RegExp][] = [
+    [
+      'imports follow the table',
+      { 'src/store/a.ts': "import { b } from '../engine/b.ts'" },
+      /store may not import engine/,
+    ],
+    [
+      'imports follow the table',
+      { 'src/base/a.ts': "export * from '../observe/log.ts'" },
+      /base may not import observe/,
+    ],
+    ['imports follow the table', { 'src/http/a.ts': "await import('../engine/b.ts')" }, /http may not import engine/],
+    [
+      'imports follow the table',
+      { 'src/core/a.ts': "import type { Pool } from '../runner/server.ts'" },
+      /core may not import src\/runner\/server.ts/,
+    ],
+    ['imports follow the table', { 'src/attic/a.ts': '' }, /stands in no room/],
+    ['imports follow the table', { 'src/stray.ts': '' }, /stands in no room/],
+    ['imports follow the table', { 'src/cli/a.ts': "import '../../test/support/x.ts'" }, /in no room/],
+    ['each package is known in one place', { 'src/core/a.ts': "import Fastify from 'fastify'" }, /core may not import/],
+    ['each package is known in one place', { 'src/core/a.ts': "import x from '@left/pad/y'" }, /@left\/pad is not in/],
+    [
+      'no rooms import each other in a circle',
+      {
+        'src/core/a.ts': "import '../tools/b.ts'",
+        'src/tools/b.ts': "import '../mcp/c.ts'",
+        'src/mcp/c.ts': "import '../core/a.ts'",
+      },
+      /cycle: core → tools → mcp → core/,
+    ],
+    ['only main.ts touches the process', { 'src/core/a.ts': 'const key = process.env.KEY' }, /process.env/],
+    ['only main.ts touches the process', { 'src/core/a.ts': 'process.exit(1)' }, /process.exit/],
+    ['only main.ts touches the process', { 'src/core/a.ts': 'const { env } = process' }, /= process/],
+    ['only main.ts touches the process', { 'src/core/a.ts': "import { argv } from 'node:process'" }, /node:process/],
+    ['files are named for what they hold', { 'src/core/utils.ts': '' }, /does not say/],
+    ['files are named for what they hold', { 'src/core/index.ts': '' }, /does not say/],
+    ['files are named for what they hold', { 'test/support/server-helpers.ts': '' }, /does not say/],
+    ['files are named for what they hold', { 'src/core/SlotPool.ts': '' }, /kebab-case/],
+    ['files stay short', { 'src/core/a.ts': '\n'.repeat(400) }, /has 400 lines/],
+    ['no test runs alone and none is only planned', { 'test/contract/a.test.ts': 'it.only("x")' }, /it.only/],
+    ['no test runs alone and none is only planned', { 'test/contract/a.test.ts': 'it.todo("x")' }, /it.todo/],
+    ['nothing is left for later in the code', { 'guest/a.c': '/* FIXME */' }, /a.c:1 a note/],
+    ['checks are not switched off', { 'src/core/a.ts': '\n// @ts-ignore' }, /a.ts:2 switches/],
+    ['checks are not switched off', { 'src/core/a.ts': '// biome-ignore lint/x: no' }, /switches/],
+    ['no path of one machine is written down', { 'docs/a.md': 'see /work/main/x' }, /a path of one machine/],
+    ['no path of one machine is written down', { 'docs/a.md': 'see /home/alice/x' }, /a path of one machine/],
+    ['no registry is written down', { '.npmrc': 'registry=https://npm.example' }, /names a registry/],
+    ['no registry is written down', { 'setup/a.sh': 'curl https://registry.npmjs.org/x' }, /names a registry/],
+    ['the lockfile names no download address', { 'package-lock.json': '"resolved": "https://x"' }, /address/],
+    [
+      'every promise has its test',
+      { 'docs/promises.md': '| 1 | Safe. | `test/security/a.test.ts` | held |' },
+      /not exist/,
+    ],
+    ['every promise has its test', { 'docs/promises.md': '' }, /holds no promise/],
+    ['every promise has its test', { 'docs/promises.md': '| 1 | Safe. | `test/a.test.ts` | later |' }, /neither/],
+    ['every promise has its test', { 'docs/promises.md': '| 1 | Safe. | `test/a.test.ts` | pending |' }, /1 pending/],
+    ['every promise has its test', { 'docs/promises.md': '', 'test/security/b.test.ts': '' }, /serves no promise/],
+    [
+      'every promise has its test',
+      { 'docs/promises.md': '| 1 | Safe. | `test/a.test.ts` | pending |', 'test/a.test.ts': '' },
+      /no longer pending/,
+    ],
+    ['documents point to what exists', { 'README.md': 'see [that](docs/gone.md)' }, /docs\/gone.md/],
+    ['documents point to what exists', { 'docs/a.md': 'see [that](../gone.md#top)' }, /points to gone.md/],
+    ['documents point to what exists', { 'ARCHITECTURE.md': 'in `src/attic/`' }, /src\/attic/],
+  ]
+
+  for (const [sentence, files, expected] of cases) {
+    checked.add(sentence)
+    it(`${sentence}: ${Object.entries(files).flat().join(' ').trim().slice(0, 70)}`, () => {
+      expect(found(sentence, files).join('\n')).toMatch(expected)
+    })
+  }
+
+  it('and no rule is without such a case', () => {
+    expect([...checked].sort()).toEqual(Object.keys(rules).sort())
+  })
+})

@@ -1,0 +1,106 @@
+/**
+ * Which room may import which, and why. An edge that is not here is forbidden; imports point one way:
+ * base ← observe ← {store, gateway, storage, engine, egress} ← runner ← core ← tools ← mcp ← http ← app ← main.
+ */
+export const importTable: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  base: {},
+  observe: { base: 'ids and errors are what is logged' },
+  config: {
+    base: 'refusals of a start, languages, profiles',
+    observe: 'levels and formats of the log are settings',
+  },
+  store: { base: 'rows speak of runs in the words of base', observe: 'logs' },
+  gateway: { base: 'words and refusals', observe: 'logs' },
+  storage: { base: 'words and refusals', observe: 'logs' },
+  engine: { base: 'words of a run, limits, cleanup', observe: 'logs' },
+  egress: { base: 'words and refusals', observe: 'logs' },
+  runner: {
+    base: 'words of a run',
+    observe: 'logs',
+    engine: 'the runner owns the slots',
+    storage: 'the runner owns threads and volumes',
+    egress: 'the runner owns the way out',
+  },
+  core: {
+    base: 'words, refusals, profiles',
+    observe: 'logs and faults',
+    store: 'verbs read and write rows',
+    gateway: 'verbs reach upstream tools',
+    runner: 'the run protocol; see importLimits',
+  },
+  tools: { base: 'words and refusals', observe: 'logs', core: 'a tool is a verb of core with a schema' },
+  mcp: { base: 'refusals', observe: 'logs', core: 'callers', tools: 'the catalog' },
+  http: {
+    base: 'refusals',
+    observe: 'logs and faults',
+    core: 'verbs of REST',
+    tools: 'schemas of bodies',
+    mcp: 'the protocol behind /mcp',
+  },
+  app: {
+    base: 'cleanup',
+    observe: 'makes the log',
+    config: 'reads the settings',
+    store: 'opens the rows',
+    gateway: 'opens the gateway',
+    runner: 'connects to the runner',
+    core: 'builds core',
+    tools: 'builds the catalog',
+    mcp: 'builds the protocol',
+    http: 'builds the server',
+  },
+  cli: {
+    base: 'words and refusals',
+    observe: 'makes the log of a process',
+    config: 'resolves the settings',
+    store: 'commands on rows',
+    gateway: 'commands on upstreams',
+    storage: 'commands on threads and volumes',
+    engine: 'doctor looks at the engine',
+    egress: 'doctor looks at the way out',
+    runner: 'starts the runner',
+    core: 'commands on the product',
+    tools: 'commands on tools',
+    mcp: 'commands on the protocol',
+    http: 'starts the front',
+    app: 'starts the front',
+  },
+  main: { cli: 'hands the process to the program', app: 'hands the process to the app' },
+}
+
+/** Where an edge is allowed to some files only. */
+export const importLimits: readonly { from: string; to: string; files: readonly string[]; reason: string }[] = [
+  {
+    from: 'core',
+    to: 'runner',
+    files: ['src/runner/messages.ts', 'src/runner/client.ts'],
+    reason: "nothing of the front may reach the runner's side",
+  },
+  {
+    from: 'app',
+    to: 'runner',
+    files: ['src/runner/messages.ts', 'src/runner/client.ts'],
+    reason: "nothing of the front may reach the runner's side",
+  },
+]
+
+/** Files directly under src/ and the room they stand for. */
+export const topFiles: Readonly<Record<string, string>> = {
+  'src/main.ts': 'main',
+  'src/app.ts': 'app',
+  'src/config.ts': 'config',
+  'src/config-sources.ts': 'config',
+  'src/settings.ts': 'config',
+}
+
+/** Packages and the rooms that may know them: each has one place, so that it can be exchanged in one place. */
+export const packageTable: Readonly<Record<string, { rooms: readonly string[]; reason: string }>> = {
+  ajv: { rooms: ['tools'], reason: 'arguments of tools are checked where tools are defined' },
+  commander: { rooms: ['cli'], reason: 'the command line' },
+  fastify: { rooms: ['http'], reason: 'nobody else knows that there is HTTP' },
+  kysely: { rooms: ['store'], reason: 'nobody else knows that there is SQL' },
+  pino: { rooms: ['observe'], reason: 'every line passes the redaction there' },
+  'pino-pretty': { rooms: ['observe'], reason: 'every line passes the redaction there' },
+  typebox: { rooms: ['config', 'runner', 'tools', 'mcp', 'http'], reason: 'schemas of what comes from outside' },
+  yaml: { rooms: ['config'], reason: 'the configuration file' },
+}

@@ -1,0 +1,136 @@
+import { posix } from 'node:path'
+import { brokenEdges, roomCycles, strayPackages } from './imports.ts'
+import { type Problem, places, type Tree } from './tree.ts'
+
+/** Promises in docs/promises.md whose test is still to be written. Lower it with each one; it never grows. */
+export const pendingPromises = 8
+
+type Rule = (tree: Tree) => Problem[]
+
+/** Every rule of the house, by the sentence that it keeps true. */
+export const rules: Readonly<Record<string, Rule>> = {
+  'imports follow the table': brokenEdges,
+  'each package is known in one place': strayPackages,
+  'no rooms import each other in a circle': roomCycles,
+  'only main.ts touches the process': onText(
+    /^src\/(?!main\.ts$).*\.ts$/,
+    /\bprocess\s*\.\s*(env|argv|argv0|exit|exitCode|on|once|addListener|abort)\b|\}\s*=\s*process\b|['"](node:)?process['"]|\bprocess\s*\[/g,
+    'touches the process',
+  ),
+  'files are named for what they hold': forbiddenNames,
+  'files stay short': longFiles,
+  'no test runs alone and none is only planned': onText(
+    /^test\/.*\.ts$/,
+    /\b(?:describe|it|test|suite)(?:\.\w+)*\.(?:only|todo)\b/g,
+    'leaves other tests out',
+  ),
+  'nothing is left for later in the code': onText(/./, /\b(?:TODO|FIXME|XXX|HACK)\b/g, 'a note for later'),
+  'checks are not switched off': onText(
+    /\.(ts|mjs)$/,
+    /@ts-(?:ignore|nocheck)|biome-ignore(?!.*: .{10})|\bas any\b|: any\b/g,
+    'switches a check off without a reason',
+  ),
+  'no path of one machine is written down': onText(
+    /./,
+    /(?<![\w./-])\/(?:work|Users)\/|(?<![\w./-])\/home\/(?!baponi\b)[a-z]\w*\//g,
+    'a path of one machine',
+  ),
+  'no registry is written down': onText(
+    /./,
+    /\bregistry\s*=|\bregistry\.(?:npmjs|yarnpkg)\b|\bdeb\.debian\.org\b|\bpypi\.org\b|\bartifactory\b/gi,
+    'names a registry',
+  ),
+  'the lockfile names no download address': onText(/(^|\/)package-lock\.json$/, /"resolved"\s*:/g, 'names an address'),
+  'every promise has its test': untestedPromises,
+  'documents point to what exists': brokenReferences,
+}
+
+/** These hold the words that the rules look for. */
+const isExempt = (path: string): boolean => path.startsWith('test/house/') || path === 'LICENSE'
+
+function onText(paths: RegExp, pattern: RegExp, what: string): Rule {
+  return (tree) =>
+    [...tree]
+      .filter(([path]) => paths.test(path) && !isExempt(path))
+      .flatMap(([path, text]) =>
+        [...places(text, pattern)].map(({ line, match }) => ({ path, line, problem: `${what}: ${match[0].trim()}` })),
+      )
+}
+
+const sourceFile = /^(?:src|test|guest|setup|bench)\/.*\.(?:ts|mjs|js|c|h|py|sh)$/
+
+function forbiddenNames(tree: Tree): Problem[] {
+  const vague = /^(?:utils?|helpers?|managers?|services?|types?|common|misc|index|shared)$/
+  return [...tree.keys()].flatMap((path) => {
+    if (!sourceFile.test(path)) return []
+    const name = posix.basename(path).replace(/\.(?:test\.ts|[a-z]+)$/, '')
+    const words = name.split('-')
+    const problems: Problem[] = []
+    if (vague.test(name) || /^(?:utils?|helpers?|manager|service)$/.test(words.at(-1) ?? '')) {
+      problems.push({ path, line: 0, problem: `"${name}" does not say what the file holds` })
+    }
+    if (!/^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(name)) problems.push({ path, line: 0, problem: 'is not kebab-case' })
+    return problems
+  })
+}
+
+function longFiles(tree: Tree): Problem[] {
+  const maxLines = 350
+  return [...tree].flatMap(([path, text]) => {
+    const lines = text.split('\n').length - 1
+    if (!/^src\/.*\.ts$/.test(path) || lines <= maxLines) return []
+    return [{ path, line: 0, problem: `has ${lines} lines, more than ${maxLines}` }]
+  })
+}
+
+const promisesPath = 'docs/promises.md'
+
+function untestedPromises(tree: Tree): Problem[] {
+  const text = tree.get(promisesPath) ?? ''
+  const rows = [...places(text, /^\| *(\d+) *\|(.*)\| *`([^`]+)` *\| *(\w*) *\|$/gm)]
+  const problem = (line: number, what: string): Problem => ({ path: promisesPath, line, problem: what })
+  const problems = rows.flatMap(({ line, match }, index) => {
+    const [, number, , test = '', status = ''] = match
+    const found: Problem[] = []
+    if (Number(number) !== index + 1) found.push(problem(line, `promise ${number} stands in place ${index + 1}`))
+    const exists = tree.has(test)
+    if (status === 'held' && !exists) found.push(problem(line, `${test} does not exist`))
+    if (status === 'pending' && exists) found.push(problem(line, `${test} exists: the promise is no longer pending`))
+    if (status !== 'held' && status !== 'pending') found.push(problem(line, `"${status}" is neither held nor pending`))
+    return found
+  })
+  const pending = rows.filter(({ match }) => match[4] === 'pending').length
+  if (rows.length === 0) problems.push(problem(0, 'holds no promise'))
+  if (pending !== pendingPromises) problems.push(problem(0, `${pending} pending where ${pendingPromises} are agreed`))
+  const named = new Set(rows.map(({ match }) => match[3]))
+  for (const path of tree.keys()) {
+    if (/^test\/security\/.*\.test\.ts$/.test(path) && !named.has(path)) {
+      problems.push({ path, line: 0, problem: 'serves no promise of docs/promises.md' })
+    }
+  }
+  return problems
+}
+
+/** Relative links, and paths in backticks, of every Markdown page. */
+function brokenReferences(tree: Tree): Problem[] {
+  const folders = new Set([...tree.keys()].flatMap((path) => parents(path)))
+  const exists = (path: string) => tree.has(path) || folders.has(path.replace(/\/$/, ''))
+  return [...tree].flatMap(([path, text]) => {
+    if (!path.endsWith('.md') || path.startsWith('test/house/')) return []
+    const links = [...places(text, /\]\((?!https?:|mailto:|#)([^)\s#]+)[^)]*\)/g)].map(({ line, match }) => ({
+      line,
+      target: posix.join(posix.dirname(path), match[1] ?? ''),
+    }))
+    const named = [...places(text, /`((?:src|test|guest|setup|bench|bin|docs|\.ci)\/[\w./-]*)`/g)].map(
+      ({ line, match }) => ({ line, target: match[1] ?? '' }),
+    )
+    return [...links, ...(path === promisesPath ? [] : named)]
+      .filter(({ target }) => !exists(target))
+      .map(({ line, target }) => ({ path, line, problem: `points to ${target}, which does not exist` }))
+  })
+}
+
+function parents(path: string): string[] {
+  const parts = path.split('/').slice(0, -1)
+  return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
+}
