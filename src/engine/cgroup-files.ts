@@ -1,0 +1,80 @@
+import { readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** How long a cgroup may take to become empty after everything in it was killed. */
+const emptyWithinMs = 3_000
+
+export const writeControl = (dir: string, file: string, value: string | number): void =>
+  writeFileSync(join(dir, file), String(value))
+
+/** Writes a control file that some kernels do not have. @returns whether it is there. */
+export function writeControlIfThere(dir: string, file: string, value: string | number): boolean {
+  try {
+    // Never creates: on a cgroup file system that fails anyway, with a misleading error.
+    writeFileSync(join(dir, file), String(value), { flag: 'r+' })
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+    throw error
+  }
+}
+
+export const readControl = (dir: string, file: string): string => readFileSync(join(dir, file), 'utf8')
+
+export const readNumber = (dir: string, file: string): number => Number(readControl(dir, file))
+
+/** The number after `key` in a file of `key value` lines; 0 where the kernel does not say. */
+export function readKeyed(dir: string, file: string, key: string): number {
+  for (const line of readControl(dir, file).split('\n'))
+    if (line.startsWith(`${key} `)) return Number(line.slice(key.length + 1))
+  return 0
+}
+
+/** The processes of one cgroup; none when it is gone. */
+export function readPids(dir: string): number[] {
+  try {
+    // A process outside our own pid namespace shows as 0.
+    return readControl(dir, 'cgroup.procs').split('\n').filter(Boolean).map(Number)
+  } catch (error) {
+    if (isGone(error)) return []
+    throw error
+  }
+}
+
+/** SIGKILL; a process that is gone is what was wanted. */
+export function killPid(pid: number): void {
+  if (pid <= 1) return
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
+/** Removes cgroup directories, deepest first, waiting until the kernel has let go of the dead. */
+export async function removeWhenEmpty(dirs: readonly string[]): Promise<void> {
+  const deadline = performance.now() + emptyWithinMs
+  for (const dir of dirs) {
+    for (let pauseMs = 1; !removed(dir); pauseMs = Math.min(pauseMs * 2, 50)) {
+      if (performance.now() > deadline) throw new Error(`${dir} still holds ${readPids(dir).length} processes`)
+      await sleep(pauseMs)
+    }
+  }
+}
+
+function removed(dir: string): boolean {
+  try {
+    rmdirSync(dir)
+    return true
+  } catch (error) {
+    if (isGone(error)) return true
+    if ((error as NodeJS.ErrnoException).code === 'EBUSY') return false
+    throw error
+  }
+}
+
+function isGone(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException
+  return code === 'ENOENT' || code === 'ENODEV'
+}

@@ -1,0 +1,187 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import {
+  killPid,
+  readKeyed,
+  readNumber,
+  readPids,
+  removeWhenEmpty,
+  writeControl,
+  writeControlIfThere,
+} from './cgroup-files.ts'
+import type { Cgroups, CgroupVersion, LeafLimits, SlotCgroup, Usage } from './cgroups.ts'
+
+/** The kernel's default; a shorter one would throttle more smoothly at the price of more timer work. */
+const cpuPeriodUs = 100_000
+/** The kernel refuses less. */
+const cpuQuotaMinUs = 1_000
+
+interface Options {
+  version: CgroupVersion
+  /** Every hierarchy: the runtime makes directories in all of them. */
+  allPoints: readonly string[]
+  pointOf(controller: Controller): string
+  /** `<prefix>/<instance>` */
+  below: string
+  base: LeafLimits
+}
+
+const controllers = ['memory', 'pids', 'cpu', 'cpuacct'] as const
+type Controller = (typeof controllers)[number]
+
+/**
+ * Cgroup v1: one hierarchy per controller. Only those that limit or measure a run have its `run` leaf; the device rules
+ * of `base` go on holding for runs, since nothing leaves that hierarchy's leaf.
+ */
+export class CgroupsV1 implements Cgroups {
+  readonly version: CgroupVersion
+  readonly controllers = controllers
+  readonly #options: Options
+
+  constructor(options: Options) {
+    this.version = options.version
+    this.#options = options
+    // `cpu` and `cpuacct` are often one hierarchy, elsewhere two.
+    for (const point of this.#points()) mkdirSync(join(point, options.below), { recursive: true })
+  }
+
+  create(slotId: string): SlotCgroup {
+    return new SlotCgroupV1(this.#options, slotId)
+  }
+
+  async reclaim(): Promise<number> {
+    const ids = new Set(this.#options.allPoints.flatMap((point) => childrenOf(join(point, this.#options.below))))
+    for (const id of ids) {
+      for (const point of this.#options.allPoints)
+        for (const leaf of ['base', 'run']) readPids(join(point, this.#options.below, id, leaf)).forEach(killPid)
+      await removeWhenEmpty(slotDirs(this.#options, id))
+    }
+    return ids.size
+  }
+
+  close(): void {
+    for (const point of this.#options.allPoints) {
+      const instance = join(point, this.#options.below)
+      removeIfEmpty(instance)
+      removeIfEmpty(dirname(instance))
+    }
+  }
+
+  #points(): Set<string> {
+    return new Set(controllers.map((name) => this.#options.pointOf(name)))
+  }
+}
+
+class SlotCgroupV1 implements SlotCgroup {
+  readonly ociPath: string
+  readonly peakScope = 'run'
+  readonly #options: Options
+  readonly #slotId: string
+  readonly #runDirs: readonly string[]
+  #before = { cpuNs: 0, oomKills: 0 }
+
+  constructor(options: Options, slotId: string) {
+    this.#options = options
+    this.#slotId = slotId
+    this.ociPath = `/${join(options.below, slotId, 'base')}`
+    this.#runDirs = [...new Set(controllers.map((name) => this.#leaf(name, 'run')))]
+    for (const name of controllers)
+      for (const leaf of ['base', 'run'] as const) mkdirSync(this.#leaf(name, leaf), { recursive: true })
+    this.#limit('base', options.base)
+  }
+
+  limitRun(limits: LeafLimits): void {
+    this.#limit('run', limits)
+  }
+
+  basePids(): number[] {
+    return readPids(this.#leaf('pids', 'base'))
+  }
+
+  runPids(): number[] {
+    return readPids(this.#leaf('pids', 'run'))
+  }
+
+  moveToRun(pid: number): void {
+    for (const dir of this.#runDirs) writeControl(dir, 'cgroup.procs', pid)
+  }
+
+  holds(pid: number): boolean {
+    const memberships = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
+      .split('\n')
+      .map((line) => line.split(':'))
+    const leaf = join(this.#options.below, this.#slotId, 'run')
+    return controllers.every((name) =>
+      memberships.some(([, names, path]) => names?.split(',').includes(name) && path?.endsWith(leaf)),
+    )
+  }
+
+  beginUsage(): void {
+    writeControl(this.#leaf('memory', 'run'), 'memory.max_usage_in_bytes', 0)
+    this.#before = this.#counters()
+  }
+
+  usage(): Usage {
+    const now = this.#counters()
+    return {
+      cpuTimeMs: (now.cpuNs - this.#before.cpuNs) / 1e6,
+      memoryPeakBytes: readNumber(this.#leaf('memory', 'run'), 'memory.max_usage_in_bytes'),
+      oomKills: now.oomKills - this.#before.oomKills,
+    }
+  }
+
+  kill(): void {
+    for (const pid of [...this.basePids(), ...this.runPids()]) killPid(pid)
+  }
+
+  async remove(): Promise<void> {
+    await removeWhenEmpty(slotDirs(this.#options, this.#slotId))
+  }
+
+  #counters(): { cpuNs: number; oomKills: number } {
+    return {
+      cpuNs: readNumber(this.#leaf('cpuacct', 'run'), 'cpuacct.usage'),
+      oomKills: readKeyed(this.#leaf('memory', 'run'), 'memory.oom_control', 'oom_kill'),
+    }
+  }
+
+  #limit(leaf: 'base' | 'run', limits: LeafLimits): void {
+    const memory = this.#leaf('memory', leaf)
+    writeControl(memory, 'memory.limit_in_bytes', limits.memoryBytes)
+    // Memory and swap together. A kernel that does not count swap is kept from swapping this leaf out at all.
+    if (!writeControlIfThere(memory, 'memory.memsw.limit_in_bytes', limits.memoryBytes))
+      writeControl(memory, 'memory.swappiness', 0)
+    writeControl(this.#leaf('pids', leaf), 'pids.max', limits.pids)
+    if (limits.cpus === undefined) return
+    const cpu = this.#leaf('cpu', leaf)
+    writeControl(cpu, 'cpu.cfs_period_us', cpuPeriodUs)
+    writeControl(cpu, 'cpu.cfs_quota_us', Math.max(cpuQuotaMinUs, Math.round(limits.cpus * cpuPeriodUs)))
+  }
+
+  #leaf(name: Controller, leaf: 'base' | 'run'): string {
+    return join(this.#options.pointOf(name), this.#options.below, this.#slotId, leaf)
+  }
+}
+
+const slotDirs = (options: Options, slotId: string): string[] =>
+  options.allPoints
+    .map((point) => join(point, options.below, slotId))
+    .filter((slot) => existsSync(slot))
+    .flatMap((slot) => [join(slot, 'run'), join(slot, 'base'), slot])
+
+function childrenOf(dir: string): string[] {
+  if (!existsSync(dir)) return []
+  return readdirSync(dir, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => entry.name)
+}
+
+/** Leaves it alone when another instance, or another slot, is still in it. */
+function removeIfEmpty(dir: string): void {
+  try {
+    rmdirSync(dir)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'ENOENT' && code !== 'EBUSY' && code !== 'ENOTEMPTY') throw error
+  }
+}

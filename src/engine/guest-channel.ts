@@ -1,0 +1,224 @@
+/** The frames between runner and guest, as guest/PROTOCOL.md describes them. Nothing here does input or output. */
+
+/** The other side broke the protocol; its slot is not to be trusted any further. */
+export class GuestProtocolError extends Error {
+  constructor(problem: string) {
+    super(`the guest broke the protocol: ${problem}`)
+    this.name = 'GuestProtocolError'
+  }
+}
+
+export const guestProtocolVersion = 1
+
+const headerBytes = 12
+/** Largest payload from the guest; what it sends is cut to this before it is believed. */
+export const maxFromGuestBytes = 65_536
+const maxToGuestBytes = 1_048_576
+
+export const toGuest = { prepare: 1, code: 2, stdin: 3, go: 4, credit: 5, kill: 6 } as const
+export const fromGuest = { hello: 64, waiting: 65, stdout: 66, stderr: 67, exited: 68, failed: 69 } as const
+export type FromGuestKind = (typeof fromGuest)[keyof typeof fromGuest]
+
+export interface Frame {
+  kind: FromGuestKind
+  run: number
+  /** Valid only until the next `push`: copy what is to be kept. */
+  payload: Buffer
+}
+
+/** @throws RangeError when the payload is larger than a guest takes. */
+export function encodeFrame(kind: number, run: number, payload: Uint8Array = Buffer.alloc(0)): Buffer {
+  if (payload.length > maxToGuestBytes)
+    throw new RangeError(`a frame to the guest holds at most ${maxToGuestBytes} bytes`)
+  const frame = Buffer.allocUnsafe(headerBytes + payload.length)
+  frame.writeUInt32LE(payload.length, 0)
+  frame.writeUInt32LE(run, 4)
+  frame.writeUInt32LE(kind, 8)
+  frame.set(payload, headerBytes)
+  return frame
+}
+
+/** One frame per mebibyte; none for no bytes. */
+export function encodeBytes(kind: number, run: number, bytes: Uint8Array): Buffer[] {
+  const frames: Buffer[] = []
+  for (let at = 0; at < bytes.length; at += maxToGuestBytes)
+    frames.push(encodeFrame(kind, run, bytes.subarray(at, at + maxToGuestBytes)))
+  return frames
+}
+
+export function encodeCredit(run: number, bytes: number): Buffer {
+  const payload = Buffer.allocUnsafe(4)
+  payload.writeUInt32LE(bytes, 0)
+  return encodeFrame(toGuest.credit, run, payload)
+}
+
+/** What a jail is made from. Sizes in bytes. */
+export interface Preparation {
+  /** Command line; the first word is the path of the program inside the image. */
+  argv: readonly string[]
+  env: Readonly<Record<string, string>>
+  home: string
+  /** Absent: standard input carries the source text. */
+  codeFile?: string
+  tmpBytes: number
+  homeBytes: number
+  openFiles: number
+  fileBytes: number
+  pids: number
+  /** Processors that the run is shown. */
+  shownCpus: number
+  codeBytes: number
+  /** Absent: standard input is empty, unless it carries the source text. */
+  stdinBytes?: number
+  creditBytes: number
+}
+
+const tag = {
+  arg: 1,
+  env: 2,
+  home: 3,
+  codeFile: 4,
+  tmpBytes: 5,
+  homeBytes: 6,
+  openFiles: 7,
+  fileBytes: 8,
+  pids: 9,
+  cpus: 10,
+  codeBytes: 11,
+  stdinBytes: 12,
+  credit: 13,
+} as const
+
+/** @throws RangeError when it does not fit into one frame, or a word holds a NUL. */
+export function encodePrepare(run: number, of: Preparation): Buffer {
+  const records = [
+    ...of.argv.map((word) => text(tag.arg, word)),
+    ...Object.entries(of.env).map(([name, value]) => text(tag.env, `${name}=${value}`)),
+    text(tag.home, of.home),
+    ...(of.codeFile === undefined ? [] : [text(tag.codeFile, of.codeFile)]),
+    u64(tag.tmpBytes, of.tmpBytes),
+    u64(tag.homeBytes, of.homeBytes),
+    u64(tag.openFiles, of.openFiles),
+    u64(tag.fileBytes, of.fileBytes),
+    u64(tag.pids, of.pids),
+    u32(tag.cpus, of.shownCpus),
+    u64(tag.codeBytes, of.codeBytes),
+    ...(of.stdinBytes === undefined ? [] : [u64(tag.stdinBytes, of.stdinBytes)]),
+    u64(tag.credit, of.creditBytes),
+  ]
+  return encodeFrame(toGuest.prepare, run, Buffer.concat(records))
+}
+
+function record(tagOf: number, value: Buffer): Buffer {
+  const head = Buffer.allocUnsafe(5)
+  head.writeUInt8(tagOf, 0)
+  head.writeUInt32LE(value.length, 1)
+  return Buffer.concat([head, value])
+}
+
+function text(tagOf: number, value: string): Buffer {
+  if (value.includes('\0')) throw new RangeError('a word for the guest holds a NUL')
+  return record(tagOf, Buffer.from(value))
+}
+
+function u64(tagOf: number, value: number): Buffer {
+  const bytes = Buffer.allocUnsafe(8)
+  bytes.writeBigUInt64LE(BigInt(value), 0)
+  return record(tagOf, bytes)
+}
+
+function u32(tagOf: number, value: number): Buffer {
+  const bytes = Buffer.allocUnsafe(4)
+  bytes.writeUInt32LE(value, 0)
+  return record(tagOf, bytes)
+}
+
+/**
+ * BOUNDARY: turns what the guest sends into frames. It believes nothing: a frame with a field out of bounds ends it with
+ * GuestProtocolError, and it never holds more than one unfinished frame.
+ */
+export class FrameDecoder {
+  /** An unfinished frame. Allocated once, as large as a frame can be. */
+  readonly #pending = Buffer.allocUnsafe(headerBytes + maxFromGuestBytes)
+  #pendingBytes = 0
+
+  /**
+   * Takes the next bytes, however they were cut, and hands every frame that is now whole to `onFrame`, in order.
+   * @throws GuestProtocolError on the first malformed header; the decoder is of no use afterwards.
+   */
+  push(chunk: Buffer, onFrame: (frame: Frame) => void): void {
+    let rest = this.#finishPending(chunk, onFrame)
+    while (rest.length >= headerBytes) {
+      const total = headerBytes + payloadBytesOf(rest)
+      if (rest.length < total) break
+      onFrame(toFrame(rest.subarray(0, total)))
+      rest = rest.subarray(total)
+    }
+    this.#pendingBytes += rest.copy(this.#pending, this.#pendingBytes)
+  }
+
+  /** Bytes of an unfinished frame; at its end a stream must have none. */
+  get unfinishedBytes(): number {
+    return this.#pendingBytes
+  }
+
+  /** Completes the frame that an earlier chunk began, as far as this chunk reaches. @returns what is left of the chunk. */
+  #finishPending(chunk: Buffer, onFrame: (frame: Frame) => void): Buffer {
+    let rest = chunk
+    if (this.#pendingBytes === 0) return rest
+    rest = this.#fill(rest, headerBytes)
+    if (this.#pendingBytes < headerBytes) return rest
+    const total = headerBytes + payloadBytesOf(this.#pending)
+    rest = this.#fill(rest, total)
+    if (this.#pendingBytes < total) return rest
+    this.#pendingBytes = 0
+    onFrame(toFrame(this.#pending.subarray(0, total)))
+    return rest
+  }
+
+  /** Moves bytes from the chunk until so many are pending, or the chunk is used up. */
+  #fill(chunk: Buffer, until: number): Buffer {
+    const missing = Math.max(0, until - this.#pendingBytes)
+    const taken = chunk.copy(this.#pending, this.#pendingBytes, 0, Math.min(missing, chunk.length))
+    this.#pendingBytes += taken
+    return chunk.subarray(taken)
+  }
+}
+
+const known = new Set<number>(Object.values(fromGuest))
+
+/** Checks a whole header. @returns the size of its payload. */
+function payloadBytesOf(header: Buffer): number {
+  const bytes = header.readUInt32LE(0)
+  if (bytes > maxFromGuestBytes) throw new GuestProtocolError(`a payload of ${bytes} bytes`)
+  // The kind is one byte, the three after it are zero: as one number they are the kind.
+  const kind = header.readUInt32LE(8)
+  if (!known.has(kind)) throw new GuestProtocolError(`a frame of kind ${kind}`)
+  return bytes
+}
+
+const toFrame = (whole: Buffer): Frame => ({
+  kind: whole.readUInt32LE(8) as FromGuestKind,
+  run: whole.readUInt32LE(4),
+  payload: whole.subarray(headerBytes),
+})
+
+/** @throws GuestProtocolError unless the payload is exactly one u32. */
+export function u32Of(frame: Frame): number {
+  if (frame.payload.length !== 4) throw new GuestProtocolError(`${frame.payload.length} bytes where a number belongs`)
+  return frame.payload.readUInt32LE(0)
+}
+
+/** How the main process of a jail ended, by the guest's word. */
+export type Exit = { how: 'exited'; code: number } | { how: 'signaled'; signal: number } | { how: 'killed' }
+
+/** @throws GuestProtocolError when no process can end this way. */
+export function exitOf({ payload }: Frame): Exit {
+  if (payload.length !== 5) throw new GuestProtocolError(`an ending of ${payload.length} bytes`)
+  const how = payload.readUInt8(0)
+  const value = payload.readUInt32LE(1)
+  if (how === 0 && value <= 255) return { how: 'exited', code: value }
+  if (how === 1 && value >= 1 && value <= 64) return { how: 'signaled', signal: value }
+  if (how === 2) return { how: 'killed' }
+  throw new GuestProtocolError(`an ending (${how}, ${value}) that no process can have`)
+}

@@ -1,0 +1,109 @@
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { Cleanup } from '../base/cleanup.ts'
+import { StartRefused } from '../base/errors.ts'
+import { openCgroups } from './cgroups.ts'
+import { IdRanges } from './id-ranges.ts'
+import { openImage } from './image.ts'
+import { makeMountsPrivate, requireOwnMountNamespace, unmount } from './mounts.ts'
+import { probe, type RejectedRuntime } from './probe.ts'
+import { type Reclaimed, reclaim } from './reclaim.ts'
+import type { EngineSettings, RuntimeName } from './settings.ts'
+import type { SlotHost } from './slot.ts'
+
+export type { EngineSettings } from './settings.ts'
+
+/** What the kernel allows at most by default (fs.nr_open). */
+const openFilesCeiling = 1_048_576
+
+/** This machine as a place for slots: everything of it that was made once, at start. */
+export interface EngineHost extends SlotHost {
+  runtimeVersion: string
+  /** Runtimes that come before the one in use, and why they are not it. */
+  rejected: readonly RejectedRuntime[]
+  reclaimed: Reclaimed
+  /** Undoes what `openHost` did; every slot is destroyed before. */
+  close(): Promise<void>
+}
+
+/**
+ * Prepares the machine for slots and shows by a real one that they hold.
+ * The process must be root in a mount namespace of its own.
+ * @throws StartRefused, with a remedy, when any part of the isolation cannot be had.
+ */
+export async function openHost(settings: EngineSettings): Promise<EngineHost> {
+  requireRoot()
+  requireOwnMountNamespace()
+  requireInstanceId(settings.instanceId)
+  const { stateDir, instanceId } = settings
+  const bundlesDir = join(stateDir, 'bundles')
+  const rootsDir = join(stateDir, 'roots')
+  const runtimeRoot = (name: RuntimeName) => join(stateDir, 'runtime', name)
+  const undo = new Cleanup()
+  try {
+    await makeMountsPrivate()
+    await hideEmptyUnified(settings.cgroupRoot)
+    const base = { memoryBytes: settings.baseMemoryBytes, pids: settings.basePids }
+    const cgroups = openCgroups({ root: settings.cgroupRoot, instanceId, base })
+    undo.add(() => cgroups.close())
+    const ids = new IdRanges(settings.idLeaseDir, instanceId, settings.idBase)
+    const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir], cgroups, ids })
+    makeStateDir(stateDir)
+    for (const dir of [bundlesDir, join(stateDir, 'runtime')]) mkdirSync(dir, { recursive: true, mode: 0o700 })
+    const image = undo.owns(await openImage(rootsDir, settings.guestPath, settings.nodePath))
+    const host = { cgroups, ids, image, bundlesDir, openFilesMax: openFilesMax() }
+    const { runtime, version, rejected, languages } = await probe(settings.runtime, host, runtimeRoot)
+    return { ...host, runtime, runtimeVersion: version, languages, rejected, reclaimed, close: closing(undo.keep()) }
+  } catch (error) {
+    await undo.run()
+    throw error
+  }
+}
+
+const closing = (undo: Cleanup) => () => undo.run()
+
+function requireRoot(): void {
+  if (process.getuid?.() === 0) return
+  throw new StartRefused('Making slots needs root.', 'Start as root; what serves HTTP gives it up by itself.')
+}
+
+/** Our own hard limit: raising it takes a capability that the root of a container often lacks. */
+function openFilesMax(): number {
+  const hard = /^Max open files\s+\S+\s+(\S+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1]
+  return hard === undefined || hard === 'unlimited' ? openFilesCeiling : Math.min(Number(hard), openFilesCeiling)
+}
+
+/** It becomes part of paths and names. */
+function requireInstanceId(id: string): void {
+  if (/^[a-z0-9][a-z0-9-]{0,31}$/.test(id)) return
+  throw new StartRefused(
+    `The instance id ${JSON.stringify(id)} cannot be used.`,
+    'Use 1 to 32 lower case letters, digits and hyphens.',
+  )
+}
+
+/** The runtimes look for the roots of slots as the ids of slots, so each directory on the way must let them pass. */
+function makeStateDir(dir: string): void {
+  if (!existsSync(dir)) {
+    mkdirSync(dir, { recursive: true, mode: 0o711 })
+    chmodSync(dir, 0o711)
+  }
+  for (let at = dir; ; at = dirname(at)) {
+    if ((statSync(at).mode & 0o001) === 0)
+      throw new StartRefused(`Slots cannot pass through ${at}, on the way to their roots.`, `chmod o+x ${at}`)
+    if (at === dirname(at)) return
+  }
+}
+
+/**
+ * crun before 1.9 refuses to work where cgroup v1 and v2 are both mounted. In this mount namespace of ours the v2 tree
+ * goes, provided that none of the controllers we use lives there.
+ */
+async function hideEmptyUnified(cgroupRoot: string): Promise<void> {
+  const unified = join(cgroupRoot, 'unified')
+  const controllers = join(unified, 'cgroup.controllers')
+  if (!existsSync(controllers)) return
+  const here = readFileSync(controllers, 'utf8').trim().split(' ')
+  if (here.some((name) => ['memory', 'pids', 'cpu'].includes(name))) return
+  await unmount(unified)
+}

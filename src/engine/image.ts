@@ -1,0 +1,170 @@
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readlinkSync,
+  realpathSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import { StartRefused } from '../base/errors.ts'
+import { requireCode } from './languages.ts'
+import { bind, bindReadOnly, mountsBelow, sealReadOnly, unmount } from './mounts.ts'
+
+/** The two read-only trees that slots are made from. */
+export interface Image {
+  /** Root of a slot: the guest and mount points, nothing else. */
+  slotRoot: string
+  /** Root that jails see. */
+  imageRoot: string
+  release(): Promise<void>
+}
+
+/** Of everyone's, and small: configuration of libraries and languages. Nothing that names users, hosts or secrets. */
+const copiedFromEtc = [
+  'alternatives', // /usr/bin/awk and many others go through it
+  'debian_version',
+  'fonts',
+  'ld.so.cache',
+  'ld.so.conf',
+  'ld.so.conf.d',
+  'locale.alias',
+  'magic',
+  'magic.mime',
+  'mime.types',
+  'os-release',
+  'perl',
+  'protocols',
+  'services',
+  'ssl/certs/ca-certificates.crt',
+  'ssl/openssl.cnf',
+  'terminfo',
+]
+
+/** Languages that keep the rest of themselves in /etc. */
+const copiedFromEtcByPattern = [/^python3(\.\d+)?$/, /^java-\d+-openjdk$/]
+
+/** A single file above this is no configuration. */
+const copiedFileMaxBytes = 4 * 1024 * 1024
+
+const written: Record<string, string> = {
+  'etc/passwd':
+    'root:x:0:0:root:/:/usr/sbin/nologin\nbaponi:x:1000:1000::/home/baponi:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n',
+  'etc/group': 'root:x:0:\nbaponi:x:1000:\nnogroup:x:65534:\n',
+  'etc/hosts': '127.0.0.1 localhost glovebox\n::1 localhost glovebox\n',
+  'etc/hostname': 'glovebox\n',
+  'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n',
+  'etc/resolv.conf': '',
+  'etc/timezone': 'Etc/UTC\n',
+  [requireCode.path]: requireCode.text,
+}
+
+const linked: Record<string, string> = {
+  'etc/localtime': '/usr/share/zoneinfo/Etc/UTC',
+  'etc/mtab': '/proc/self/mounts',
+  'var/tmp': '/tmp',
+  // Models write there by habit.
+  'mnt/data': '/home/baponi',
+  workspace: '/home/baponi',
+}
+
+/** Where a jail mounts what is its own. */
+const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi']
+
+/**
+ * Makes the default image, the machine's own /usr with a generated rest, and the root of slots.
+ * @param dir made here; must be reachable (x) for the ids of slots.
+ * @throws StartRefused when something cannot be mounted.
+ */
+export async function openImage(dir: string, guestPath: string, nodePath: string): Promise<Image> {
+  const imageRoot = join(dir, 'image')
+  const slotRoot = join(dir, 'slot-root')
+  const release = async () => {
+    for (const root of [imageRoot, slotRoot]) for (const point of mountsBelow(root)) await unmount(point)
+  }
+  try {
+    writeImage(imageRoot)
+    writeSlotRoot(slotRoot, guestPath)
+    const node = join(imageRoot, 'opt/glovebox/bin/node')
+    putFile(node, '')
+    for (const root of [imageRoot, slotRoot]) await bind(root, root)
+    await bindReadOnly('/usr', join(imageRoot, 'usr'))
+    await bindReadOnly(realpathSync(nodePath), node)
+    for (const root of [imageRoot, slotRoot]) await sealReadOnly(root)
+    return { slotRoot, imageRoot, release }
+  } catch (error) {
+    await release().catch(() => undefined)
+    throw error
+  }
+}
+
+function writeImage(root: string): void {
+  makeDir(root)
+  for (const point of mountPoints) makeDir(join(root, point))
+  makeDir(join(root, 'usr'))
+  for (const name of ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']) {
+    // A host that has not merged /usr keeps programs outside of it.
+    const path = join('/', name)
+    if (!existsSync(path)) continue
+    if (!lstatSync(path).isSymbolicLink())
+      throw new StartRefused(`${path} is not a link into /usr on this machine.`, 'Merge /usr (package usrmerge).')
+    link(join(root, name), readlinkSync(path))
+  }
+  for (const name of [
+    ...copiedFromEtc,
+    ...readdirSync('/etc').filter((entry) => copiedFromEtcByPattern.some((p) => p.test(entry))),
+  ])
+    copyPublic(join('/etc', name), join(root, 'etc', name))
+  for (const [path, text] of Object.entries(written)) putFile(join(root, path), text)
+  for (const [path, target] of Object.entries(linked)) link(join(root, path), target)
+}
+
+function writeSlotRoot(root: string, guestPath: string): void {
+  for (const point of ['', 'proc', 'dev', 'scratch', 'image']) makeDir(join(root, point))
+  const guest = join(root, 'guest')
+  try {
+    copyFileSync(guestPath, guest)
+  } catch (error) {
+    throw new StartRefused(`The guest cannot be read: ${(error as Error).message}.`, 'Build it: sh guest/build.sh.')
+  }
+  chmodSync(guest, 0o755)
+}
+
+/** Copies what everyone may read: links as they are, small files, directories. What the host keeps to itself is left out. */
+function copyPublic(from: string, to: string): void {
+  const stat = lstatSync(from, { throwIfNoEntry: false })
+  if (!stat) return
+  if (stat.isSymbolicLink()) link(to, readlinkSync(from))
+  if (stat.isDirectory() && (stat.mode & 0o005) === 0o005) {
+    makeDir(to)
+    for (const name of readdirSync(from)) copyPublic(join(from, name), join(to, name))
+  }
+  if (!stat.isFile() || !(stat.mode & 0o004) || stat.size > copiedFileMaxBytes) return
+  makeDir(dirname(to))
+  copyFileSync(from, to)
+  chmodSync(to, 0o444)
+}
+
+// Modes are set once more, since the umask of whoever started us takes bits away.
+function makeDir(path: string): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return
+  if (dirname(path) !== path) makeDir(dirname(path))
+  mkdirSync(path)
+  chmodSync(path, 0o755)
+}
+
+function putFile(path: string, text: string): void {
+  makeDir(dirname(path))
+  writeFileSync(path, text)
+  chmodSync(path, 0o644)
+}
+
+function link(path: string, target: string): void {
+  makeDir(dirname(path))
+  symlinkSync(target, path)
+}

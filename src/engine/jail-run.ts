@@ -1,0 +1,260 @@
+import { monotonicMs } from '../base/clock.ts'
+import type { CancelCause, Ending, Limits, RunResult, Stream } from '../base/run.ts'
+import type { SlotCgroup, Usage } from './cgroups.ts'
+import { endingOf, type Stop } from './ending.ts'
+import type { Guest } from './guest.ts'
+import {
+  type Exit,
+  encodeBytes,
+  encodeCredit,
+  encodeFrame,
+  encodePrepare,
+  exitOf,
+  type Frame,
+  fromGuest,
+  GuestProtocolError,
+  toGuest,
+  u32Of,
+} from './guest-channel.ts'
+import { hostPidOf } from './host-pid.ts'
+import { type Command, home, shownCpus } from './languages.ts'
+
+/** One program for a jail. */
+export interface JailRequest extends Command {
+  env: Readonly<Record<string, string>>
+  code: Uint8Array
+  /** Absent: empty. Needs a `codeFile`, since otherwise standard input carries the code. */
+  stdin: Uint8Array | undefined
+  limits: Limits
+}
+
+/** What a run tells while it goes on. Called in order, never after `ended`. */
+export interface RunObserver {
+  /** User code starts now. */
+  running(): void
+  /** @param bytes valid only during the call: copy what is to be kept. Nothing beyond the hard limit is handed out. */
+  output(stream: Stream, bytes: Uint8Array): void
+}
+
+export interface SlotRunResult extends Omit<RunResult, 'timings'> {
+  /** From the request until user code started. */
+  jailMs: number
+  /** From the start of user code until nothing of it lived; 0 when it never started. Equals `durationMs`. */
+  runMs: number
+}
+
+/** A run in a slot. */
+export interface SlotRun {
+  /** Ends it now; the first cause wins. A guest that does not obey within 2 s loses its slot. */
+  stop(cause: CancelCause): void
+  /** Never rejects. When it resolves nothing of the run lives any more. */
+  readonly ended: Promise<SlotRunResult>
+}
+
+/** What a run needs of its slot. */
+export interface RunSlot {
+  guest: Guest
+  cgroup: SlotCgroup
+  /** Ends the slot for good; resolves, never rejects, when it is dead or was found to be undying. */
+  condemn(reason: string): Promise<void>
+}
+
+/** Output the guest may send ahead of us: enough to stream at full speed, little enough to end promptly. */
+const creditWindowBytes = 512 * 1024
+/** A jail takes a millisecond; a machine in trouble gets this long. */
+const jailWithinMs = 10_000
+/** Of what a guest says about a jail that failed. */
+const keptProblemBytes = 500
+/** What a kill may take before the slot is ended from outside. */
+const killWithinMs = 2_000
+
+/** One run in its jail, from the request to its ending. */
+export class JailRun implements SlotRun {
+  readonly ended: Promise<SlotRunResult>
+  readonly #slot: RunSlot
+  readonly #number: number
+  readonly #limits: Limits
+  readonly #observer: RunObserver
+  readonly #requestedMs = monotonicMs()
+  readonly #outputBytes: Record<Stream, number> = { stdout: 0, stderr: 0 }
+  #resolve: (result: SlotRunResult) => void = () => undefined
+  #phase: 'preparing' | 'running' | 'ended' = 'preparing'
+  #startedMs: number | undefined
+  #stop: Stop | undefined
+  /** What the guest may still send, and what it has not been given back yet. */
+  #creditBytes = creditWindowBytes
+  #owedBytes = 0
+  /** Of the current phase: preparing, running, being killed. */
+  #timer: NodeJS.Timeout
+
+  constructor(slot: RunSlot, number: number, request: JailRequest, observer: RunObserver) {
+    this.#slot = slot
+    this.#number = number
+    this.#limits = request.limits
+    this.#observer = observer
+    this.ended = new Promise((resolve) => {
+      this.#resolve = resolve
+    })
+    const frames = framesOf(number, request)
+    slot.guest.receive((frame) => this.#receive(frame))
+    slot.guest.send(frames)
+    this.#timer = setTimeout(() => void slot.condemn('no jail was made in time'), jailWithinMs)
+  }
+
+  stop(cause: CancelCause): void {
+    this.#kill({ kind: cause })
+  }
+
+  /** The slot's guest is gone, or not to be trusted: what is known so far is the result. @param dead when all is dead. */
+  abandon(dead: Promise<void>): void {
+    if (this.#phase === 'ended') return
+    const runMs = this.#end()
+    const ending: Ending = this.#stop ?? { kind: 'failed', reason: 'slot_lost' }
+    const result = this.#result(ending, this.#usage(), runMs)
+    void dead.then(() => this.#resolve(result))
+  }
+
+  /** BOUNDARY: every frame is checked against what may come now. */
+  #receive(frame: Frame): void {
+    if (frame.run !== this.#number) throw new GuestProtocolError(`a frame of run ${frame.run} during ${this.#number}`)
+    if (this.#phase === 'ended') throw new GuestProtocolError('a frame of a run that has ended')
+    switch (frame.kind) {
+      case fromGuest.waiting:
+        this.#start(u32Of(frame))
+        return
+      case fromGuest.stdout:
+        this.#output('stdout', frame.payload)
+        return
+      case fromGuest.stderr:
+        this.#output('stderr', frame.payload)
+        return
+      case fromGuest.exited:
+        this.#exited(exitOf(frame))
+        return
+      case fromGuest.failed:
+        this.#failed(frame)
+        return
+      case fromGuest.hello:
+        throw new GuestProtocolError('hello again')
+    }
+  }
+
+  /** The jail is made and its main process waits. From its first instruction on, the limits of `run` hold it. */
+  #start(slotPid: number): void {
+    if (this.#phase !== 'preparing') throw new GuestProtocolError('waiting twice')
+    if (this.#stop) return
+    const { cgroup, guest } = this.#slot
+    try {
+      cgroup.beginUsage()
+      const pid = hostPidOf(slotPid, cgroup.basePids())
+      cgroup.moveToRun(pid)
+      if (!cgroup.holds(pid)) throw new Error('the kernel does not show it there')
+    } catch (error) {
+      void this.#slot.condemn(`the process could not be put under its limits: ${(error as Error).message}`)
+      return
+    }
+    guest.send([encodeFrame(toGuest.go, this.#number)])
+    this.#phase = 'running'
+    this.#startedMs = monotonicMs()
+    const { timeoutMs } = this.#limits
+    this.#nextTimer(timeoutMs, () => this.#kill({ kind: 'timed_out', limitMs: timeoutMs }))
+    this.#observer.running()
+  }
+
+  #output(stream: Stream, bytes: Buffer): void {
+    if (this.#phase !== 'running') throw new GuestProtocolError('output before the start')
+    this.#creditBytes -= bytes.length
+    if (this.#creditBytes < 0) throw new GuestProtocolError('more output than it had credit for')
+    const { outputHardBytes } = this.#limits
+    const room = outputHardBytes - this.#outputBytes[stream]
+    this.#outputBytes[stream] += bytes.length
+    if (room > 0) this.#observer.output(stream, bytes.subarray(0, room))
+    if (bytes.length > room) this.#kill({ kind: 'output_limit', limitBytes: outputHardBytes })
+    this.#giveBack(bytes.length)
+  }
+
+  /** Goes on while the run is being killed: its pipes are drained before it counts as ended. */
+  #giveBack(bytes: number): void {
+    this.#owedBytes += bytes
+    if (this.#owedBytes < creditWindowBytes / 2) return
+    this.#slot.guest.send([encodeCredit(this.#number, this.#owedBytes)])
+    this.#creditBytes += this.#owedBytes
+    this.#owedBytes = 0
+  }
+
+  #kill(stop: Stop): void {
+    if (this.#phase === 'ended' || this.#stop) return
+    this.#stop = stop
+    this.#slot.guest.send([encodeFrame(toGuest.kill, this.#number)])
+    this.#nextTimer(killWithinMs, () => void this.#slot.condemn('the guest did not end its run'))
+  }
+
+  #exited(exit: Exit): void {
+    if (this.#phase === 'preparing' && !this.#stop) {
+      this.#noJail('its main process ended before its start')
+      return
+    }
+    const usage = this.#usage()
+    const survivors = this.#slot.cgroup.runPids().length
+    if (survivors > 0) {
+      void this.#slot.condemn(`${survivors} processes outlived their jail`)
+      return
+    }
+    const runMs = this.#end()
+    this.#resolve(this.#result(endingOf(exit, this.#stop, usage.oomKills, this.#limits), usage, runMs))
+  }
+
+  #failed(frame: Frame): void {
+    if (this.#phase !== 'preparing') throw new GuestProtocolError('a jail that fails after its start')
+    this.#noJail(frame.payload.toString('utf8', 0, keptProblemBytes))
+  }
+
+  /** A slot that could not make a jail once is not asked again. */
+  #noJail(problem: string): void {
+    const runMs = this.#end()
+    const ending: Ending = this.#stop ?? { kind: 'failed', reason: 'jail_failed' }
+    const result = this.#result(ending, this.#usage(), runMs)
+    void this.#slot.condemn(`no jail could be made: ${problem}`).then(() => this.#resolve(result))
+  }
+
+  #end(): number {
+    this.#phase = 'ended'
+    clearTimeout(this.#timer)
+    return this.#startedMs === undefined ? 0 : monotonicMs() - this.#startedMs
+  }
+
+  #usage(): Usage {
+    if (this.#startedMs === undefined) return { cpuTimeMs: 0, memoryPeakBytes: 0, oomKills: 0 }
+    return this.#slot.cgroup.usage()
+  }
+
+  #result(ending: Ending, usage: Usage, runMs: number): SlotRunResult {
+    const jailMs = (this.#startedMs ?? monotonicMs()) - this.#requestedMs
+    return { ending, ...usage, outputBytes: this.#outputBytes, limits: this.#limits, durationMs: runMs, jailMs, runMs }
+  }
+
+  #nextTimer(ms: number, then: () => void): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(then, ms)
+  }
+}
+
+function framesOf(number: number, request: JailRequest): Buffer[] {
+  const { argv, codeFile, env, code, stdin, limits } = request
+  if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
+  return [
+    encodePrepare(number, {
+      ...limits,
+      argv,
+      env,
+      home,
+      ...(codeFile === undefined ? {} : { codeFile }),
+      shownCpus: shownCpus(limits),
+      codeBytes: code.length,
+      ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
+      creditBytes: creditWindowBytes,
+    }),
+    ...encodeBytes(toGuest.code, number, code),
+    ...encodeBytes(toGuest.stdin, number, stdin ?? new Uint8Array()),
+  ]
+}

@@ -1,0 +1,89 @@
+import { execFile } from 'node:child_process'
+import { readFileSync, readlinkSync } from 'node:fs'
+import { promisify } from 'node:util'
+import { StartRefused } from '../base/errors.ts'
+import { hostPath } from './programs.ts'
+
+const execute = promisify(execFile)
+
+/**
+ * What the runner mounts is for itself and its slots: it lives in a mount namespace of its own, so that nothing of it is
+ * seen on the host and all of it ends with the runner.
+ * @throws StartRefused when no process above this one, up to the machine's first, is in another mount namespace.
+ */
+export function requireOwnMountNamespace(): void {
+  const ours = mountNamespace('self')
+  for (let pid = process.ppid; pid > 0; pid = parentOf(pid)) {
+    const theirs = mountNamespace(pid)
+    if (theirs !== undefined && theirs !== ours) return
+  }
+  throw new StartRefused(
+    'This process shares its mount namespace with the machine, where its mounts would be seen and stay behind.',
+    'Start it through `glovebox serve`, or under `unshare --mount --propagation private`.',
+  )
+}
+
+/** @returns undefined where we may not look: a first process with more capabilities than ours. */
+function mountNamespace(pid: number | 'self'): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/mnt`)
+  } catch {
+    return undefined
+  }
+}
+
+const parentOf = (pid: number): number =>
+  Number(/^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0)
+
+/** What is mounted or unmounted here from now on stays here, however this namespace was made. */
+export async function makeMountsPrivate(): Promise<void> {
+  requireOwnMountNamespace()
+  await mount('mount', '--make-rprivate', '/')
+}
+
+/** Binds a file or directory, without what is mounted below it. */
+export async function bind(source: string, target: string): Promise<void> {
+  await mount('mount', '--bind', source, target)
+}
+
+/**
+ * Makes a bind read-only, without devices or set-uid. In a slot's mount namespace, which belongs to a user namespace
+ * below ours, these flags are locked: nothing inside can take them back.
+ */
+export async function sealReadOnly(target: string): Promise<void> {
+  await mount('mount', '-o', 'remount,bind,ro,nosuid,nodev', target)
+}
+
+export async function bindReadOnly(source: string, target: string): Promise<void> {
+  await bind(source, target)
+  await sealReadOnly(target)
+}
+
+export async function unmount(target: string): Promise<void> {
+  await mount('umount', target)
+}
+
+/** Mount points at or below a directory in this mount namespace, the deepest first. */
+export function mountsBelow(dir: string): string[] {
+  return readFileSync('/proc/self/mountinfo', 'utf8')
+    .split('\n')
+    .map((line) => unescapeOctal(line.split(' ')[4] ?? ''))
+    .filter((point) => point === dir || point.startsWith(`${dir}/`))
+    .reverse()
+}
+
+/** Space, tab, newline and backslash are written as octal there. */
+const unescapeOctal = (path: string): string =>
+  path.replaceAll(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)))
+
+async function mount(program: string, ...args: string[]): Promise<void> {
+  try {
+    await execute(program, args, { env: { PATH: hostPath }, timeout: 10_000 })
+  } catch (error) {
+    const said = (error as { stderr?: string }).stderr?.trim() || String(error)
+    throw new StartRefused(
+      `${program} ${args.join(' ')} failed: ${said}`,
+      'Start as root with the capability to mount (CAP_SYS_ADMIN).',
+    )
+  }
+}

@@ -1,0 +1,115 @@
+import type { IdRange } from './id-ranges.ts'
+import { idsPerSlot } from './id-ranges.ts'
+import { type Seccomp, slotSeccomp } from './slot-seccomp.ts'
+
+/** What a slot is made of. */
+export interface SlotSpec {
+  /** The generated root: the guest at /guest, and mount points. */
+  slotRoot: string
+  /** The root of the image; only jails go there. */
+  imageRoot: string
+  arch: NodeJS.Architecture
+  /** The most open files that a run can be given. */
+  openFilesMax: number
+}
+
+interface OciMount {
+  destination: string
+  type: string
+  source: string
+  options: string[]
+}
+
+/** The part of https://github.com/opencontainers/runtime-spec (1.0.2) that a slot uses. */
+export interface OciConfig {
+  ociVersion: string
+  hostname: string
+  root: { path: string; readonly: boolean }
+  mounts: OciMount[]
+  process: {
+    terminal: boolean
+    user: { uid: number; gid: number }
+    args: string[]
+    env: string[]
+    cwd: string
+    capabilities: Record<'bounding' | 'effective' | 'permitted', string[]>
+    noNewPrivileges: boolean
+    oomScoreAdj: number
+    rlimits: { type: string; soft: number; hard: number }[]
+  }
+  linux: {
+    cgroupsPath: string
+    namespaces: { type: string }[]
+    uidMappings: { containerID: number; hostID: number; size: number }[]
+    gidMappings: { containerID: number; hostID: number; size: number }[]
+    resources: { devices: { allow: boolean; type?: string; major?: number; minor?: number; access: string }[] }
+    rootfsPropagation: string
+    maskedPaths: string[]
+    readonlyPaths: string[]
+    seccomp: Seccomp
+  }
+}
+
+/** All within the slot's own user namespace; a jail gives up every one of them before it runs anything. */
+const guestCapabilities = [
+  'CAP_SYS_ADMIN', // mounts and namespaces of a jail
+  'CAP_SYS_CHROOT', // entering a mount namespace
+  'CAP_NET_ADMIN', // the loopback interface of a jail
+  'CAP_SETUID', // becoming the user of a jail
+  'CAP_SETGID',
+  'CAP_SETPCAP', // emptying the bounding set
+  'CAP_KILL', // ending a jail of another uid
+  'CAP_CHOWN', // giving the home directory to its user
+  'CAP_DAC_OVERRIDE', // preparing it afterwards
+  'CAP_FOWNER',
+]
+
+/** null, zero, full, random, urandom: what a jail's /dev is made from. Second line of defence: a user namespace cannot make nodes. */
+const devices = [3, 5, 7, 8, 9].map((minor) => ({ allow: true, type: 'c', major: 1, minor, access: 'rw' }))
+
+const mounts = (imageRoot: string): OciMount[] => [
+  // Unmasked: the kernel refuses a jail its own procfs where the visible one hides anything. The jail masks its own.
+  { destination: '/proc', type: 'proc', source: 'proc', options: ['nosuid', 'noexec', 'nodev'] },
+  {
+    destination: '/dev',
+    type: 'tmpfs',
+    source: 'tmpfs',
+    options: ['nosuid', 'noexec', 'strictatime', 'mode=755', 'size=64k'],
+  },
+  { destination: '/scratch', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'nodev', 'mode=755', 'size=16m'] },
+  { destination: '/image', type: 'bind', source: imageRoot, options: ['rbind', 'ro', 'nosuid', 'nodev'] },
+]
+
+/** The OCI runtime configuration of a slot. Pure: the same arguments give the same bytes, so a test can read it. */
+export function toOciConfig(spec: SlotSpec, ids: Pick<IdRange, 'first'>, cgroup: { ociPath: string }): OciConfig {
+  const mapping = [{ containerID: 0, hostID: ids.first, size: idsPerSlot }]
+  return {
+    ociVersion: '1.0.2',
+    hostname: 'glovebox',
+    root: { path: spec.slotRoot, readonly: true },
+    mounts: mounts(spec.imageRoot),
+    process: {
+      terminal: false,
+      user: { uid: 0, gid: 0 },
+      args: ['/guest'],
+      env: ['PATH=/nowhere'],
+      cwd: '/',
+      capabilities: { bounding: guestCapabilities, effective: guestCapabilities, permitted: guestCapabilities },
+      noNewPrivileges: true,
+      // A negative value is refused in a user namespace; the jail raises its own instead.
+      oomScoreAdj: 0,
+      rlimits: [{ type: 'RLIMIT_NOFILE', soft: Math.min(1_024, spec.openFilesMax), hard: spec.openFilesMax }],
+    },
+    linux: {
+      cgroupsPath: cgroup.ociPath,
+      namespaces: ['user', 'pid', 'mount', 'ipc', 'uts', 'network', 'cgroup'].map((type) => ({ type })),
+      uidMappings: mapping,
+      gidMappings: mapping,
+      resources: { devices: [{ allow: false, access: 'rwm' }, ...devices] },
+      rootfsPropagation: 'rprivate',
+      maskedPaths: [],
+      readonlyPaths: [],
+      seccomp: slotSeccomp(spec.arch),
+    },
+  }
+}

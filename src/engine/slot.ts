@@ -1,0 +1,179 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Cleanup } from '../base/cleanup.ts'
+import { monotonicMs } from '../base/clock.ts'
+import { newId } from '../base/ids.ts'
+import type { Language, Limits, RunInput, RunSpec } from '../base/run.ts'
+import type { Cgroups, SlotCgroup } from './cgroups.ts'
+import { Guest } from './guest.ts'
+import type { IdRanges } from './id-ranges.ts'
+import type { Image } from './image.ts'
+import { type JailRequest, JailRun, type RunObserver, type SlotRun } from './jail-run.ts'
+import { commandOf, fixedEnv, type LanguageFound } from './languages.ts'
+import { type OciConfig, toOciConfig } from './oci-config.ts'
+import type { Container, Runtime } from './runtime.ts'
+
+export type { RunObserver, SlotRun, SlotRunResult } from './jail-run.ts'
+
+/** What slots are made from on this machine. */
+export interface SlotHost {
+  runtime: Runtime
+  cgroups: Cgroups
+  ids: IdRanges
+  image: Pick<Image, 'slotRoot' | 'imageRoot'>
+  bundlesDir: string
+  /** The most open files that this machine lets a run have. */
+  openFilesMax: number
+  languages: readonly LanguageFound[]
+}
+
+/** Tasks that the leaf may hold beyond the run's own limit, so that RLIMIT_NPROC is met first and only hurts the run. */
+const pidsHeadroom = 8
+
+/** Prepares a slot that belongs to nobody yet. Whatever was acquired before a failure is released, newest first. */
+export async function createSlot(host: SlotHost): Promise<Slot> {
+  const startedMs = monotonicMs()
+  const id = newId('slot')
+  const undo = new Cleanup()
+  try {
+    const ids = host.ids.lease()
+    const cgroup = host.cgroups.create(id)
+    undo.add(async () => {
+      await cgroup.remove()
+      ids.release() // Only now: while something lives in the cgroup, its ids are in use.
+    })
+    const spec = { ...host.image, arch: process.arch, openFilesMax: host.openFilesMax }
+    const bundle = writeBundle(join(host.bundlesDir, id), toOciConfig(spec, ids, cgroup))
+    undo.add(() => rmSync(bundle, { recursive: true, force: true }))
+    undo.add(() => host.runtime.delete(id))
+    undo.add(() => cgroup.kill())
+    const container = await host.runtime.run(bundle, id)
+    const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
+    return new Slot({ id, container, cgroup, guest, languages: host.languages, undo, startedMs })
+  } catch (error) {
+    await undo.run()
+    throw error
+  }
+}
+
+function writeBundle(dir: string, config: OciConfig): string {
+  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  writeFileSync(join(dir, 'config.json'), JSON.stringify(config))
+  return dir
+}
+
+interface Parts {
+  id: string
+  container: Container
+  cgroup: SlotCgroup
+  guest: Guest
+  languages: readonly LanguageFound[]
+  undo: Cleanup
+  startedMs: number
+}
+
+/** A live OCI container with a guest that makes jails, one run at a time. */
+export class Slot {
+  readonly id: string
+  /** How long creation took. */
+  readonly createdMs: number
+  /** Resolves when the guest is gone, unexpectedly or by `destroy`. */
+  readonly lost: Promise<void>
+  readonly #parts: Parts
+  #bound: Limits | undefined
+  #runs = 0
+  #current: JailRun | undefined
+  #doubt: string | undefined
+  #destroyed: Promise<void> | undefined
+
+  constructor(parts: Parts) {
+    this.id = parts.id
+    this.#parts = { ...parts, undo: parts.undo.keep() }
+    this.createdMs = monotonicMs() - parts.startedMs
+    this.lost = parts.guest.gone.then((reason) => {
+      void this.#condemn(reason)
+    })
+  }
+
+  /** Runs begun so far. */
+  get runs(): number {
+    return this.#runs
+  }
+
+  /** False after any doubt: then the slot must be destroyed. */
+  get healthy(): boolean {
+    return this.#doubt === undefined
+  }
+
+  /** What raised the doubt, for the log. */
+  get doubt(): string | undefined {
+    return this.#doubt
+  }
+
+  /** Process id of the slot's init on the host, for measuring. */
+  get pid(): number {
+    return this.#parts.container.pid
+  }
+
+  /** Sets the limits under which every run of this slot stands. Once. */
+  bind(limits: Limits): void {
+    if (this.#bound) throw new Error(`slot ${this.id} is bound already`)
+    this.#parts.cgroup.limitRun({ ...limits, pids: limits.pids + pidsHeadroom })
+    this.#bound = limits
+  }
+
+  /**
+   * Runs one program in a fresh jail.
+   * @throws Error when the slot is not bound, not healthy, busy, or does not have the language.
+   */
+  run(spec: RunSpec, input: RunInput, observer: RunObserver): SlotRun {
+    const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
+    const env = { ...fixedEnv, ...spec.env }
+    return this.execute({ ...command, ...input, env, limits: spec.limits }, observer)
+  }
+
+  /** The same for any program of the image; `run` is made from it. */
+  execute(request: JailRequest, observer: RunObserver): SlotRun {
+    if (!this.#bound) throw new Error(`slot ${this.id} is not bound`)
+    if (this.#doubt !== undefined) throw new Error(`slot ${this.id} is of no use any more: ${this.#doubt}`)
+    if (this.#current) throw new Error(`slot ${this.id} is busy`)
+    const { guest, cgroup } = this.#parts
+    const slot = { guest, cgroup, condemn: (reason: string) => this.#condemn(reason) }
+    const run = new JailRun(slot, this.#runs + 1, request, observer)
+    this.#runs += 1
+    this.#current = run
+    void run.ended.then(() => {
+      this.#current = undefined
+    })
+    return run
+  }
+
+  /**
+   * Ends everything in the slot and leaves nothing behind. Idempotent.
+   * @throws AggregateError when something could not be removed; its id range then stays taken.
+   */
+  destroy(): Promise<void> {
+    this.#doubt ??= 'it was destroyed'
+    // Later by a tick, so that what #end calls finds this promise.
+    this.#destroyed ??= Promise.resolve().then(() => this.#end())
+    return this.#destroyed
+  }
+
+  async #end(): Promise<void> {
+    this.#current?.abandon(this.#condemn('it was destroyed'))
+    this.#parts.guest.close('the slot was destroyed')
+    await this.#parts.undo.run()
+  }
+
+  async #condemn(reason: string): Promise<void> {
+    this.#doubt ??= reason
+    // A failure is the pool's to learn, from its own call of `destroy`.
+    await this.destroy().catch(() => undefined)
+  }
+
+  #language(language: Language): LanguageFound {
+    const found = this.#parts.languages.find((candidate) => candidate.language === language)
+    if (!found) throw new Error(`the image has no ${language}`)
+    return found
+  }
+}
