@@ -1,0 +1,8 @@
+/* Descriptors that must not be inherited. */
+#ifndef GLOVEBOX_DESCRIPTORS_H
+#define GLOVEBOX_DESCRIPTORS_H
+
+/* Closes every descriptor from `lowest` on. Returns 0, or -1 with fail_text. */
+int descriptors_close_from(int lowest);
+
+#endif

@@ -1,0 +1,30 @@
+/* Who a jail's processes are and how much one of them may have. */
+#ifndef GLOVEBOX_IDS_H
+#define GLOVEBOX_IDS_H
+
+#include <sys/types.h>
+
+#include "prepare.h"
+
+/* The user and group of every program in a jail. */
+#define JAIL_UID 1000u
+#define JAIL_GID 1000u
+
+/* Each returns 0, or -1 with fail_text. */
+
+/* Sets the rlimits of the caller. */
+int ids_limit(const struct preparation *preparation);
+
+/* Makes the caller the kernel's choice before the guest and the jail's init when memory is short. */
+int ids_offer_to_oom_killer(void);
+
+/* Empties the bounding and ambient sets, so that no exec can ever bring a capability. Needs CAP_SETPCAP. */
+int ids_bound_capabilities(void);
+
+/* Empties the permitted, effective and inheritable sets. */
+int ids_drop_capabilities(void);
+
+/* Becomes JAIL_UID and JAIL_GID, without further groups and without capabilities. */
+int ids_become_user(void);
+
+#endif

@@ -1,0 +1,293 @@
+#include "jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "descriptors.h"
+#include "ids.h"
+#include "mounts.h"
+#include "net.h"
+#include "seccomp.h"
+
+/* Where init and the main process find their end of the channel, behind the three standard descriptors. */
+#define CHANNEL 3
+
+/* Best effort, for speed only: up to what fs.pipe-max-size allows anybody. */
+#define PIPE_BYTES (1024 * 1024)
+
+#define EXIT_JAIL_FAILED 70
+#define EXIT_NOT_EXECUTABLE 126
+#define EXIT_NOT_FOUND 127
+
+/* The inner ends, between their making and the clone. */
+struct ends {
+	int channel;
+	int in;
+	int out;
+	int err;
+};
+
+static void tell(uint8_t kind, int32_t value)
+{
+	struct report report = {.kind = kind, .value = value};
+
+	if (kind == REPORT_FAILED)
+		memcpy(report.text, fail_text(), sizeof(report.text));
+	send(CHANNEL, &report, sizeof(report), MSG_NOSIGNAL);
+}
+
+static _Noreturn void give_up(void)
+{
+	tell(REPORT_FAILED, 0);
+	_exit(EXIT_JAIL_FAILED);
+}
+
+/* Standard descriptors and the channel; everything else of the guest's is closed. */
+static int take_descriptors(const struct ends *ends)
+{
+	if (dup2(ends->in, 0) < 0 || dup2(ends->out, 1) < 0 || dup2(ends->err, 2) < 0)
+		return fail("standard descriptors");
+	if (ends->channel != CHANNEL && dup3(ends->channel, CHANNEL, O_CLOEXEC) < 0)
+		return fail("the channel");
+	return descriptors_close_from(CHANNEL + 1);
+}
+
+static int reset_signals(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	for (int number = 1; number < NSIG; number++)
+		signal(number, SIG_DFL); /* KILL, STOP and the C library's own two refuse, and are default anyway */
+	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? fail("unblock signals") : 0;
+}
+
+static int wait_for_go(void)
+{
+	char go;
+	ssize_t got;
+
+	tell(REPORT_READY, 0);
+	do
+		got = recv(CHANNEL, &go, 1, 0);
+	while (got < 0 && errno == EINTR);
+	return got == 1 ? 0 : fail("wait for GO");
+}
+
+static _Noreturn void exec_program(const struct preparation *p)
+{
+	const char *reason = NULL;
+
+	environ = p->env; /* execvp searches the PATH of the run, not the guest's */
+	execvp(p->args[0], p->args);
+	int error = errno;
+	if (error == ENOENT && strchr(p->args[0], '/') == NULL)
+		reason = "command not found";
+	else
+		reason = strerror(error);
+	dprintf(2, "glovebox: %s: %s\n", p->args[0], reason);
+	_exit(error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+}
+
+/* From the jail's init to the user's program, in order. */
+static _Noreturn void main_process(const struct preparation *p)
+{
+	umask(022);
+	if (ids_offer_to_oom_killer() < 0 || ids_limit(p) < 0 || ids_become_user() < 0 || reset_signals() < 0)
+		give_up();
+	if (setsid() < 0 || chdir(p->home) < 0) {
+		fail("enter %s in a session of its own", p->home);
+		give_up();
+	}
+	if (wait_for_go() < 0)
+		give_up();
+	exec_program(p);
+}
+
+/* Reaps until the main process ends, and reports that. When init exits, the kernel kills whatever else is left in
+ * its pid namespace, before the guest is told of init's end. */
+static _Noreturn void reap(pid_t main)
+{
+	int status;
+
+	for (;;) {
+		pid_t pid = waitpid(-1, &status, 0);
+		if (pid == main)
+			break;
+		if (pid < 0 && errno != EINTR)
+			_exit(EXIT_JAIL_FAILED);
+	}
+	tell(REPORT_STATUS, status);
+	_exit(0);
+}
+
+/* Everything that makes the jail, in order. What is under the line has no way back. */
+static _Noreturn void init_process(const struct ends *ends, const struct preparation *p, uint8_t *source,
+				   size_t source_bytes)
+{
+	if (take_descriptors(ends) < 0 || net_loopback_up() < 0 || mounts_enter(p, source) < 0)
+		give_up();
+	if (sethostname("glovebox", 8) < 0) {
+		fail("set the host name");
+		give_up();
+	}
+	munmap(source, source_bytes);
+	/* Also for a reader of /proc in the jail: this is its init, and nobody's to look into. */
+	if (prctl(PR_SET_NAME, "init", 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
+		fail("hide the jail's init");
+		give_up();
+	}
+	if (ids_bound_capabilities() < 0 || seccomp_load() < 0)
+		give_up();
+
+	pid_t main = fork();
+	if (main < 0) {
+		fail("fork the main process");
+		give_up();
+	}
+	if (main == 0)
+		main_process(p);
+	close(0);
+	close(1);
+	close(2);
+	if (ids_drop_capabilities() < 0)
+		give_up();
+	reap(main);
+}
+
+/* One pipe of the program. Owned by its user, so that it may open /dev/stdout and its like by name. */
+static int open_pipe(int *read_end, int *write_end, int size)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return fail("make a pipe");
+	*read_end = ends[0];
+	*write_end = ends[1];
+	if (size > 0)
+		fcntl(ends[0], F_SETPIPE_SZ, size);
+	return fchown(ends[0], JAIL_UID, JAIL_GID) < 0 ? fail("hand a pipe to the program") : 0;
+}
+
+static int open_ends(struct jail *jail, struct ends *ends, const struct preparation *p)
+{
+	int channel[2];
+	int on = 1;
+	bool fed = p->has_stdin || (p->code_file == NULL && p->code_bytes > 0);
+
+	if (open_pipe(&jail->out, &ends->out, PIPE_BYTES) < 0 || open_pipe(&jail->err, &ends->err, PIPE_BYTES) < 0)
+		return -1;
+	if (fed && open_pipe(&ends->in, &jail->in, p->code_bytes + p->stdin_bytes > 65536 ? PIPE_BYTES : 0) < 0)
+		return -1;
+	if (!fed && (ends->in = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+		return fail("open /dev/null");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0)
+		return fail("make the channel");
+	jail->channel = channel[0];
+	ends->channel = channel[1];
+	/* The kernel adds the sender's pid to each report, in the reader's terms: so the guest learns the main
+	 * process's pid in the slot, which nobody inside the jail knows. */
+	if (setsockopt(jail->channel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+		return fail("ask for pids on the channel");
+	const int ours[] = {jail->channel, jail->out, jail->err, jail->in};
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		if (ours[i] >= 0 && fcntl(ours[i], F_SETFL, O_NONBLOCK) < 0)
+			return fail("make a descriptor non-blocking");
+	return 0;
+}
+
+static void close_ends(struct ends *ends)
+{
+	jail_close(&ends->channel);
+	jail_close(&ends->in);
+	jail_close(&ends->out);
+	jail_close(&ends->err);
+}
+
+int jail_start(struct jail *jail, const struct preparation *p, uint8_t *source, size_t source_bytes)
+{
+	struct ends ends = {-1, -1, -1, -1};
+	/* The cgroup namespace is the slot's: the main process is moved to another cgroup after this, and would
+	 * see its place as outside of a namespace made here. */
+	const unsigned long fresh = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
+
+	*jail = (struct jail){-1, -1, -1, -1, -1};
+	if (mounts_prepare_run(p) == 0 && open_ends(jail, &ends, p) == 0) {
+		/* Not clone3, which the slot's filter answers with ENOSYS. All arguments but the flags are zero, so
+		 * that their order, which differs between architectures, does not matter. */
+		jail->init = (pid_t)syscall(SYS_clone, fresh | SIGCHLD, 0, 0, 0, 0);
+		if (jail->init == 0)
+			init_process(&ends, p, source, source_bytes);
+		if (jail->init < 0)
+			fail("clone the jail's init");
+	}
+	close_ends(&ends);
+	if (jail->init > 0)
+		return 0;
+	jail_close(&jail->channel);
+	jail_close(&jail->in);
+	jail_close(&jail->out);
+	jail_close(&jail->err);
+	return -1;
+}
+
+int jail_report(const struct jail *jail, struct report *report)
+{
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(struct ucred))];
+	} control;
+	struct iovec body = {.iov_base = report, .iov_len = sizeof(*report)};
+	struct msghdr message = {
+		.msg_iov = &body,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct ucred sender;
+
+	ssize_t got = recvmsg(jail->channel, &message, MSG_CMSG_CLOEXEC);
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	if ((size_t)got < sizeof(*report))
+		return -1;
+	report->text[sizeof(report->text) - 1] = '\0';
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+	if (report->kind != REPORT_READY)
+		return 1;
+	if (header == NULL || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_CREDENTIALS)
+		return -1;
+	memcpy(&sender, CMSG_DATA(header), sizeof(sender));
+	report->value = sender.pid;
+	return 1;
+}
+
+int jail_go(const struct jail *jail)
+{
+	return send(jail->channel, "", 1, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+void jail_kill(const struct jail *jail)
+{
+	if (jail->init > 0) /* a negative number would mean everybody */
+		kill(jail->init, SIGKILL);
+}
+
+void jail_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}

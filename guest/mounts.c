@@ -1,0 +1,317 @@
+#include "mounts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/mount.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fail.h"
+#include "ids.h"
+#include "views.h"
+
+#define IMAGE "/image"
+#define CODE_DIRECTORY IMAGE "/run/glovebox"
+
+#define SAFE (MS_NOSUID | MS_NODEV)
+#define SEALED (SAFE | MS_NOEXEC)
+#define READ_ONLY (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+/* One inode takes about 1 KiB of kernel memory that no size= counts; small files get 4 KiB each of the size. */
+#define BYTES_PER_INODE 4096u
+#define INODES_MIN 1024u
+#define INODES_MAX 262144u
+
+/* Pseudo-terminals of one jail. */
+#define PTYS_MAX 64
+
+/* What of /proc tells about the machine rather than about the run, or acts on it. Where a kernel lacks one there is
+ * nothing to hide. Files read as empty, directories are empty; nothing under them can be written. */
+static const char *const proc_masks[] = {
+	"acpi", "asound", "buddyinfo", "bus", "cmdline", "config.gz", "consoles", "devices", "diskstats", "dma",
+	"driver", "fs", "interrupts", "iomem", "ioports", "irq", "kallsyms", "kcore", "key-users", "keys", "kmsg",
+	"kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "locks", "mdstat", "misc", "modules", "mtrr",
+	"pagetypeinfo", "partitions", "pressure", "sched_debug", "schedstat", "scsi", "slabinfo", "softirqs",
+	"sysrq-trigger", "timer_list", "timer_stats", "tty", "vmallocinfo", "zoneinfo",
+};
+
+static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
+
+static const struct {
+	const char *name;
+	const char *target;
+} device_links[] = {
+	{"fd", "/proc/self/fd"},
+	{"stdin", "/proc/self/fd/0"},
+	{"stdout", "/proc/self/fd/1"},
+	{"stderr", "/proc/self/fd/2"},
+	{"ptmx", "pts/ptmx"},
+};
+
+static int bind(const char *from, const char *to)
+{
+	return mount(from, to, NULL, MS_BIND, NULL) < 0 ? fail("bind %s to %s", from, to) : 0;
+}
+
+/* Adds flags to a mount, with AT_RECURSIVE to all below it, too; takes none away. Since Linux 5.12, and the only call
+ * that surely reaches every mount of a tree. */
+static int seal(const char *path, unsigned how, uint64_t flags)
+{
+	struct mount_attr sealed = {.attr_set = flags};
+
+	if (syscall(SYS_mount_setattr, AT_FDCWD, path, how, &sealed, sizeof(sealed)) < 0)
+		return fail("seal %s (mount_setattr)", path);
+	return 0;
+}
+
+static int make_directory(const char *path, mode_t mode)
+{
+	return mkdir(path, mode) < 0 ? fail("make %s", path) : 0;
+}
+
+static int make_file(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+
+	if (fd < 0)
+		return fail("make %s", path);
+	close(fd);
+	return 0;
+}
+
+/* BOUNDARY: an image is not ours. A mount point in it that is a symbolic link would lead a mount to another place,
+ * so each component must be a directory. What is found stays so: the image is read-only to everything in here. */
+static int check_mount_point(const char *path)
+{
+	int at = open(IMAGE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char name[NAME_MAX + 1];
+
+	for (const char *part = path; at >= 0 && *part != '\0';) {
+		part++;
+		size_t length = strcspn(part, "/");
+		if (length >= sizeof(name)) {
+			close(at);
+			errno = ENAMETOOLONG;
+			return fail("the image's %s", path);
+		}
+		memcpy(name, part, length);
+		name[length] = '\0';
+		part += length;
+		int next = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		close(at);
+		at = next;
+	}
+	if (at < 0)
+		return fail("the image's %s", path);
+	close(at);
+	return 0;
+}
+
+static int seal_image(void)
+{
+	static const char *const points[] = {"/proc", "/dev", "/tmp", "/run", "/sys"};
+
+	if (seal(IMAGE, AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
+		if (check_mount_point(points[i]) < 0)
+			return -1;
+	return 0;
+}
+
+static int make_device(const char *name)
+{
+	char from[64];
+	char to[64];
+
+	snprintf(from, sizeof(from), "/dev/%s", name);
+	snprintf(to, sizeof(to), IMAGE "/dev/%s", name);
+	return bind(from, to) < 0 ? -1 : seal(to, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+}
+
+/* A user namespace can't make device nodes, so the slot's are bound over empty files. */
+static int make_devices(void)
+{
+	char path[128];
+
+	if (make_directory(VIEWS_STORE "/dev", 0755) < 0 || make_directory(VIEWS_STORE "/dev/pts", 0755) < 0 ||
+	    make_directory(VIEWS_STORE "/dev/shm", 0755) < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
+		snprintf(path, sizeof(path), VIEWS_STORE "/dev/%s", devices[i]);
+		if (make_file(path) < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < sizeof(device_links) / sizeof(device_links[0]); i++) {
+		snprintf(path, sizeof(path), VIEWS_STORE "/dev/%s", device_links[i].name);
+		if (symlink(device_links[i].target, path) < 0)
+			return fail("link %s", path);
+	}
+	if (bind(VIEWS "/dev", IMAGE "/dev") < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)
+		if (make_device(devices[i]) < 0)
+			return -1;
+	return 0;
+}
+
+int mounts_prepare_slot(void)
+{
+	/* Nothing that a jail mounts may reach the slot, and the other way round. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return fail("make mounts private");
+	if (seal_image() < 0)
+		return -1;
+	/* What is bound from VIEWS inherits its flags: one seal for all of them, now and later. */
+	if (make_directory(VIEWS_STORE, 0755) < 0 || make_directory(VIEWS, 0755) < 0 || bind(VIEWS_STORE, VIEWS) < 0 ||
+	    seal(VIEWS, 0, READ_ONLY) < 0)
+		return -1;
+	if (make_file(VIEWS_STORE "/empty") < 0 || make_directory(VIEWS_STORE "/nothing", 0755) < 0)
+		return -1;
+	return make_devices();
+}
+
+int mounts_prepare_run(const struct preparation *p)
+{
+	return check_mount_point(p->home) < 0 ? -1 : views_make(p->cpus);
+}
+
+static int mask(const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), IMAGE "/proc/%s", name);
+	if (mount(VIEWS "/empty", path, NULL, MS_BIND, NULL) == 0)
+		return 0;
+	if (errno == ENOTDIR && mount(VIEWS "/nothing", path, NULL, MS_BIND, NULL) == 0)
+		return 0;
+	return errno == ENOENT ? 0 : fail("mask %s", path);
+}
+
+/* Makes the jail's own /proc. Needs the slot's /proc unmasked: the kernel refuses a
+ * fresh procfs where the visible one hides anything (fs/namespace.c, mount_too_revealing). */
+static int mount_proc(void)
+{
+	if (mount("proc", IMAGE "/proc", "proc", SEALED, NULL) < 0)
+		return fail("mount /proc");
+	for (size_t i = 0; i < sizeof(proc_masks) / sizeof(proc_masks[0]); i++)
+		if (mask(proc_masks[i]) < 0)
+			return -1;
+	if (bind(IMAGE "/proc/sys", IMAGE "/proc/sys") < 0)
+		return -1;
+	return seal(IMAGE "/proc/sys", 0, READ_ONLY);
+}
+
+/* Shows the processors that were granted instead of those of the machine. */
+static int mount_views(uint32_t cpus)
+{
+	static const struct {
+		const char *view;
+		const char *place;
+	} views[] = {
+		{"stat", IMAGE "/proc/stat"},
+		{"cpuinfo", IMAGE "/proc/cpuinfo"},
+		{"sys", IMAGE "/sys"},
+	};
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
+		snprintf(path, sizeof(path), VIEWS "/cpus-%u/%s", cpus, views[i].view);
+		if (bind(path, views[i].place) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static uint64_t inodes_for(uint64_t bytes)
+{
+	uint64_t inodes = bytes / BYTES_PER_INODE;
+
+	return inodes < INODES_MIN ? INODES_MIN : inodes > INODES_MAX ? INODES_MAX : inodes;
+}
+
+static int mount_tmpfs(const char *path, unsigned long flags, const char *owner, uint64_t bytes)
+{
+	char options[160];
+
+	snprintf(options, sizeof(options), "%s,size=%" PRIu64 ",nr_inodes=%" PRIu64, owner, bytes, inodes_for(bytes));
+	return mount("tmpfs", path, "tmpfs", flags, options) < 0 ? fail("mount %s", path) : 0;
+}
+
+static int mount_writable(const struct preparation *p)
+{
+	char home[sizeof(IMAGE) + 1024 + 1];
+	char user[64];
+	char ptys[64];
+
+	snprintf(home, sizeof(home), IMAGE "%s", p->home);
+	snprintf(user, sizeof(user), "mode=0755,uid=%u,gid=%u", JAIL_UID, JAIL_GID);
+	snprintf(ptys, sizeof(ptys), "newinstance,ptmxmode=0666,mode=0620,max=%d", PTYS_MAX);
+	if (mount_tmpfs(IMAGE "/tmp", SAFE, "mode=1777", p->tmp_bytes) < 0 ||
+	    mount_tmpfs(IMAGE "/dev/shm", SEALED, "mode=1777", p->tmp_bytes) < 0 ||
+	    mount_tmpfs(home, SAFE, user, p->home_bytes) < 0)
+		return -1;
+	if (mount("devpts", IMAGE "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, ptys) < 0)
+		return fail("mount /dev/pts");
+	return 0;
+}
+
+static int write_whole(int fd, const uint8_t *bytes, uint64_t left)
+{
+	while (left > 0) {
+		ssize_t put = write(fd, bytes, left);
+		if (put < 0)
+			return -1;
+		bytes += put;
+		left -= (uint64_t)put;
+	}
+	return 0;
+}
+
+/* The source text is root's and read-only, on a filesystem of its own that is, too: a run can't change what runs. */
+static int mount_code(const struct preparation *p, const uint8_t *code)
+{
+	char path[sizeof(CODE_DIRECTORY) + 1 + NAME_MAX + 1];
+
+	if (p->code_file == NULL)
+		return bind(VIEWS "/nothing", IMAGE "/run");
+	if (mount_tmpfs(IMAGE "/run", SEALED, "mode=0755", p->code_bytes + 65536) < 0)
+		return -1;
+	if (make_directory(CODE_DIRECTORY, 0755) < 0)
+		return -1;
+	snprintf(path, sizeof(path), CODE_DIRECTORY "/%s", p->code_file);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	if (fd < 0)
+		return fail("make the code file");
+	int written = write_whole(fd, code, p->code_bytes);
+	if (written < 0)
+		fail("write the code file");
+	close(fd);
+	return written < 0 ? -1 : seal(IMAGE "/run", 0, READ_ONLY);
+}
+
+static int enter_image(void)
+{
+	if (chdir(IMAGE) < 0)
+		return fail("enter the image");
+	/* Both names the same: the old root lands on top of the new one, and detaching it uncovers that
+	 * (pivot_root(2), "pivot_root(".", ".")"). No directory for it is needed in the image. */
+	if (syscall(SYS_pivot_root, ".", ".") < 0)
+		return fail("pivot_root");
+	if (umount2(".", MNT_DETACH) < 0)
+		return fail("detach the slot's root");
+	return chdir("/") < 0 ? fail("enter the new root") : 0;
+}
+
+int mounts_enter(const struct preparation *p, const uint8_t *code)
+{
+	if (mount_proc() < 0 || mount_views(p->cpus) < 0 || mount_writable(p) < 0 || mount_code(p, code) < 0)
+		return -1;
+	return enter_image();
+}

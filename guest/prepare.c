@@ -1,0 +1,204 @@
+#include "prepare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "frames.h"
+
+#define RECORD_HEADER_BYTES 5u
+
+struct record {
+	uint8_t tag;
+	uint32_t length;
+	const uint8_t *value;
+};
+
+struct reader {
+	const uint8_t *at;
+	size_t left;
+};
+
+/* BOUNDARY: lengths come from outside; each is compared with what is left before it is used. */
+static bool next_record(struct reader *reader, struct record *record)
+{
+	if (reader->left < RECORD_HEADER_BYTES)
+		return false;
+	uint32_t length = read_u32(reader->at + 1);
+	if (reader->left - RECORD_HEADER_BYTES < length)
+		return false;
+	*record = (struct record){.tag = reader->at[0], .length = length, .value = reader->at + RECORD_HEADER_BYTES};
+	reader->at += RECORD_HEADER_BYTES + length;
+	reader->left -= RECORD_HEADER_BYTES + length;
+	return true;
+}
+
+/* Copies a value as a string behind those before it. A record is 5 bytes longer than its value, a string one, so
+ * that all strings fit into as many bytes as the payload has. */
+static char *keep_text(struct preparation *p, const struct record *record)
+{
+	if (memchr(record->value, '\0', record->length) != NULL)
+		return NULL;
+	char *text = p->text + p->text_bytes;
+	memcpy(text, record->value, record->length);
+	text[record->length] = '\0';
+	p->text_bytes += (size_t)record->length + 1;
+	return text;
+}
+
+static const char *keep_word(struct preparation *p, const struct record *record, char **words, size_t *count)
+{
+	if (*count == WORDS_MAX)
+		return "too many ARG or ENV records";
+	char *text = keep_text(p, record);
+	if (text == NULL)
+		return "ARG or ENV holds a NUL";
+	if (record->tag == RECORD_ENV && (text[0] == '=' || strchr(text, '=') == NULL))
+		return "ENV is not NAME=value";
+	words[(*count)++] = text;
+	return NULL;
+}
+
+/* Absolute, and without any component that means another place than it says. */
+static bool is_plain_path(const char *path)
+{
+	if (path[0] != '/' || path[1] == '\0' || strlen(path) > 1024)
+		return false;
+	for (const char *part = path; part != NULL; part = strchr(part + 1, '/')) {
+		const char *name = part + 1;
+		size_t length = strcspn(name, "/");
+		if (length == 0 || (length == 1 && name[0] == '.') || (length == 2 && memcmp(name, "..", 2) == 0))
+			return false;
+	}
+	return true;
+}
+
+static bool is_plain_name(const char *name)
+{
+	size_t length = strlen(name);
+
+	return length > 0 && length <= 255 && strchr(name, '/') == NULL && strcmp(name, ".") != 0 &&
+	       strcmp(name, "..") != 0;
+}
+
+static const char *keep_path(struct preparation *p, const struct record *record)
+{
+	char *text = keep_text(p, record);
+
+	if (text == NULL)
+		return "HOME or CODE_FILE holds a NUL";
+	if (record->tag == RECORD_HOME) {
+		p->home = text;
+		return is_plain_path(text) ? NULL : "HOME is not a plain absolute path";
+	}
+	p->code_file = text;
+	return is_plain_name(text) ? NULL : "CODE_FILE is not a plain file name";
+}
+
+static uint64_t *quantity_of(struct preparation *p, uint8_t tag)
+{
+	switch (tag) {
+	case RECORD_TMP_BYTES: return &p->tmp_bytes;
+	case RECORD_HOME_BYTES: return &p->home_bytes;
+	case RECORD_OPEN_FILES: return &p->open_files;
+	case RECORD_FILE_BYTES: return &p->file_bytes;
+	case RECORD_PIDS: return &p->pids;
+	case RECORD_CODE_BYTES: return &p->code_bytes;
+	case RECORD_STDIN_BYTES: return &p->stdin_bytes;
+	case RECORD_CREDIT: return &p->credit;
+	default: return NULL;
+	}
+}
+
+static const char *keep_quantity(struct preparation *p, const struct record *record)
+{
+	if (record->tag == RECORD_CPUS) {
+		if (record->length != 4)
+			return "CPUS is not 4 bytes long";
+		p->cpus = read_u32(record->value);
+		return NULL;
+	}
+	uint64_t *quantity = quantity_of(p, record->tag);
+	if (quantity == NULL)
+		return "unknown record";
+	if (record->length != 8)
+		return "a quantity is not 8 bytes long";
+	*quantity = read_u64(record->value);
+	if (*quantity > QUANTITY_MAX)
+		return "a quantity is too large";
+	return NULL;
+}
+
+/* Zero means "no limit" to tmpfs, and nothing useful anywhere else. */
+static const char *check_whole(const struct preparation *p)
+{
+	if (p->args[0] == NULL || p->args[0][0] == '\0')
+		return "no ARG";
+	if (p->home == NULL)
+		return "no HOME";
+	if (p->tmp_bytes == 0 || p->home_bytes == 0)
+		return "TMP_BYTES and HOME_BYTES must be there and more than 0";
+	if (p->open_files == 0 || p->file_bytes == 0 || p->pids == 0)
+		return "OPEN_FILES, FILE_BYTES and PIDS must be there and more than 0";
+	if (p->cpus == 0 || p->cpus > CPUS_MAX)
+		return "CPUS must be there, from 1 to 1024";
+	if (p->code_bytes > SOURCE_MAX_BYTES || p->stdin_bytes > SOURCE_MAX_BYTES)
+		return "CODE_BYTES or STDIN_BYTES is too large";
+	return NULL;
+}
+
+static const char *parse_records(struct preparation *p, struct reader reader)
+{
+	struct record record;
+	size_t args = 0;
+	size_t env = 0;
+	uint32_t seen = 0;
+
+	while (reader.left > 0) {
+		const char *wrong;
+		if (!next_record(&reader, &record))
+			return "a record is cut short";
+		if (record.tag < RECORD_ARG || record.tag > RECORD_CREDIT)
+			return "unknown record";
+		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
+		if (!repeats && (seen & 1u << record.tag) != 0)
+			return "a record is repeated";
+		seen |= 1u << record.tag;
+		if (record.tag == RECORD_ARG)
+			wrong = keep_word(p, &record, p->args, &args);
+		else if (record.tag == RECORD_ENV)
+			wrong = keep_word(p, &record, p->env, &env);
+		else if (record.tag == RECORD_HOME || record.tag == RECORD_CODE_FILE)
+			wrong = keep_path(p, &record);
+		else
+			wrong = keep_quantity(p, &record);
+		if (wrong != NULL)
+			return wrong;
+	}
+	p->has_stdin = (seen & 1u << RECORD_STDIN_BYTES) != 0;
+	return check_whole(p);
+}
+
+const char *prepare_parse(struct preparation *p, const uint8_t *payload, size_t length)
+{
+	*p = (struct preparation){
+		.args = calloc(WORDS_MAX + 1, sizeof(char *)),
+		.env = calloc(WORDS_MAX + 1, sizeof(char *)),
+		.text = malloc(length + 1),
+	};
+	const char *wrong = "out of memory";
+	if (p->args != NULL && p->env != NULL && p->text != NULL)
+		wrong = parse_records(p, (struct reader){.at = payload, .left = length});
+	if (wrong != NULL)
+		prepare_forget(p);
+	return wrong;
+}
+
+void prepare_forget(struct preparation *p)
+{
+	if (p->text != NULL)
+		explicit_bzero(p->text, p->text_bytes);
+	free(p->text);
+	free(p->args);
+	free(p->env);
+	*p = (struct preparation){0};
+}

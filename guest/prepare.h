@@ -1,0 +1,58 @@
+/* The records of a PREPARE frame, understood. */
+#ifndef GLOVEBOX_PREPARE_H
+#define GLOVEBOX_PREPARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum record_tag {
+	RECORD_ARG = 1,
+	RECORD_ENV = 2,
+	RECORD_HOME = 3,
+	RECORD_CODE_FILE = 4,
+	RECORD_TMP_BYTES = 5,
+	RECORD_HOME_BYTES = 6,
+	RECORD_OPEN_FILES = 7,
+	RECORD_FILE_BYTES = 8,
+	RECORD_PIDS = 9,
+	RECORD_CPUS = 10,
+	RECORD_CODE_BYTES = 11,
+	RECORD_STDIN_BYTES = 12,
+	RECORD_CREDIT = 13,
+};
+
+#define WORDS_MAX 4096u
+#define CPUS_MAX 1024u
+/* The runner's own messages, which carry both, are no larger. */
+#define SOURCE_MAX_BYTES (8u * 1024 * 1024)
+/* Far beyond any limit, far below where sums of two could overflow. */
+#define QUANTITY_MAX (UINT64_C(1) << 60)
+
+struct preparation {
+	char **args; /* ends with NULL */
+	char **env;  /* ends with NULL */
+	const char *home;
+	const char *code_file; /* NULL: standard input carries the source text */
+	uint64_t tmp_bytes;
+	uint64_t home_bytes;
+	uint64_t open_files;
+	uint64_t file_bytes;
+	uint64_t pids;
+	uint64_t code_bytes;
+	uint64_t stdin_bytes;
+	uint64_t credit;
+	uint32_t cpus;
+	bool has_stdin;
+
+	char *text; /* holds every string above */
+	size_t text_bytes;
+};
+
+/* Understands the payload of a PREPARE frame. Returns NULL, or what is wrong with it; then nothing is held. */
+const char *prepare_parse(struct preparation *preparation, const uint8_t *payload, size_t length);
+
+/* Overwrites and frees what prepare_parse holds. Harmless on a zeroed structure. */
+void prepare_forget(struct preparation *preparation);
+
+#endif

@@ -1,0 +1,46 @@
+/* Moves bytes between the frames and a program: what it reads on its standard input, what it writes. Never blocks. */
+#ifndef GLOVEBOX_RELAY_H
+#define GLOVEBOX_RELAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "frames.h"
+
+/* Source text and standard input of a run: one mapping, the source text first. */
+struct source {
+	uint8_t *bytes;
+	size_t size; /* of the mapping, 0: none */
+	size_t code_bytes;
+	size_t stdin_bytes;
+	size_t code_filled;
+	size_t stdin_filled;
+	size_t fed; /* bytes below this need not be fed any more */
+};
+
+/* Makes room for so many bytes. Returns 0, or -1 with fail_text. */
+int source_open(struct source *source, size_t code_bytes, size_t stdin_bytes);
+
+/* Adds the payload of a CODE or STDIN frame. Returns false when it is more than was announced. */
+bool source_add(struct source *source, uint8_t kind, const uint8_t *bytes, size_t length);
+
+bool source_is_whole(const struct source *source);
+
+/* Writes what the pipe takes. Returns false when all is written or nobody reads any more: then close it. */
+bool relay_feed(struct source *source, int fd);
+
+enum relay_pump {
+	PUMP_MOVED,
+	PUMP_EMPTY, /* nothing there now */
+	PUMP_HELD,  /* no credit, or no room before the reader has read */
+	PUMP_ENDED, /* the last writer is gone */
+};
+
+/* Turns output into one frame of this kind, as far as credit and room reach. */
+enum relay_pump relay_pump(int fd, uint8_t kind, uint32_t run, uint64_t *credit, struct outbox *outbox);
+
+/* Overwrites and unmaps. Harmless when there is nothing. */
+void source_forget(struct source *source);
+
+#endif

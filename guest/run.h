@@ -1,0 +1,56 @@
+/* One run from its PREPARE to its EXITED or FAILED: the order of PROTOCOL.md, as a state. */
+#ifndef GLOVEBOX_RUN_H
+#define GLOVEBOX_RUN_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "frames.h"
+#include "jail.h"
+#include "prepare.h"
+#include "relay.h"
+
+enum run_state {
+	RUN_NONE,      /* nothing; `number` is the last run's */
+	RUN_RECEIVING, /* CODE and STDIN are arriving */
+	RUN_STARTING,  /* the jail is being made */
+	RUN_WAITING,   /* WAITING was sent */
+	RUN_RUNNING,   /* GO has come */
+	RUN_DRAINING,  /* every process is dead; output remains to be sent */
+};
+
+struct run {
+	enum run_state state;
+	uint32_t number; /* 0: there was no run yet */
+	bool killed;
+	bool awaits_go;   /* WAITING was sent and no GO has come: also after the end, which GO may cross */
+	bool discards;    /* KILL came while draining: what finds no credit is dropped */
+	bool has_status;
+	bool has_failed;
+	int status; /* wait status of the main process */
+	uint64_t credit;
+	struct preparation preparation;
+	struct source source;
+	struct jail jail;
+	char failure[FAIL_TEXT_BYTES];
+};
+
+/* Places in the poll set. */
+enum run_watch { WATCH_CHANNEL, WATCH_IN, WATCH_OUT, WATCH_ERR, RUN_WATCHES };
+
+/* Each function that returns text: NULL, or what is wrong; then the slot is to end. */
+
+/* Acts on a frame. */
+const char *run_frame(struct run *run, const struct frame *frame, struct outbox *outbox);
+
+/* Fills in what the run waits for now; -1 as descriptor where there is nothing to wait for. */
+void run_watch(const struct run *run, const struct outbox *outbox, struct pollfd watches[RUN_WATCHES]);
+
+/* Does what became possible. */
+const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES], struct outbox *outbox);
+
+/* A child of the guest is gone, and with it, if it was the jail's init, every process of the jail. */
+const char *run_reaped(struct run *run, pid_t pid, struct outbox *outbox);
+
+#endif

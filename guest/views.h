@@ -1,0 +1,15 @@
+/* Generated files that show a run the processors it was granted, where programs look for their number. */
+#ifndef GLOVEBOX_VIEWS_H
+#define GLOVEBOX_VIEWS_H
+
+#include <stdint.h>
+
+/* Where the guest writes them, and the same directory read-only: jails only ever see the latter. */
+#define VIEWS_STORE "/scratch/store"
+#define VIEWS "/scratch/views"
+
+/* Makes VIEWS_STORE/cpus-<cpus>/ with stat, cpuinfo and sys/ (devices/system/cpu/{online,possible,present} and a
+ * directory per processor), unless it is there. Returns 0, or -1 with fail_text. */
+int views_make(uint32_t cpus);
+
+#endif
