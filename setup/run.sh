@@ -12,7 +12,10 @@ cd "$root"
 command=$1
 shift
 
-mkdir -p build
+mkdir -p build 2>/dev/null || true
+if ! [ -w build ] || { [ -e build/setup.lock ] && ! [ -w build/setup.lock ]; }; then
+	stop 78 "$root/build cannot be written by $(id -un); run as the user whom this directory belongs to, or as root"
+fi
 # Two commands started at once set up one after the other. The lock is let go before the command runs.
 exec 9>build/setup.lock
 flock 9

@@ -36,7 +36,7 @@ install_node_packages() {
 	has npm || stop 78 "npm is missing; install it: apt-get install npm"
 	say "installing Node packages"
 	# Every package is usable as it is unpacked; none needs to run code of its own here.
-	npm ci --ignore-scripts --include=dev --include=optional --no-audit --no-fund >&2 ||
+	npm ci --ignore-scripts --loglevel=error --include=dev --include=optional --no-audit --no-fund >&2 ||
 		stop 78 "npm ci failed; see above"
 	[ -x node_modules/.bin/node ] ||
 		stop 78 "no pinned Node for $(uname -s) on $(uname -m); Linux on x86_64 or aarch64 is needed"
@@ -46,8 +46,8 @@ install_node_packages() {
 # missing_system_packages: names, one per line, of what the machine lacks. Slots show the machine's own /usr,
 # so what counts is what lies there, not what PATH finds elsewhere.
 missing_system_packages() {
-	[ -x /usr/bin/crun ] || [ -x /usr/sbin/runc ] || [ -x /usr/bin/runc ] || [ -x /usr/local/sbin/runc ] ||
-		[ -x /usr/local/bin/runsc ] || [ -x /usr/bin/runsc ] || echo runc
+	# Of the runtimes, runc is the one that every Debian has and that works with every layout of cgroups.
+	[ -x /usr/sbin/runc ] || [ -x /usr/bin/runc ] || [ -x /usr/local/sbin/runc ] || [ -x /usr/local/bin/runc ] || echo runc
 	[ -x /usr/bin/python3 ] || echo python3
 	[ -x /usr/bin/bash ] || [ -x /bin/bash ] || echo bash
 	has cc || echo gcc
