@@ -166,6 +166,10 @@ int mounts_prepare_slot(void)
 	/* Nothing that a jail mounts may reach the slot, and the other way round. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return fail("make mounts private");
+	/* Mounts that came with the slot are locked in their place, so that nothing here takes their flags away, and
+	 * pivot_root refuses a locked one (mount_namespaces(7)). Bound over itself the image has a top that is ours. */
+	if (mount(IMAGE, IMAGE, NULL, MS_BIND | MS_REC, NULL) < 0)
+		return fail("bind the image");
 	if (seal_image() < 0)
 		return -1;
 	/* What is bound from VIEWS inherits its flags: one seal for all of them, now and later. */
