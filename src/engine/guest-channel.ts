@@ -58,7 +58,7 @@ export interface Preparation {
   argv: readonly string[]
   env: Readonly<Record<string, string>>
   home: string
-  /** Absent: standard input carries the source text. */
+  /** A plain file name below /run/glovebox. Absent: standard input carries the source text. */
   codeFile?: string
   tmpBytes: number
   homeBytes: number

@@ -14,14 +14,12 @@ import {
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import { requireCode } from './languages.ts'
-import { bind, bindReadOnly, mountsBelow, sealReadOnly, unmount } from './mounts.ts'
+import { bindReadOnly, mountsBelow, unmount } from './mounts.ts'
 
-/** The two read-only trees that slots are made from. */
+/** What slots are made from. */
 export interface Image {
-  /** Root of a slot: the guest and mount points, nothing else. */
+  /** Root of a slot: the guest, mount points, and at /image the root that jails see. Read-only, all of it. */
   slotRoot: string
-  /** Root that jails see. */
-  imageRoot: string
   release(): Promise<void>
 }
 
@@ -73,6 +71,8 @@ const linked: Record<string, string> = {
   workspace: '/home/baponi',
 }
 
+const nodeInImage = '/opt/glovebox/bin/node'
+
 /** Where a jail mounts what is its own. */
 const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi']
 
@@ -82,21 +82,22 @@ const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi']
  * @throws StartRefused when something cannot be mounted.
  */
 export async function openImage(dir: string, guestPath: string, nodePath: string): Promise<Image> {
-  const imageRoot = join(dir, 'image')
   const slotRoot = join(dir, 'slot-root')
+  const image = join(dir, 'image')
   const release = async () => {
-    for (const root of [imageRoot, slotRoot]) for (const point of mountsBelow(root)) await unmount(point)
+    for (const point of mountsBelow(slotRoot)) await unmount(point)
   }
   try {
-    writeImage(imageRoot)
     writeSlotRoot(slotRoot, guestPath)
-    const node = join(imageRoot, 'opt/glovebox/bin/node')
-    putFile(node, '')
-    for (const root of [imageRoot, slotRoot]) await bind(root, root)
-    await bindReadOnly('/usr', join(imageRoot, 'usr'))
-    await bindReadOnly(realpathSync(nodePath), node)
-    for (const root of [imageRoot, slotRoot]) await sealReadOnly(root)
-    return { slotRoot, imageRoot, release }
+    writeImage(image)
+    await bindReadOnly(slotRoot, slotRoot)
+    // Below the root, and not for the runtime to mount: crun would make these mounts from the outside, and then their
+    // flags are not locked.
+    const inSlot = join(slotRoot, 'image')
+    await bindReadOnly(image, inSlot)
+    await bindReadOnly('/usr', join(inSlot, 'usr'))
+    await bindReadOnly(realpathSync(nodePath), join(inSlot, nodeInImage))
+    return { slotRoot, release }
   } catch (error) {
     await release().catch(() => undefined)
     throw error
@@ -107,6 +108,7 @@ function writeImage(root: string): void {
   makeDir(root)
   for (const point of mountPoints) makeDir(join(root, point))
   makeDir(join(root, 'usr'))
+  putFile(join(root, nodeInImage), '')
   for (const name of ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']) {
     // A host that has not merged /usr keeps programs outside of it.
     const path = join('/', name)

@@ -3,7 +3,7 @@ import type { Language, Limits } from '../base/run.ts'
 /** A program for a jail to run, as words for the guest. */
 export interface Command {
   argv: readonly string[]
-  /** Where the jail keeps the source text; absent: the program reads it from its standard input. */
+  /** Name of the file in `codeDir` that holds the source text; absent: the program reads it from its standard input. */
   codeFile?: string
 }
 
@@ -63,24 +63,20 @@ const table: Record<
     versionArgs: ['--version'],
     // -u: what was printed before a timeout is there.
     command: (path, stdinGiven) =>
-      stdinGiven
-        ? { argv: [path, '-u', `${codeDir}/main.py`], codeFile: `${codeDir}/main.py` }
-        : { argv: [path, '-u', '-'] },
+      stdinGiven ? { argv: [path, '-u', `${codeDir}/main.py`], codeFile: 'main.py' } : { argv: [path, '-u', '-'] },
   },
   node: {
     program: 'node',
     versionArgs: ['--version'],
     command: (path, stdinGiven) => {
       const argv = [path, '--require', `/${requireCode.path}`]
-      return stdinGiven
-        ? { argv: [...argv, `${codeDir}/main.js`], codeFile: `${codeDir}/main.js` }
-        : { argv: [...argv, '-'] }
+      return stdinGiven ? { argv: [...argv, `${codeDir}/main.js`], codeFile: 'main.js' } : { argv: [...argv, '-'] }
     },
   },
   bash: {
     program: 'bash',
     versionArgs: ['-c', 'echo "bash $BASH_VERSION"'],
-    command: (path) => ({ argv: [path, `${codeDir}/main.sh`], codeFile: `${codeDir}/main.sh` }),
+    command: (path) => ({ argv: [path, `${codeDir}/main.sh`], codeFile: 'main.sh' }),
   },
 }
 

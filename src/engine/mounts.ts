@@ -41,22 +41,13 @@ export async function makeMountsPrivate(): Promise<void> {
   await mount('mount', '--make-rprivate', '/')
 }
 
-/** Binds a file or directory, without what is mounted below it. */
-export async function bind(source: string, target: string): Promise<void> {
-  await mount('mount', '--bind', source, target)
-}
-
 /**
- * Makes a bind read-only, without devices or set-uid. In a slot's mount namespace, which belongs to a user namespace
- * below ours, these flags are locked: nothing inside can take them back.
+ * Binds a file or directory, without what is mounted below it: read-only, without devices or set-uid. A mount namespace
+ * that belongs to a user namespace below ours cannot take these flags back.
  */
-export async function sealReadOnly(target: string): Promise<void> {
-  await mount('mount', '-o', 'remount,bind,ro,nosuid,nodev', target)
-}
-
 export async function bindReadOnly(source: string, target: string): Promise<void> {
-  await bind(source, target)
-  await sealReadOnly(target)
+  await mount('mount', '--bind', source, target)
+  await mount('mount', '-o', 'remount,bind,ro,nosuid,nodev', target)
 }
 
 export async function unmount(target: string): Promise<void> {

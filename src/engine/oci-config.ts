@@ -4,10 +4,8 @@ import { type Seccomp, slotSeccomp } from './slot-seccomp.ts'
 
 /** What a slot is made of. */
 export interface SlotSpec {
-  /** The generated root: the guest at /guest, and mount points. */
+  /** The generated root: the guest at /guest, mount points, and at /image what jails see. */
   slotRoot: string
-  /** The root of the image; only jails go there. */
-  imageRoot: string
   arch: NodeJS.Architecture
   /** The most open files that a run can be given. */
   openFilesMax: number
@@ -67,7 +65,7 @@ const guestCapabilities = [
 /** null, zero, full, random, urandom: what a jail's /dev is made from. Second line of defence: a user namespace cannot make nodes. */
 const devices = [3, 5, 7, 8, 9].map((minor) => ({ allow: true, type: 'c', major: 1, minor, access: 'rw' }))
 
-const mounts = (imageRoot: string): OciMount[] => [
+const mounts: OciMount[] = [
   // Unmasked: the kernel refuses a jail its own procfs where the visible one hides anything. The jail masks its own.
   { destination: '/proc', type: 'proc', source: 'proc', options: ['nosuid', 'noexec', 'nodev'] },
   {
@@ -77,7 +75,6 @@ const mounts = (imageRoot: string): OciMount[] => [
     options: ['nosuid', 'noexec', 'strictatime', 'mode=755', 'size=64k'],
   },
   { destination: '/scratch', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'nodev', 'mode=755', 'size=16m'] },
-  { destination: '/image', type: 'bind', source: imageRoot, options: ['rbind', 'ro', 'nosuid', 'nodev'] },
 ]
 
 /** The OCI runtime configuration of a slot. Pure: the same arguments give the same bytes, so a test can read it. */
@@ -87,7 +84,7 @@ export function toOciConfig(spec: SlotSpec, ids: Pick<IdRange, 'first'>, cgroup:
     ociVersion: '1.0.2',
     hostname: 'glovebox',
     root: { path: spec.slotRoot, readonly: true },
-    mounts: mounts(spec.imageRoot),
+    mounts,
     process: {
       terminal: false,
       user: { uid: 0, gid: 0 },

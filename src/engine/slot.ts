@@ -20,7 +20,7 @@ export interface SlotHost {
   runtime: Runtime
   cgroups: Cgroups
   ids: IdRanges
-  image: Pick<Image, 'slotRoot' | 'imageRoot'>
+  image: Pick<Image, 'slotRoot'>
   bundlesDir: string
   /** The most open files that this machine lets a run have. */
   openFilesMax: number
@@ -42,7 +42,7 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
       await cgroup.remove()
       ids.release() // Only now: while something lives in the cgroup, its ids are in use.
     })
-    const spec = { ...host.image, arch: process.arch, openFilesMax: host.openFilesMax }
+    const spec = { slotRoot: host.image.slotRoot, arch: process.arch, openFilesMax: host.openFilesMax }
     const bundle = writeBundle(join(host.bundlesDir, id), toOciConfig(spec, ids, cgroup))
     undo.add(() => rmSync(bundle, { recursive: true, force: true }))
     undo.add(() => host.runtime.delete(id))
