@@ -29,8 +29,8 @@ export interface Core {
   recover(): Promise<void>
 
   /**
-   * Takes no further run. `shutdown`: ends all runs followed here and waits up to `graceMs` for their endings;
-   * `leave`: leaves them to the runner and to the next front.
+   * Takes no further run. `shutdown`: waits up to `graceMs` for the runs followed here, then ends those that are left
+   * and waits for their endings; `leave`: leaves them to the runner and to the next front.
    */
   close(runs: 'shutdown' | 'leave', graceMs: number): Promise<void>
 }

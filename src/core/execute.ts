@@ -1,5 +1,5 @@
 import { Refusal } from '../base/errors.ts'
-import type { Ending, Limits, RunEvent, RunResult } from '../base/run.ts'
+import { type Ending, type Limits, type RunEvent, type RunResult, type RunSpec, unmeasured } from '../base/run.ts'
 import type { Runner } from '../runner/messages.ts'
 import type { Caller } from './caller.ts'
 import { check, type ExecuteRequest } from './request.ts'
@@ -36,13 +36,14 @@ export async function* execute(
       yield { kind: 'ended', seq: 1, result: refused }
       return
     }
-    for await (const event of runner.attach(run.spec.runId, 0)) {
+    for await (const event of follow(runner, run.spec)) {
       seenSeq = event.seq
-      if (event.kind === 'ended') {
+      if (event.kind !== 'ended') yield event
+      else {
         ended = true
         await runs.finish(run.spec.runId, event.result)
+        yield event
       }
-      yield event
     }
   } finally {
     signal.removeEventListener('abort', cancel)
@@ -77,14 +78,17 @@ async function start(
   }
 }
 
-/** The result of a run whose code never started. */
-const unmeasured = (limits: Limits, ending: Ending): RunResult => ({
-  ending,
-  durationMs: 0,
-  cpuTimeMs: 0,
-  memoryPeakBytes: 0,
-  oomKills: 0,
-  outputBytes: { stdout: 0, stderr: 0 },
-  limits,
-  timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs: 0 },
-})
+/** The events of a run that was started, an ending among them in any case: it may be lost before it was attached to. */
+async function* follow(runner: Runner, { runId, limits }: RunSpec): AsyncGenerator<RunEvent, void, undefined> {
+  let seq = 0
+  try {
+    for await (const event of runner.attach(runId, 0)) {
+      seq = event.seq
+      // Where the runner was lost its limits are not known; here they are.
+      yield event.kind === 'ended' ? { ...event, result: { ...event.result, limits } } : event
+    }
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    yield { kind: 'ended', seq: seq + 1, result: unmeasured(limits, { kind: 'failed', reason: 'runner_lost' }) }
+  }
+}

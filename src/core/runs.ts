@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs, timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -18,7 +19,10 @@ export interface BegunRun {
 const watchIntervalMs = 500
 
 /** After a look that failed; long enough that a database out of order does not fill the log. */
-const retryMs = 5_000
+const retryMs = 2_000
+
+/** From the order to end a run until its ending is written; the kernel kills at once, the rest is bookkeeping. */
+const endingMs = 5_000
 
 /**
  * The rows of runs, each from its beginning to its one ending. What this front follows itself is in flight here;
@@ -29,7 +33,6 @@ export class Runs {
   readonly #runner: Runner
   readonly #log: Log
   readonly #inFlight = new Set<string>()
-  readonly #background = new Set<Promise<unknown>>()
   #watch: NodeJS.Timeout | undefined
   #recoveredLife: string | undefined
   #retryAtMs = Number.POSITIVE_INFINITY
@@ -55,8 +58,9 @@ export class Runs {
   async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun> {
     const spec = toRunSpec(caller, asked)
     if (this.#closing) throw new Refusal('unavailable', { reason: 'the server is shutting down' })
-    const owner = this.#runner.identity
-    if (owner === undefined) throw new Refusal('unavailable', { reason: notReady(this.#runner) })
+    const { identity: owner, readiness } = this.#runner
+    if (!readiness.ready) throw new Refusal('unavailable', { reason: readiness.reason })
+    if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
     const createdAt = timestamp()
     this.#inFlight.add(spec.runId)
     try {
@@ -69,13 +73,13 @@ export class Runs {
   }
 
   /**
-   * Writes the ending of a run and then lets the runner forget it. Never rejects: a result that could not be written
+   * Writes the ending of a run and then lets the runner forget it, for which nobody waits. Never rejects: a result that could not be written
    * still reaches its caller, and `recover` writes it later, since the runner keeps what was not acknowledged.
    */
   async finish(runId: string, result: RunResult): Promise<void> {
     try {
       await this.#store.runs.finish(runId, timestamp(), result.ending, result)
-      await this.#acknowledge(runId)
+      void this.#acknowledge(runId)
     } catch (error) {
       this.#leaveForLater(error)
     } finally {
@@ -116,7 +120,7 @@ export class Runs {
   abandon(run: BegunRun, seenSeq: number): void {
     if (!this.#inFlight.has(run.spec.runId)) return
     if (!run.spec.detached) void this.order(run.spec.runId, 'cancelled')
-    this.#inBackground(this.#follow(run.spec.runId, seenSeq))
+    void this.#follow(run.spec.runId, seenSeq)
   }
 
   /**
@@ -140,19 +144,26 @@ export class Runs {
   }
 
   /**
-   * Stops watching and takes no further run. `shutdown` ends every run followed here and waits for the endings;
+   * Stops watching and takes no further run. `shutdown` waits for the runs followed here and ends those that are left;
    * `leave` leaves them to the runner and to the next front.
-   * @param graceMs longest wait for the endings.
+   * @param graceMs how long runs may go on before they are ended.
    */
   async stop(what: 'shutdown' | 'leave', graceMs: number): Promise<void> {
     this.#closing = true
     clearInterval(this.#watch)
-    if (what === 'leave') return
-    await Promise.all([...this.#inFlight].map((runId) => this.order(runId, 'shutdown')))
-    const untilMs = monotonicMs() + graceMs
-    while (this.#inFlight.size > 0 && monotonicMs() < untilMs) await new Promise((done) => setTimeout(done, 10))
     await this.#recovering
-    if (this.#inFlight.size === 0) await Promise.all(this.#background)
+    if (what === 'leave') return
+    if (!(await this.#settledWithin(graceMs))) {
+      await Promise.all([...this.#inFlight].map((runId) => this.order(runId, 'shutdown')))
+      await this.#settledWithin(endingMs)
+    }
+  }
+
+  /** @returns whether every run followed here has its ending. */
+  async #settledWithin(limitMs: number): Promise<boolean> {
+    const untilMs = monotonicMs() + limitMs
+    while (this.#inFlight.size > 0 && monotonicMs() < untilMs) await sleep(20)
+    return this.#inFlight.size === 0
   }
 
   /** One look at a time. */
@@ -185,10 +196,10 @@ export class Runs {
 
   #adopt(runId: string): void {
     this.#inFlight.add(runId)
-    this.#inBackground(this.#follow(runId, 0))
+    void this.#follow(runId, 0)
   }
 
-  /** Reads a run to its end for its row alone. */
+  /** Reads a run to its end for its row alone. Never rejects. */
   async #follow(runId: string, afterSeq: number): Promise<void> {
     try {
       for await (const event of this.#runner.attach(runId, afterSeq)) {
@@ -196,9 +207,7 @@ export class Runs {
       }
       throw new Error(`the events of ${runId} stopped before its ending`)
     } catch (error) {
-      if (error instanceof Refusal && error.code === 'run_unknown') {
-        return await this.close(runId, { kind: 'failed', reason: 'interrupted' })
-      }
+      // A run that the runner does not know any more is closed by the next look, like one that is not listed.
       this.#inFlight.delete(runId)
       this.#leaveForLater(error)
     }
@@ -220,19 +229,6 @@ export class Runs {
       if (!(error instanceof Refusal)) fault(error, this.#log)
     }
   }
-
-  #inBackground(work: Promise<void>): void {
-    const tracked = work
-      .catch((error: unknown) => fault(error, this.#log))
-      .finally(() => {
-        this.#background.delete(tracked)
-      })
-    this.#background.add(tracked)
-  }
-}
-
-function notReady(runner: Runner): string {
-  return runner.readiness.ready ? 'the runner is reconnecting' : runner.readiness.reason
 }
 
 function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedRequest): RunSpec {

@@ -1,0 +1,70 @@
+import { describe, expect, it } from 'vitest'
+import { admit, type DoorRules } from '../../src/http/door.ts'
+
+const rules: DoorRules = {
+  allowedHosts: ['box.example', 'other.example:9000'],
+  allowedOrigins: ['https://app.example'],
+}
+const json = { 'content-type': 'application/json' }
+
+const verdict = (headers: Record<string, string>, method = 'POST', port = 5555) =>
+  admit(method, { host: 'localhost:5555', ...json, ...headers }, port, rules)?.code ?? 'admitted'
+
+describe('the host of a request', () => {
+  it('is loopback with the port that is served, or a name that is allowed', () => {
+    const hosts = ['localhost:5555', 'LOCALHOST:5555', '127.0.0.1:5555', '[::1]:5555', 'box.example', 'box.example:1']
+    for (const host of [...hosts, 'other.example:9000']) expect([host, verdict({ host })]).toEqual([host, 'admitted'])
+    expect(verdict({ host: 'localhost' }, 'POST', 80)).toBe('admitted')
+  })
+
+  it('is no other name, such as one that was made to resolve to loopback', () => {
+    const hosts = ['', 'evil.example', 'evil.example:5555', 'localhost', 'localhost:80', '127.0.0.1.evil.example:5555']
+    const odd = ['localhost.evil:5555', 'localhost:5555@evil', 'localhost:5555 ', '[::1', '::1:5555', '0.0.0.0:5555']
+    const others = ['127.0.0.2:5555', 'other.example:9001', 'xbox.example', 'box.example.evil', 'localhost:05555x']
+    for (const host of [...hosts, ...odd, ...others]) {
+      expect([host, verdict({ host })]).toEqual([host, 'host_not_allowed'])
+    }
+  })
+})
+
+describe('a request of a web page', () => {
+  it('is refused by its origin', () => {
+    for (const origin of ['https://evil.example', 'null', '', 'http://localhost:5555', 'https://app.example.evil']) {
+      expect([origin, verdict({ origin })]).toEqual([origin, 'origin_not_allowed'])
+    }
+  })
+
+  it('is refused where the browser says that it comes from another site, on every method', () => {
+    for (const site of ['cross-site', 'same-site', 'anything']) {
+      expect(verdict({ 'sec-fetch-site': site })).toBe('origin_not_allowed')
+      expect(verdict({ 'sec-fetch-site': site }, 'GET')).toBe('origin_not_allowed')
+    }
+    for (const site of ['none', 'same-origin']) expect(verdict({ 'sec-fetch-site': site })).toBe('admitted')
+  })
+
+  it('passes from an origin that is allowed', () => {
+    expect(verdict({ origin: 'https://app.example', 'sec-fetch-site': 'cross-site' })).toBe('admitted')
+  })
+})
+
+describe('the content type of a POST', () => {
+  it('is JSON in UTF-8', () => {
+    const types = ['application/json', 'Application/JSON', 'application/json; charset=utf-8']
+    for (const type of [...types, 'application/json;charset="UTF-8"']) {
+      expect([type, verdict({ 'content-type': type })]).toEqual([type, 'admitted'])
+    }
+  })
+
+  it('is nothing that a form or a simple request can send', () => {
+    const simple = ['', 'text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x']
+    const odd = ['text/plain; application/json', 'application/jsonx', 'application/json; charset=utf-16', 'json']
+    for (const type of [...simple, ...odd]) {
+      expect([type, verdict({ 'content-type': type })]).toEqual([type, 'wrong_content_type'])
+    }
+    expect(admit('POST', { host: 'localhost:5555' }, 5555, rules)?.code).toBe('wrong_content_type')
+  })
+
+  it('does not matter on other methods', () => {
+    expect(verdict({ 'content-type': 'text/plain' }, 'GET')).toBe('admitted')
+  })
+})
