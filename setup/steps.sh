@@ -38,9 +38,18 @@ install_node_packages() {
 	# Every package is usable as it is unpacked; none needs to run code of its own here.
 	npm ci --ignore-scripts --loglevel=error --include=dev --include=optional --no-audit --no-fund >&2 ||
 		stop 78 "npm ci failed; see above"
+	link_node
 	[ -x node_modules/.bin/node ] ||
 		stop 78 "no pinned Node for $(uname -s) on $(uname -m); Linux on x86_64 or aarch64 is needed"
 	printf '%s\n' "$wanted" >node_modules/.stamp
+}
+
+# npm 9, which is Debian 12's, unpacks the package that holds Node but does not link its program.
+link_node() {
+	[ ! -x node_modules/.bin/node ] || return 0
+	for program in node_modules/node-linux-*/bin/node; do
+		[ ! -x "$program" ] || ln -sf "../${program#node_modules/}" node_modules/.bin/node
+	done
 }
 
 # missing_system_packages: names, one per line, of what the machine lacks. Slots show the machine's own /usr,
