@@ -1,4 +1,5 @@
 import { readFileSync, rmdirSync, writeFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -7,6 +8,10 @@ const emptyWithinMs = 3_000
 
 export const writeControl = (dir: string, file: string, value: string | number): void =>
   writeFileSync(join(dir, file), String(value))
+
+/** For the one file whose writing can take long: off the event loop. */
+export const writeControlSlowly = (dir: string, file: string, value: string | number): Promise<void> =>
+  writeFile(join(dir, file), String(value))
 
 /** Writes a control file that some kernels do not have. @returns whether it is there. */
 export function writeControlIfThere(dir: string, file: string, value: string | number): boolean {

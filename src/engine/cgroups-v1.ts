@@ -8,6 +8,7 @@ import {
   removeWhenEmpty,
   writeControl,
   writeControlIfThere,
+  writeControlSlowly,
 } from './cgroup-files.ts'
 import type { Cgroups, CgroupVersion, LeafLimits, SlotCgroup, Usage } from './cgroups.ts'
 
@@ -102,8 +103,11 @@ class SlotCgroupV1 implements SlotCgroup {
     return readPids(this.#leaf('pids', 'run'))
   }
 
-  moveToRun(pid: number): void {
-    for (const dir of this.#runDirs) writeControl(dir, 'cgroup.procs', pid)
+  async moveToRun(pid: number): Promise<void> {
+    const [first, ...others] = this.#runDirs
+    if (first !== undefined) await writeControlSlowly(first, 'cgroup.procs', pid)
+    // The kernel has waited once; it does not again.
+    for (const dir of others) writeControl(dir, 'cgroup.procs', pid)
   }
 
   holds(pid: number): boolean {

@@ -20,6 +20,7 @@ import {
   removeWhenEmpty,
   writeControl,
   writeControlIfThere,
+  writeControlSlowly,
 } from './cgroup-files.ts'
 import type { Cgroups, LeafLimits, PeakScope, SlotCgroup, Usage } from './cgroups.ts'
 
@@ -122,8 +123,8 @@ class SlotCgroupV2 implements SlotCgroup {
     return readPids(this.#run)
   }
 
-  moveToRun(pid: number): void {
-    writeControl(this.#run, 'cgroup.procs', pid)
+  async moveToRun(pid: number): Promise<void> {
+    await writeControlSlowly(this.#run, 'cgroup.procs', pid)
   }
 
   holds(pid: number): boolean {

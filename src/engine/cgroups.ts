@@ -26,7 +26,7 @@ export interface Usage {
 
 /**
  * The cgroup of one slot with its two leaves: `base` for the guest and what makes jails, `run` for the jailed program.
- * All calls are a few small reads and writes in the kernel's own file system, so they are synchronous.
+ * Most calls are a few small reads and writes in the kernel's own file system, so they are synchronous.
  */
 export interface SlotCgroup {
   /** What the OCI runtime is told: the path of `base` below every hierarchy. */
@@ -36,8 +36,12 @@ export interface SlotCgroup {
   limitRun(limits: LeafLimits): void
   basePids(): number[]
   runPids(): number[]
-  /** Moves one process into `run`. @throws Error when the kernel refuses or the process is gone. */
-  moveToRun(pid: number): void
+  /**
+   * Moves one process into `run`. The only call that takes its time: the kernel waits for an RCU grace period, ten
+   * milliseconds or so, when no process of the machine was moved just before.
+   * @throws Error when the kernel refuses or the process is gone.
+   */
+  moveToRun(pid: number): Promise<void>
   /** @returns whether every limit of `run` applies to the process, as the kernel tells it. */
   holds(pid: number): boolean
   /** Starts counting anew: what `usage` tells is since here. */

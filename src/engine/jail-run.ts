@@ -78,7 +78,7 @@ export class JailRun implements SlotRun {
   readonly #requestedMs = monotonicMs()
   readonly #outputBytes: Record<Stream, number> = { stdout: 0, stderr: 0 }
   #resolve: (result: SlotRunResult) => void = () => undefined
-  #phase: 'preparing' | 'running' | 'ended' = 'preparing'
+  #phase: 'preparing' | 'waiting' | 'running' | 'ended' = 'preparing'
   #startedMs: number | undefined
   #stop: Stop | undefined
   /** What the guest may still send, and what it has not been given back yet. */
@@ -120,7 +120,7 @@ export class JailRun implements SlotRun {
     if (this.#phase === 'ended') throw new GuestProtocolError('a frame of a run that has ended')
     switch (frame.kind) {
       case fromGuest.waiting:
-        this.#start(u32Of(frame))
+        this.#admit(u32Of(frame))
         return
       case fromGuest.stdout:
         this.#output('stdout', frame.payload)
@@ -140,20 +140,27 @@ export class JailRun implements SlotRun {
   }
 
   /** The jail is made and its main process waits. From its first instruction on, the limits of `run` hold it. */
-  #start(slotPid: number): void {
+  #admit(slotPid: number): void {
     if (this.#phase !== 'preparing') throw new GuestProtocolError('waiting twice')
+    this.#phase = 'waiting'
     if (this.#stop) return
-    const { cgroup, guest } = this.#slot
-    try {
-      cgroup.beginUsage()
-      const pid = hostPidOf(slotPid, cgroup.basePids())
-      cgroup.moveToRun(pid)
-      if (!cgroup.holds(pid)) throw new Error('the kernel does not show it there')
-    } catch (error) {
-      void this.#slot.condemn(`the process could not be put under its limits: ${(error as Error).message}`)
-      return
-    }
-    guest.send([encodeFrame(toGuest.go, this.#number)])
+    this.#putUnderLimits(slotPid).then(
+      () => this.#start(),
+      (error: Error) => this.#slot.condemn(`the process could not be put under its limits: ${error.message}`),
+    )
+  }
+
+  async #putUnderLimits(slotPid: number): Promise<void> {
+    const { cgroup } = this.#slot
+    const pid = hostPidOf(slotPid, cgroup.basePids())
+    cgroup.beginUsage()
+    await cgroup.moveToRun(pid)
+    if (this.#phase === 'waiting' && !cgroup.holds(pid)) throw new Error('the kernel does not show it there')
+  }
+
+  #start(): void {
+    if (this.#phase !== 'waiting' || this.#stop) return // It was stopped, or lost, while it was moved.
+    this.#slot.guest.send([encodeFrame(toGuest.go, this.#number)])
     this.#phase = 'running'
     this.#startedMs = monotonicMs()
     const { timeoutMs } = this.#limits
@@ -190,7 +197,7 @@ export class JailRun implements SlotRun {
   }
 
   #exited(exit: Exit): void {
-    if (this.#phase === 'preparing' && !this.#stop) {
+    if (this.#startedMs === undefined && !this.#stop) {
       this.#noJail('its main process ended before its start')
       return
     }
@@ -205,7 +212,7 @@ export class JailRun implements SlotRun {
   }
 
   #failed(frame: Frame): void {
-    if (this.#phase !== 'preparing') throw new GuestProtocolError('a jail that fails after its start')
+    if (this.#startedMs !== undefined) throw new GuestProtocolError('a jail that fails after its start')
     this.#noJail(frame.payload.toString('utf8', 0, keptProblemBytes))
   }
 
