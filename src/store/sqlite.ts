@@ -11,6 +11,8 @@ import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 import { threads } from './threads.ts'
 
+/** https://www.sqlite.org/rescode.html#busy */
+const sqliteBusy = 5
 /** How long a writer waits for another process to finish its write. */
 const busyTimeoutMs = 10_000
 
@@ -58,9 +60,12 @@ function openDatabase(path: string): NodeSqlite {
 
 function unusable(path: string, cause: unknown): StartRefused {
   const problem = cause instanceof Error ? cause.message : String(cause)
+  const isBusy = cause instanceof Error && 'errcode' in cause && cause.errcode === sqliteBusy
   const refusal = new StartRefused(
     `The database ${path} cannot be used: ${problem}.`,
-    'See that its directory exists and belongs to this process, or move the file away: a new one is made.',
+    isBusy
+      ? 'Another process is writing to it without end: stop that one.'
+      : 'See that its directory exists and belongs to this process, and that the file is whole; if not, restore a backup.',
   )
   refusal.cause = cause
   return refusal
