@@ -149,13 +149,15 @@ static void turn(struct guest *guest)
 
 	if (watches[WATCH_RUNNER_OUT].revents != 0)
 		send_waiting(guest);
-	const char *wrong = run_advance(&guest->run, &watches[WATCH_RUN], &guest->outbox);
-	if (wrong != NULL)
-		die(wrong);
 	if (watches[WATCH_CHILDREN].revents != 0)
 		reap(guest);
 	if (watches[WATCH_RUNNER_IN].revents != 0)
 		receive(guest);
+	/* Last, since room, credit and KILL let a run go on, too. That a watch may speak of a run that ended just now
+	 * does no harm: every descriptor is non-blocking. */
+	const char *wrong = run_advance(&guest->run, &watches[WATCH_RUN], &guest->outbox);
+	if (wrong != NULL)
+		die(wrong);
 	send_waiting(guest);
 }
 

@@ -193,6 +193,8 @@ function ociConfig(root: string, image: string, idBase: number, id: string, buil
       cgroupsPath: `/${id}`,
       seccomp: {
         defaultAction: 'SCMP_ACT_ALLOW',
+        // Without their names libseccomp kills what calls by them, and the jail's own answer would never be seen.
+        architectures: process.arch === 'x64' ? ['SCMP_ARCH_X86_64', 'SCMP_ARCH_X86', 'SCMP_ARCH_X32'] : [],
         syscalls: [
           { names: ['clone3'], action: 'SCMP_ACT_ERRNO', errnoRet: 38 },
           {
@@ -248,7 +250,7 @@ export class Slot {
   readonly #directory: string
   readonly #id: string
   readonly #frames: Frame[] = []
-  #rest = Buffer.alloc(0)
+  #rest: Buffer = Buffer.alloc(0)
   #wake = Promise.withResolvers<void>()
   #ended = false
   #lastRun = 0
