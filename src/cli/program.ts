@@ -87,6 +87,12 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
     .description('Print the version.')
     .action(() => void io.stdout.write(`${version}\n`))
 
+  // Started by `doctor`, in a mount namespace of its own.
+  program.command('doctor-inside', { hidden: true }).action(async () => {
+    const { doctorInside } = await import('./doctor.ts')
+    exit(await doctorInside(await receiveConfig(io.stdin), io))
+  })
+
   // Started by the supervisor, which hands them the configuration on their standard input.
   program.command('runner', { hidden: true }).action(async () => {
     const { runner } = await import('./runner.ts')

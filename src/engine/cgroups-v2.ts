@@ -103,8 +103,7 @@ class SlotCgroupV2 implements SlotCgroup {
     this.#base = join(this.#slot, 'base')
     mkdirSync(this.#slot, { recursive: true })
     handDown(this.#slot)
-    mkdirSync(this.#base)
-    mkdirSync(this.#run)
+    for (const leaf of [this.#base, this.#run]) mkdirSync(leaf, { recursive: true })
     limit(this.#base, options.base)
     const peak = openPeak(join(this.#run, 'memory.peak'))
     this.peakScope = peak.scope

@@ -7,7 +7,7 @@ import { IdRanges } from './id-ranges.ts'
 import { openImage } from './image.ts'
 import { makeMountsPrivate, requireOwnMountNamespace, unmount } from './mounts.ts'
 import { probe, type RejectedRuntime } from './probe.ts'
-import { type Reclaimed, reclaim } from './reclaim.ts'
+import { type Reclaimed, reclaim, removeTree } from './reclaim.ts'
 import type { EngineSettings, RuntimeName } from './settings.ts'
 import type { SlotHost } from './slot.ts'
 
@@ -42,13 +42,14 @@ export async function openHost(settings: EngineSettings): Promise<EngineHost> {
   const undo = new Cleanup()
   try {
     await makeMountsPrivate()
+    makeStateDir(stateDir)
+    undo.add(() => removeTree(stateDir))
     await hideEmptyUnified(settings.cgroupRoot)
     const base = { memoryBytes: settings.baseMemoryBytes, pids: settings.basePids }
     const cgroups = openCgroups({ root: settings.cgroupRoot, instanceId, base })
     undo.add(() => cgroups.close())
     const ids = new IdRanges(settings.idLeaseDir, instanceId, settings.idBase)
     const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir], cgroups, ids })
-    makeStateDir(stateDir)
     for (const dir of [bundlesDir, join(stateDir, 'runtime')]) mkdirSync(dir, { recursive: true, mode: 0o700 })
     const image = undo.owns(await openImage(rootsDir, settings.guestPath, settings.nodePath))
     const host = { cgroups, ids, image, bundlesDir, openFilesMax: openFilesMax() }
@@ -84,15 +85,13 @@ function requireInstanceId(id: string): void {
 
 /** The runtimes look for the roots of slots as the ids of slots, so each directory on the way must let them pass. */
 function makeStateDir(dir: string): void {
+  if (dir !== dirname(dir)) makeStateDir(dirname(dir))
   if (!existsSync(dir)) {
-    mkdirSync(dir, { recursive: true, mode: 0o711 })
-    chmodSync(dir, 0o711)
+    mkdirSync(dir)
+    chmodSync(dir, 0o711) // Whatever the umask.
   }
-  for (let at = dir; ; at = dirname(at)) {
-    if ((statSync(at).mode & 0o001) === 0)
-      throw new StartRefused(`Slots cannot pass through ${at}, on the way to their roots.`, `chmod o+x ${at}`)
-    if (at === dirname(at)) return
-  }
+  if ((statSync(dir).mode & 0o001) === 0)
+    throw new StartRefused(`Slots cannot pass through ${dir}, on the way to their roots.`, `chmod o+x ${dir}`)
 }
 
 /**

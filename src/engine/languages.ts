@@ -67,7 +67,7 @@ const table: Record<
   },
   node: {
     program: 'node',
-    versionArgs: ['--version'],
+    versionArgs: ['--print', '"Node.js " + process.version'],
     command: (path, stdinGiven) => {
       const argv = [path, '--require', `/${requireCode.path}`]
       return stdinGiven ? { argv: [...argv, `${codeDir}/main.js`], codeFile: 'main.js' } : { argv: [...argv, '-'] }

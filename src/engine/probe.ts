@@ -108,9 +108,13 @@ async function findLanguage(slot: Slot, language: Language): Promise<LanguageFou
 }
 
 /** Runs a program to its end. @returns what it printed on either stream, at most the hard limit of each. */
-export async function capture(slot: Slot, argv: readonly string[]): Promise<{ result: SlotRunResult; output: string }> {
+export async function capture(
+  slot: Slot,
+  argv: readonly string[],
+  limits: Limits = probeLimits,
+): Promise<{ result: SlotRunResult; output: string }> {
   const chunks: Buffer[] = []
-  const request = { argv, env: fixedEnv, code: new Uint8Array(), stdin: undefined, limits: probeLimits }
+  const request = { argv, env: fixedEnv, code: new Uint8Array(), stdin: undefined, limits }
   const run = slot.execute(request, {
     running: () => undefined,
     output: (_stream, bytes) => chunks.push(Buffer.from(bytes)),

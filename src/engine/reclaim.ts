@@ -49,8 +49,8 @@ async function deleteContainers(name: RuntimeName, root: string): Promise<number
   return ids.length
 }
 
-/** Never walks into a mount: what is mounted below belongs to the machine. */
-async function removeTree(dir: string): Promise<void> {
+/** Removes a directory of ours. Never walks into a mount: what is mounted below belongs to the machine. */
+export async function removeTree(dir: string): Promise<void> {
   for (const point of mountsBelow(dir)) await unmount(point)
   const left = mountsBelow(dir)
   if (left.length > 0) throw new Error(`${left.join(', ')} cannot be unmounted`)

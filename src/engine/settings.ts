@@ -1,6 +1,6 @@
 /** What the engine needs to know of its machine and its instance. The app fills it from the configuration. */
 export interface EngineSettings {
-  /** Of this instance alone, e.g. `/run/glovebox/<instance>`; made when missing. Bundles, mount points, runtime state. */
+  /** Of this engine alone: made at start, removed at the end. Bundles, mount points, runtime state. */
   stateDir: string
   /** Names cgroups, containers and id leases, so that two instances never touch each other: `[a-z0-9-]{1,32}`. */
   instanceId: string

@@ -1,0 +1,171 @@
+import { readFileSync, readlinkSync } from 'node:fs'
+import { statfs } from 'node:fs/promises'
+import { StartRefused } from '../base/errors.ts'
+import { languages } from '../base/run.ts'
+import { type EngineHost, openHost } from '../engine/host.ts'
+import { capture, probeLimits } from '../engine/probe.ts'
+import type { EngineSettings } from '../engine/settings.ts'
+import { createSlot, type Slot } from '../engine/slot.ts'
+
+/** One thing looked at. */
+export interface Check {
+  name: string
+  ok: boolean
+  detail: string
+  /** What to do about it; also where all is well but could be better. */
+  remedy?: string
+}
+
+/** Below this a machine is about to have other worries than runs. */
+const diskFreeMinBytes = 1024 ** 3
+
+/**
+ * Looks at this machine as a place for runs: makes a slot, and reads every layer of the isolation from inside a jail.
+ * @param settings of an instance of its own, so that a live one is left alone
+ * @param memoryBytes what the largest profile lets a run have
+ * @returns every check, in the order in which they build on each other; it never throws for what the machine lacks.
+ */
+export async function inspect(settings: EngineSettings, memoryBytes: number): Promise<Check[]> {
+  const machine = [checkMemory(memoryBytes), await checkDisk(settings.stateDir)]
+  let host: EngineHost
+  try {
+    host = await openHost(settings)
+  } catch (error) {
+    if (!(error instanceof StartRefused)) throw error
+    return [{ name: 'start', ok: false, detail: error.message, remedy: error.remedy }, ...machine]
+  }
+  try {
+    return [...checkHost(host), ...(await checkSlot(host)), ...machine]
+  } finally {
+    await host.close()
+  }
+}
+
+function checkHost(host: EngineHost): Check[] {
+  const missing = languages.filter((language) => !host.languages.some((found) => found.language === language))
+  return [
+    { name: 'runtime', ok: true, detail: `${host.runtime.name} at ${host.runtime.path} (${host.runtimeVersion})` },
+    ...host.rejected.map(({ name, reason, remedy }) => ({ name: `not ${name}`, ok: true, detail: reason, remedy })),
+    { name: 'cgroups', ok: true, detail: `${host.cgroups.version}, with ${host.cgroups.controllers.join(', ')}` },
+    {
+      name: 'languages',
+      ok: host.languages.length > 0,
+      detail: host.languages.map(({ version, path }) => `${version} (${path})`).join(', ') || 'none',
+      ...(missing.length === 0 ? {} : { remedy: `To offer ${missing.join(', ')}, install it below /usr.` }),
+    },
+  ]
+}
+
+async function checkSlot(host: EngineHost): Promise<Check[]> {
+  const slot = await createSlot(host)
+  try {
+    slot.bind(limits)
+    const started = { name: 'slot', ok: true, detail: `started in ${Math.round(slot.createdMs)} ms` }
+    return [started, ...(await checkLayers(slot)), ...(await checkLimits(slot))]
+  } finally {
+    await slot.destroy()
+  }
+}
+
+const limits = { ...probeLimits, memoryBytes: 64 * 1024 ** 2, timeoutMs: 5_000 }
+
+const namespaces = ['user', 'pid', 'mnt', 'net', 'ipc', 'uts', 'cgroup']
+
+/** Reads the layers where they must hold: as a program in a jail sees itself. */
+async function checkLayers(slot: Slot): Promise<Check[]> {
+  const links = namespaces.map((name) => `/proc/self/ns/${name}`).join(' ')
+  const script = `cat /proc/self/status /proc/self/uid_map /proc/net/dev; readlink ${links}`
+  const { output } = await capture(slot, ['/bin/sh', '-c', script], limits)
+  const field = (name: string) => new RegExp(`^${name}:\\s+(.*)$`, 'm').exec(output)?.[1] ?? 'unknown'
+  const capabilities = ['CapInh', 'CapPrm', 'CapEff', 'CapAmb', 'CapBnd'].filter((name) => !/^0+$/.test(field(name)))
+  const ids = /^\s*0\s+(\d+)\s+65536$/m.exec(output)?.[1]
+  const shared = namespaces.filter((name) => {
+    const inside = new RegExp(`^${name}:\\[\\d+\\]$`, 'm').exec(output)?.[0]
+    return inside === undefined || inside === readlinkSync(`/proc/self/ns/${name}`)
+  })
+  const interfaces = [...output.matchAll(/^\s*(\S+):(?:\s+\d+){16}$/gm)].map(([, name]) => name)
+  const user = field('Uid').split(/\s+/)
+  return [
+    layer('id range', ids !== undefined && Number(ids) > 0, `ids 0 to 65535 inside are ${ids} onwards on the host`),
+    layer(
+      'user',
+      user.every((id) => id === user[0] && id !== '0'),
+      `runs are user ${user[0]} there`,
+    ),
+    layer(
+      'capabilities',
+      capabilities.length === 0,
+      capabilities.length === 0 ? 'none' : `left in ${capabilities.join(', ')}`,
+    ),
+    layer('no_new_privs', field('NoNewPrivs') === '1', field('NoNewPrivs')),
+    layer(
+      'system calls',
+      field('Seccomp') === '2' && Number(field('Seccomp_filters')) >= 2,
+      `${field('Seccomp_filters')} filters, of the slot and of the jail`,
+    ),
+    layer(
+      'namespaces',
+      shared.length === 0,
+      shared.length === 0 ? `own ${namespaces.join(', ')}` : `shared: ${shared.join(', ')}`,
+    ),
+    layer('network', interfaces.join() === 'lo', `interfaces: ${interfaces.join(', ') || 'none'}`),
+  ]
+}
+
+/** Shows by trespassing that the limits bite; each run also stands in its own cgroup leaf, or it does not start. */
+async function checkLimits(slot: Slot): Promise<Check[]> {
+  const greedy = await capture(slot, ['/bin/sh', '-c', 'head -c 1000000000 /dev/zero | tail'], limits)
+  const slow = await capture(slot, ['/bin/sleep', '60'], { ...limits, timeoutMs: 100 })
+  return [
+    layer(
+      'memory limit',
+      greedy.result.ending.kind === 'out_of_memory',
+      `a run beyond it ended as ${greedy.result.ending.kind}`,
+    ),
+    layer('time limit', slow.result.ending.kind === 'timed_out', `a run beyond it ended as ${slow.result.ending.kind}`),
+    layer('clean end', slot.healthy, slot.doubt ?? 'the slot was left empty by every run'),
+  ]
+}
+
+function layer(name: string, ok: boolean, detail: string): Check {
+  if (ok) return { name, ok, detail }
+  return { name, ok, detail, remedy: 'This must hold on every machine: do not serve from here, and report it.' }
+}
+
+function checkMemory(wantedBytes: number): Check {
+  const availableKb = /^MemAvailable:\s+(\d+) kB$/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]
+  const bytes = Number(availableKb ?? 0) * 1024
+  const ok = bytes >= wantedBytes
+  const detail = `${inMebibytes(bytes)} available; a run may have ${inMebibytes(wantedBytes)}`
+  return {
+    name: 'memory',
+    ok,
+    detail,
+    ...(ok ? {} : { remedy: 'Free memory, or lower the memory limit of the profiles.' }),
+  }
+}
+
+async function checkDisk(stateDir: string): Promise<Check> {
+  const { path, bytes } = await freeBytes(stateDir)
+  const ok = bytes >= diskFreeMinBytes
+  const detail = `${inMebibytes(bytes)} free at ${path}`
+  return {
+    name: 'disk',
+    ok,
+    detail,
+    ...(ok ? {} : { remedy: `Free at least ${inMebibytes(diskFreeMinBytes)} there.` }),
+  }
+}
+
+/** Of the directory, or of the nearest above it that exists. */
+async function freeBytes(path: string): Promise<{ path: string; bytes: number }> {
+  try {
+    const { bavail, bsize } = await statfs(path)
+    return { path, bytes: bavail * bsize }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return freeBytes(path.slice(0, path.lastIndexOf('/')) || '/')
+  }
+}
+
+const inMebibytes = (bytes: number): string => `${Math.floor(bytes / 1024 ** 2)} MiB`
