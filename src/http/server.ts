@@ -1,4 +1,5 @@
 import { type FastifyBaseLogger, type FastifyInstance, type FastifyRequest, fastify, LogController } from 'fastify'
+import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
@@ -68,6 +69,8 @@ export async function buildServer({
       .header('cache-control', 'no-store')
     const refusal = admit(request.method, request.headers, portOf(request, config), config)
     if (refusal) throw refusal
+    // An address with a host of its own would speak past the one that was just checked.
+    if (!request.url.startsWith('/')) throw new Refusal('invalid_request', { problem: 'the address must be a path' })
     const { origin } = request.headers
     if (origin === undefined) return
     reply.header('access-control-allow-origin', origin).header('vary', 'origin')

@@ -15,11 +15,16 @@ const pieceCharacters = 32 * 1024
  */
 export class Writer {
   readonly #response: ServerResponse
+  readonly #stallMs: number
   #keepAlive: NodeJS.Timeout | undefined
 
-  /** @param response its head is written already. */
-  constructor(response: ServerResponse) {
+  /**
+   * @param response its head is written already.
+   * @param patienceMs for a client that takes nothing.
+   */
+  constructor(response: ServerResponse, patienceMs = stallMs) {
     this.#response = response
+    this.#stallMs = patienceMs
     response.on('error', () => {
       // A client that went away; `gone` says so.
     })
@@ -30,10 +35,10 @@ export class Writer {
   }
 
   /** Says `text` whenever it has been silent for a while, until the end. */
-  keepAlive(text: string): this {
+  keepAlive(text: string, afterMs = keepAliveMs): this {
     this.#keepAlive = setInterval(() => {
       if (!this.gone && !this.#response.writableNeedDrain) this.#response.write(text)
-    }, keepAliveMs).unref()
+    }, afterMs).unref()
     return this
   }
 
@@ -60,7 +65,7 @@ export class Writer {
         this.#response.off('drain', settle).off('close', settle)
         resolve()
       }
-      const stalled = setTimeout(() => this.#response.destroy(), stallMs)
+      const stalled = setTimeout(() => this.#response.destroy(), this.#stallMs)
       this.#response.on('drain', settle).on('close', settle)
     })
   }

@@ -40,19 +40,24 @@ export async function callTool(call: ToolCall, context: McpContext): Promise<Mcp
     })
   if (call.progressToken === undefined) return reply
   const first = await Promise.race([taken.promise, reply])
-  return first === 'taken' ? { kind: 'stream', messages: stream(call.progressToken, output, reply) } : first
+  return first === 'taken' ? { kind: 'stream', messages: stream(call.progressToken, output, reply, signal) } : first
 }
 
-/** Output as it is printed, then the answer. */
+/**
+ * Output as it is printed, then the answer; a cancelled call has none, as its client no longer knows the request.
+ * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation
+ */
 async function* stream(
   progressToken: string | number,
   output: HandOver<string>,
   reply: Promise<JsonReply>,
+  cancelled: AbortSignal,
 ): AsyncGenerator<string, void, undefined> {
   let progress = 0
   for await (const message of output) {
     progress += 1
     yield notificationText('notifications/progress', { progressToken, progress, message })
   }
-  yield (await reply).body
+  const { body } = await reply
+  if (!cancelled.aborted) yield body
 }

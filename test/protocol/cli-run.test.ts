@@ -1,0 +1,126 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { PassThrough, Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import type { RunArguments } from '../../src/cli/io.ts'
+import { run } from '../../src/cli/run.ts'
+import { type Front, openFront } from '../support/front.ts'
+
+let front: Front
+let directory: string
+beforeAll(async () => {
+  front = await openFront()
+  directory = await mkdtemp(join(tmpdir(), 'glovebox-run-'))
+})
+afterAll(async () => {
+  await front.close()
+  await rm(directory, { recursive: true })
+})
+
+interface Outcome {
+  code: number
+  stdout: Buffer
+  stderr: string
+}
+
+/** Runs the command with real streams in place of those of a process. */
+async function glovebox(
+  words: Omit<RunArguments, 'env'> & { env?: string[] },
+  { stdin = '', stop = new AbortController().signal, onStdout = (_text: string) => {} } = {},
+): Promise<Outcome> {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+  const printed = [buffer(stdout), buffer(stderr)] as const
+  stdout.on('data', (bytes: Buffer) => onStdout(bytes.toString()))
+  const io = {
+    stdin: Readable.from([Buffer.from(stdin)]),
+    stdout,
+    stderr,
+    env: { GLOVEBOX_URL: front.url },
+    self: ['node'] as [string],
+    stop,
+  }
+  const code = await run({ env: [], ...words }, io)
+  stdout.end()
+  stderr.end()
+  return { code, stdout: await printed[0], stderr: (await printed[1]).toString() }
+}
+
+async function file(name: string, content: string | Uint8Array): Promise<string> {
+  const path = join(directory, name)
+  await writeFile(path, content)
+  return path
+}
+
+describe('glovebox run', () => {
+  it('prints what the program prints, each stream to its own, and ends with its code', async () => {
+    const path = await file('a.sh', 'echo out; echo err >&2; exit 5')
+    const { code, stdout, stderr } = await glovebox({ file: path })
+    expect([code, stdout.toString(), stderr]).toEqual([5, 'out\n', 'err\n'])
+  })
+
+  it('knows the language by name or first line', async () => {
+    const cases: [string, string][] = [
+      ['a.py', 'import sys; print("python")'],
+      ['a.mjs', 'console.log("node")'],
+      ['plain', '#!/bin/sh\necho bash'],
+      ['other', '#!/usr/bin/env python3\nprint("python")'],
+    ]
+    for (const [name, content] of cases) {
+      expect((await glovebox({ file: await file(name, content) })).code).toBe(0)
+    }
+    const languages = [...front.runner.specs.values()].slice(-4).map(({ language }) => language)
+    expect(languages).toEqual(['python', 'node', 'bash', 'python'])
+  })
+
+  it('takes the program from standard input, its own input from a file, variables and a timeout', async () => {
+    const input = await file('input', 'from the file')
+    const words = { file: '-', language: 'bash', stdin: input, env: ['A=x=y', 'B='], timeout: '9' }
+    const { code, stdout } = await glovebox(words, { stdin: 'cat; echo ":$A:$B:"' })
+    expect([code, stdout.toString()]).toEqual([0, 'from the file:x=y::\n'])
+    expect([...front.runner.specs.values()].at(-1)?.limits.timeoutMs).toBe(9_000)
+  })
+
+  it('passes bytes on as they are', async () => {
+    const { stdout } = await glovebox({ file: await file('b.sh', "printf '\\xff\\x00\\xfe\\n'") })
+    expect(stdout).toEqual(Buffer.from([0xff, 0x00, 0xfe, 0x0a]))
+  })
+
+  it('prints while the program still runs', async () => {
+    const stop = new AbortController()
+    const path = await file('c.sh', 'echo early; sleep 60')
+    const { code } = await glovebox({ file: path }, { stop: stop.signal, onStdout: () => stop.abort('SIGINT') })
+    expect(code).toBe(130)
+    await vi.waitFor(async () => expect(await front.store.runs.unfinished()).toEqual([]))
+  })
+
+  it('ends with 124 after a timeout and 128 + n after a signal, and says so', async () => {
+    const slow = await glovebox({ file: await file('d.sh', 'sleep 60'), timeout: '1' })
+    expect([slow.code, slow.stderr]).toEqual([124, 'glovebox run: killed after 1 s (timed out)\n'])
+    const killed = await glovebox({ file: await file('e.sh', 'kill -TERM $$') })
+    expect([killed.code, killed.stderr]).toEqual([143, 'glovebox run: ended by signal SIGTERM\n'])
+  })
+
+  it('ends with 125 and the reason where the failure is ours', async () => {
+    const path = await file('f.sh', 'true')
+    const failures: [Outcome, string][] = [
+      [await glovebox({ file: join(directory, 'missing.py') }), 'cannot be read'],
+      [await glovebox({ file: await file('g.py', Buffer.from([0xff])) }), 'is not UTF-8 text'],
+      [await glovebox({ file: path, timeout: '9999' }), 'timeout must be at most 3600'],
+      [await glovebox({ file: path, env: ['PATH=/'] }), 'is reserved'],
+      [await glovebox({ file: path, url: 'http://127.0.0.1:1' }), 'no server answers at http://127.0.0.1:1'],
+      [await glovebox({ file: path, url: 'not an address' }), 'no server answers'],
+    ]
+    for (const [{ code, stderr }, reason] of failures) {
+      expect(stderr).toContain(reason)
+      expect(code).toBe(125)
+    }
+  })
+
+  it('ends with 64 where the words are wrong', async () => {
+    const path = await file('h.sh', 'true')
+    expect((await glovebox({ file: path, timeout: 'soon' })).code).toBe(64)
+    expect((await glovebox({ file: path, env: ['novalue'] })).code).toBe(64)
+  })
+})
