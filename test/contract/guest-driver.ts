@@ -347,9 +347,14 @@ export class Slot {
     return got
   }
 
+  /** The number of a run that the test sends by itself. */
+  nextRun(): number {
+    return ++this.#lastRun
+  }
+
   /** Sends PREPARE, CODE and STDIN; returns the run number. */
   prepare(request: Request): number {
-    const run = ++this.#lastRun
+    const run = this.nextRun()
     this.send(
       frame(kinds.prepare, run, preparation(request)),
       ...chunks(kinds.code, run, request.code),
