@@ -39,7 +39,8 @@ const runnerCapabilities = [
 export async function serve(config: Config, io: Io): Promise<number> {
   checkPrivilege(config)
   const instance = openInstance(config.home, config.stateDir)
-  const lock = await InstanceLock.acquire(config.home, 'supervisor', true)
+  // Refused at once: who holds it is another server, not a child of ours that is still ending.
+  const lock = await InstanceLock.acquire(config.home, 'supervisor', false)
   prepareDirectories(config, instance)
   const log = createLog({
     level: config.logLevel,

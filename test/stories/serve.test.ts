@@ -1,0 +1,148 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { execute } from '../support/calls.ts'
+import { type Glovebox, Place, program, within } from '../support/glovebox.ts'
+import { slotsOf, tracesOf } from '../support/machine.ts'
+
+const places: Place[] = []
+const newPlace = (): Place => {
+  const place = new Place()
+  places.push(place)
+  return place
+}
+
+afterAll(async () => {
+  for (const place of places) await place.remove()
+})
+
+describe('glovebox serve', () => {
+  const place = newPlace()
+  const before = tracesOf(place)
+  let server: Glovebox
+  beforeAll(async () => {
+    server = await place.start()
+  })
+
+  it('says in its welcome how to run code, and that command works as it is printed', async () => {
+    expect(server.stdout).toContain(`Glovebox is serving MCP at ${server.url}/mcp`)
+    expect(server.stdout).toContain(`claude mcp add --transport http glovebox ${server.url}/mcp`)
+    const command = server.stdout.split('\n').find((line) => line.trim().startsWith('curl ')) ?? ''
+    const { stdout } = await promisify(execFile)('/bin/sh', ['-c', command])
+    expect(JSON.parse(stdout).result.content[0].text).toBe(
+      '## Execution Result\n\n**stdout:**\n```\n42\n```\n\n**Exit code:** 0',
+    )
+  })
+
+  it('is alive and ready', async () => {
+    for (const path of ['/healthz', '/readyz']) expect((await fetch(server.url + path)).status).toBe(200)
+  })
+
+  it('speaks HTTP as a user without any privilege', () => {
+    const status = readFileSync(`/proc/${server.frontPid}/status`, 'utf8')
+    const field = (name: string) => new RegExp(`^${name}:[ \\t]*(.*?)[ \\t]*$`, 'm').exec(status)?.[1]?.split(/\s+/)
+    expect(field('Uid')).toEqual(Array(4).fill(`${place.frontUid}`))
+    expect(field('Gid')).toEqual(Array(4).fill(`${place.frontUid}`))
+    expect(field('Groups')).toEqual([''])
+    expect(field('NoNewPrivs')).toEqual(['1'])
+    for (const set of ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'])
+      expect(field(set)).toEqual(['0000000000000000'])
+  })
+
+  it('makes slots with the privilege of the runner, which cannot load modules or reach devices', () => {
+    const bounds = BigInt(
+      `0x${/^CapBnd:\s*(\w+)$/m.exec(readFileSync(`/proc/${server.runnerPid}/status`, 'utf8'))?.[1]}`,
+    )
+    const has = (capability: number) => (bounds >> BigInt(capability)) % 2n === 1n
+    // CAP_SYS_ADMIN, and then CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_MKNOD, CAP_NET_RAW, CAP_SYS_TIME: linux/capability.h
+    expect(has(21)).toBe(true)
+    expect([16, 17, 27, 13, 25].map(has)).toEqual([false, false, false, false, false])
+  })
+
+  it('gives each live slot ids of its own', async () => {
+    await execute(server.url, 'bash', 'true')
+    const slots = slotsOf(place)
+    expect(slots.length).toBeGreaterThanOrEqual(2)
+    expect(tracesOf(place).idLeases).toHaveLength(slots.length)
+  })
+
+  it('refuses a second server with the same home', async () => {
+    const second = place.launch('--port', '0')
+    expect(await within(second.exited, 10_000, 'the second server is refused')).toEqual({ code: 78, signal: null })
+    expect(second.complaint).toMatch(/Another glovebox \(supervisor\) is running with the home directory/)
+    expect((await execute(server.url, 'bash', 'echo unharmed')).stdout).toBe('unharmed\n')
+  })
+
+  it('ends on SIGTERM with code 0 and leaves nothing but its home', async () => {
+    expect(await server.stop()).toEqual({ code: 0, signal: null })
+    const after = tracesOf(place)
+    expect({ ...after, files: [] }).toEqual({ ...before, files: [] })
+    expect(after.files.filter((path) => path.includes('/home'))).toEqual(
+      ['home', 'home/front', 'home/front/glovebox.db', 'home/instance'].map((name) => `${place.directory}/${name}`),
+    )
+    expect(after.files.filter((path) => /slt_|\.sock$/.test(path))).toEqual([])
+  })
+
+  it('starts again with what it had', async () => {
+    const again = await place.start()
+    expect((await execute(again.url, 'python', 'print("again")')).stdout).toBe('again\n')
+    expect(place.runs().length).toBeGreaterThanOrEqual(4)
+    expect(await again.stop()).toEqual({ code: 0, signal: null })
+    expect({ ...tracesOf(place), files: [] }).toEqual({ ...before, files: [] })
+  })
+})
+
+describe('a start that cannot be', () => {
+  it('is refused where the port is taken, and leaves nothing', async () => {
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    const port = (taken.address() as { port: number }).port
+    const place = newPlace()
+    const before = tracesOf(place)
+    const server = place.launch('--port', `${port}`)
+    expect(await server.exited).toEqual({ code: 78, signal: null })
+    expect(server.complaint).toContain(`Port ${port} on 127.0.0.1 is taken.`)
+    expect(server.complaint).toContain('choose another with --port')
+    taken.close()
+    expect({ ...tracesOf(place), files: [] }).toEqual({ ...before, files: [] })
+  })
+
+  it.each([
+    ['beyond loopback', ['--host', '0.0.0.0'], /loopback/],
+    ['without keys', ['--no-dev'], /--dev/],
+    ['with a setting that is none', ['--port', '70000'], /port/],
+    ['with fewer slots than runs', ['--slots-max', '2', '--runs-max', '3'], /slots_max|slots-max/],
+  ])('is refused %s, and says what to do', async (_what, words, said) => {
+    const place = newPlace()
+    const server = place.launch('--port', '0', ...words)
+    expect(await server.exited).toEqual({ code: 78, signal: null })
+    expect(server.complaint).toMatch(said)
+  })
+
+  it('is refused to anyone but root', async () => {
+    const child = spawn('setpriv', ['--reuid=62999', '--regid=62999', '--clear-groups', program, 'serve', '--dev'])
+    let said = ''
+    child.stderr.on('data', (text) => (said += text))
+    const [code] = await once(child, 'exit')
+    expect(code).toBe(78)
+    expect(said).toMatch(/must be started by root/)
+  })
+
+  it('is given up when it is told to stop meanwhile, and leaves nothing', async () => {
+    const place = newPlace()
+    const before = tracesOf(place)
+    for (const delayMs of [100, 300, 500, 700, 900]) {
+      const server = place.launch('--port', '0')
+      await sleep(delayMs)
+      // Before it can listen to signals it has done nothing either.
+      expect([{ code: 0, signal: null }, ...(delayMs < 500 ? [{ code: null, signal: 'SIGTERM' }] : [])]).toContainEqual(
+        await server.stop(),
+      )
+      expect({ ...tracesOf(place), files: [] }).toEqual({ ...before, files: [] })
+    }
+  })
+})

@@ -1,0 +1,246 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { allProcesses, mountsBelow, processesOf, type Scope } from './machine.ts'
+
+export const program = fileURLToPath(new URL('../../bin/glovebox', import.meta.url))
+
+/** A machine that is busy with other tests takes its time; these only end what hangs. */
+const startWithinMs = 30_000
+const endWithinMs = 40_000
+
+/** Ids of their own for each place, so that what is found on the machine can be told apart: 256 ranges each. */
+const idsPerPlace = 256 * 65_536
+let places = 0
+
+export interface LogLine {
+  level?: string
+  process?: string
+  msg?: string
+  url?: string
+  [name: string]: unknown
+}
+
+export interface Exit {
+  code: number | null
+  signal: NodeJS.Signals | null
+}
+
+/** A directory for one instance, with its home and its state; it outlives the servers that are started in it. */
+export class Place implements Scope {
+  readonly directory: string
+  readonly frontUid: number
+  readonly idBase: number
+  readonly idCount = idsPerPlace
+  readonly #servers: Glovebox[] = []
+
+  constructor() {
+    this.directory = mkdtempSync(join(tmpdir(), 'glovebox-story-'))
+    // The slots of a server pass through it as users of their own.
+    chmodSync(this.directory, 0o711)
+    const number = places++
+    const worker = Number(process.env.VITEST_POOL_ID ?? 0)
+    this.frontUid = 62_000 + worker * 100 + number
+    this.idBase = 0x7000_0000 + ((1 + worker * 7 + number) % 16) * idsPerPlace
+  }
+
+  /** Starts a server here and waits until it can take runs. @throws Error when it refuses or dies. */
+  async start(...words: string[]): Promise<Glovebox> {
+    const server = this.launch('--port', '0', ...words)
+    await server.ready()
+    return server
+  }
+
+  /** Starts a server here and waits for nothing. */
+  launch(...words: string[]): Glovebox {
+    const server = new Glovebox(this, words)
+    this.#servers.push(server)
+    return server
+  }
+
+  /** The rows of all runs, oldest first; read beside whoever has the database open. */
+  runs(): Record<string, unknown>[] {
+    const database = new DatabaseSync(join(this.directory, 'home', 'front', 'glovebox.db'), { readOnly: true })
+    try {
+      return database.prepare('select * from runs order by created_at').all()
+    } finally {
+      database.close()
+    }
+  }
+
+  /** Ends whatever of this instance still lives, hard if need be, and removes the directory. For `afterAll`. */
+  async remove(): Promise<void> {
+    for (const server of this.#servers) await server.end()
+    for (const { pid } of processesOf(this)) killIfThere(pid)
+    await until(() => processesOf(this).length === 0, 'the last process is gone')
+    // The program itself is bound below it while a server lives: nothing may be deleted through a mount.
+    if (mountsBelow(this.directory).length > 0) throw new Error(`still mounted: ${mountsBelow(this.directory)}`)
+    rmSync(this.directory, { recursive: true })
+  }
+}
+
+/** One life of `glovebox serve`, the real binary. */
+export class Glovebox {
+  readonly place: Place
+  readonly log: LogLine[] = []
+  readonly exited: Promise<Exit>
+  readonly #child: ChildProcess
+  #stdout = ''
+  #stderrRest = ''
+
+  constructor(place: Place, words: readonly string[]) {
+    this.place = place
+    const own = [
+      ...['serve', '--dev', '--log-format', 'json', '--slots-ready', '1', '--drain-s', '1'],
+      ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
+      ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`, '--id-base', `${place.idBase}`],
+    ]
+    // Ends with the test that started it, whatever becomes of that.
+    this.#child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', program, ...own, ...words], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { PATH: process.env.PATH ?? '' },
+    })
+    this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => (this.#stdout += text))
+    this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => this.#read(text))
+    this.exited = once(this.#child, 'exit').then(([code, signal]) => ({ code, signal }) as Exit)
+  }
+
+  /** What it printed for the person who started it. */
+  get stdout(): string {
+    return this.#stdout
+  }
+
+  /** What it said instead of serving, and everything else on standard error that is no line of the log. */
+  get complaint(): string {
+    return [...this.log.map((line) => line.unparsed ?? '').filter(Boolean), this.#stderrRest].join('\n')
+  }
+
+  /** Where the front serves, as it said last. */
+  get url(): string {
+    const url = this.log.findLast((line) => line.msg === 'the front serves')?.url
+    if (url === undefined) throw new Error(`it does not serve: ${JSON.stringify(this.log)} ${this.complaint}`)
+    return url
+  }
+
+  get port(): number {
+    return Number(new URL(this.url).port)
+  }
+
+  get supervisorPid(): number {
+    return this.#child.pid ?? 0
+  }
+
+  get runnerPid(): number {
+    return this.#childPid('runner')
+  }
+
+  get frontPid(): number {
+    return this.#childPid('front')
+  }
+
+  /** Waits until a run could start. @throws Error with what it said when it ends before. */
+  async ready(): Promise<void> {
+    const isReady = async () => {
+      if (this.#child.exitCode !== null || this.#child.signalCode !== null) {
+        throw new Error(`it ended: ${this.#child.exitCode} ${JSON.stringify(this.log)} ${this.complaint}`)
+      }
+      return (await this.readiness()) === 200
+    }
+    await until(isReady, 'the server is ready', startWithinMs)
+  }
+
+  /** The status of `/readyz`; `undefined` while nobody answers. */
+  async readiness(): Promise<number | undefined> {
+    if (!this.log.some((line) => line.msg === 'the front serves')) return undefined
+    try {
+      const response = await fetch(`${this.url}/readyz`)
+      await response.arrayBuffer()
+      return response.status
+    } catch {
+      return undefined
+    }
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name)
+  }
+
+  /** Asks it to end and waits for that. @returns how it ended. */
+  async stop(): Promise<Exit> {
+    this.signal('SIGTERM')
+    return within(this.exited, endWithinMs, 'the server ends')
+  }
+
+  /** Ends it, if it lives, and whatever it left of its processes. */
+  async end(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
+    await this.stop().catch(() => this.signal('SIGKILL'))
+    await this.exited
+  }
+
+  #childPid(command: 'runner' | 'front'): number {
+    const isIt = (words: string[]) => words.at(-1) === command && words.at(-2)?.endsWith('src/main.ts')
+    const found = allProcesses().find(
+      ({ parent, state, words }) => parent === this.supervisorPid && state !== 'Z' && isIt(words),
+    )
+    if (!found) throw new Error(`there is no ${command}`)
+    return found.pid
+  }
+
+  #read(text: string): void {
+    const lines = (this.#stderrRest + text).split('\n')
+    this.#stderrRest = lines.pop() ?? ''
+    for (const line of lines) this.log.push(line.startsWith('{') ? (JSON.parse(line) as LogLine) : { unparsed: line })
+  }
+}
+
+/** Waits until something holds, looking often. @throws Error that names it when it does not come true. */
+export async function until(
+  holds: () => boolean | Promise<boolean>,
+  what: string,
+  limitMs: number = startWithinMs,
+): Promise<void> {
+  const endMs = performance.now() + limitMs
+  while (!(await holds())) {
+    if (performance.now() > endMs) throw new Error(`not within ${limitMs} ms: ${what}`)
+    await sleep(20)
+  }
+}
+
+/** @throws Error that names what did not happen in time. */
+export async function within<T>(promise: Promise<T>, limitMs: number, what: string): Promise<T> {
+  const ended = new AbortController()
+  const late = sleep(limitMs, undefined, { signal: ended.signal }).then(() => {
+    throw new Error(`not within ${limitMs} ms: ${what}`)
+  })
+  late.catch(() => undefined)
+  try {
+    return await Promise.race([promise, late])
+  } finally {
+    ended.abort()
+  }
+}
+
+/** A port of loopback that nobody has. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  return typeof address === 'object' && address ? address.port : 0
+}
+
+export function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
