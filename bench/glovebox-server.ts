@@ -1,0 +1,155 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { Agent, request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { type Process, processes } from './process-figures.ts'
+
+/** The part of the tool's answer that a bench looks at. */
+export interface Answer {
+  stdout: string
+  stdout_bytes: number
+  ending: { kind: string; code?: number }
+  timings: { queue_ms: number; slot_ms: number; jail_ms: number; run_ms: number }
+}
+
+const entry = fileURLToPath(new URL('../src/main.ts', import.meta.url))
+const readyWithinMs = 30_000
+const endsWithinMs = 30_000
+
+/** The real binary, started as an operator would, in directories of its own. */
+export class GloveboxServer {
+  readonly url: string
+  readonly startToReadyMs: number
+  readonly #process: ChildProcess
+  readonly #directory: string
+  readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 })
+
+  private constructor(process: ChildProcess, directory: string, url: string, startToReadyMs: number) {
+    this.#process = process
+    this.#directory = directory
+    this.url = url
+    this.startToReadyMs = startToReadyMs
+  }
+
+  /**
+   * Starts it and waits until a run can start.
+   * @param flags of `glovebox serve`, besides those that keep it apart from every other instance.
+   * @throws Error with what it said, when it does not come up.
+   */
+  static async start(flags: readonly string[]): Promise<GloveboxServer> {
+    const directory = mkdtempSync(join(tmpdir(), 'glovebox-bench-'))
+    chmodSync(directory, 0o711) // Slots pass through it on the way to their roots.
+    const own = ['--home', join(directory, 'home'), '--state-dir', join(directory, 'state'), '--log-format', 'json']
+    const startedMs = performance.now()
+    const child = spawn(process.execPath, [entry, 'serve', '--dev', '--port', '0', ...own, ...flags], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { PATH: process.env.PATH, LANG: 'C.UTF-8' },
+    })
+    try {
+      const url = await addressOf(child)
+      while ((await send('GET', `${url}/readyz`, undefined, undefined)).status !== 200) await sleep(5)
+      return new GloveboxServer(child, directory, url, performance.now() - startedMs)
+    } catch (error) {
+      await end(child)
+      rmSync(directory, { recursive: true, force: true })
+      throw error
+    }
+  }
+
+  /** Runs code through MCP. @returns what the tool answered, whatever the ending. */
+  async callTool(code: string, language: string): Promise<Answer> {
+    const params = { name: 'sandbox_execute', arguments: { code, language } }
+    const { status, body } = await send(
+      'POST',
+      `${this.url}/mcp`,
+      JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
+      this.#agent,
+    )
+    const answer = JSON.parse(body) as { result?: { structuredContent?: Answer } }
+    const content = answer.result?.structuredContent
+    if (!content) throw new Error(`the tool answered ${status}: ${body.slice(0, 300)}`)
+    return content
+  }
+
+  /** Runs code through REST. */
+  async execute(code: string, language: string): Promise<Answer> {
+    const body = JSON.stringify({ code, language })
+    const answered = await send('POST', `${this.url}/v1/sandbox/execute`, body, this.#agent)
+    if (answered.status !== 200) throw new Error(`REST answered ${answered.status}: ${answered.body.slice(0, 300)}`)
+    return JSON.parse(answered.body) as Answer
+  }
+
+  /** The front and the runner, by the process that started them. */
+  parts(): { front: number; runner: number } {
+    const children = processes().filter(({ parent }) => parent === this.#process.pid)
+    const pidOf = (name: string) => children.find(({ words }) => words.at(-1) === name)?.pid
+    const [front, runner] = [pidOf('front'), pidOf('runner')]
+    if (front === undefined || runner === undefined) throw new Error('front and runner were not found')
+    return { front, runner }
+  }
+
+  /** The guests of its slots: the first process of each. */
+  guests(): Process[] {
+    return processes().filter(({ words, cgroups }) => words[0] === '/guest' && cgroups.includes(`/${this.instanceId}/`))
+  }
+
+  get instanceId(): string {
+    return readFileSync(join(this.#directory, 'home', 'instance'), 'utf8').trim()
+  }
+
+  /** Ends it as an operator would. */
+  async stop(): Promise<void> {
+    this.#agent.destroy()
+    await end(this.#process)
+    rmSync(this.#directory, { recursive: true, force: true })
+  }
+}
+
+/** Reads its log to the line that tells the address, and drains it from then on. */
+async function addressOf(child: ChildProcess): Promise<string> {
+  const said: string[] = []
+  const timer = setTimeout(() => child.kill('SIGTERM'), readyWithinMs)
+  try {
+    return await new Promise<string>((resolve, reject) => {
+      createInterface({ input: child.stderr! }).on('line', (line) => {
+        const match = /"url":"(http:[^"]+)"/.exec(line)
+        if (match) resolve(match[1]!)
+        said.push(line)
+        said.splice(0, said.length - 20)
+      })
+      child.once('exit', (code) => reject(new Error(`glovebox serve ended with ${code}:\n${said.join('\n')}`)))
+    })
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const ended = once(child, 'exit')
+  const timer = setTimeout(() => child.kill('SIGKILL'), endsWithinMs)
+  child.kill('SIGTERM')
+  await ended
+  clearTimeout(timer)
+}
+
+function send(method: string, url: string, body: string | undefined, agent: Agent | undefined) {
+  return new Promise<{ status: number; body: string }>((resolve, reject) => {
+    const headers = body === undefined ? {} : { 'content-type': 'application/json', accept: 'application/json' }
+    const sent = request(url, { method, headers, ...(agent && { agent }) }, (response) => {
+      const chunks: Buffer[] = []
+      response.on('data', (chunk: Buffer) => chunks.push(chunk))
+      response.on('error', reject)
+      response.on('end', () => {
+        resolve({ status: response.statusCode ?? 0, body: Buffer.concat(chunks).toString('utf8') })
+      })
+    })
+    sent.on('error', reject)
+    sent.end(body)
+  })
+}

@@ -1,0 +1,70 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { cpus, loadavg, release, totalmem } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { busyCpuMs } from './process-figures.ts'
+import { programs } from './programs.ts'
+
+/** What a reader needs to compare this run with one of another machine. */
+export interface Machine {
+  revision: string
+  takenAt: string
+  kernel: string
+  processors: string
+  memoryGib: number
+  cgroups: string
+  versions: Record<string, string>
+  /** Share of all processors that others used while nothing of this bench ran: noise. */
+  othersBusyShare: number
+  loadAverage: number
+}
+
+const lookMs = 1_500
+
+export async function describeMachine(root: string): Promise<Machine> {
+  const before = busyCpuMs()
+  await sleep(lookMs)
+  const processors = cpus()
+  return {
+    revision: revisionOf(root),
+    takenAt: new Date().toISOString(),
+    kernel: release(),
+    processors: `${processors.length} × ${processors[0]?.model ?? 'unknown'}`,
+    memoryGib: Math.round(totalmem() / 2 ** 30),
+    cgroups: existsSync('/sys/fs/cgroup/cgroup.controllers') ? 'v2' : 'v1',
+    versions: {
+      node: process.version,
+      python: firstLine(programs.python.argv[0], '--version'),
+      bash: firstLine(programs.bash.argv[0], '--version'),
+      crun: firstLine('crun', '--version'),
+      runc: firstLine('runc', '--version'),
+      bubblewrap: firstLine('bwrap', '--version'),
+      podman: firstLine('podman', '--version'),
+    },
+    othersBusyShare: (busyCpuMs() - before) / (lookMs * processors.length),
+    loadAverage: loadavg()[0] ?? 0,
+  }
+}
+
+/** With a mark when files that matter differ from what was committed. */
+function revisionOf(root: string): string {
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'safe.directory=*', '-C', root, ...args], { encoding: 'utf8' }).trim()
+  try {
+    const changed = git('status', '--porcelain', '--', 'src', 'guest', 'bench', ':!bench/results')
+    return `${git('rev-parse', '--short=12', 'HEAD')}${changed === '' ? '' : ' with local changes'}`
+  } catch {
+    return readRevisionFile(root)
+  }
+}
+
+const readRevisionFile = (root: string): string =>
+  `no repository; package ${(JSON.parse(readFileSync(`${root}/package.json`, 'utf8')) as { version: string }).version}`
+
+function firstLine(program: string, ...args: string[]): string {
+  try {
+    return execFileSync(program, args, { encoding: 'utf8' }).split('\n')[0]!.trim()
+  } catch {
+    return 'not installed'
+  }
+}

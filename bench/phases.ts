@@ -1,0 +1,40 @@
+import type { Language } from '../src/base/run.ts'
+import { median } from './figures.ts'
+import type { Answer } from './glovebox-server.ts'
+
+/** Where the time of one call goes: medians of what our own answers say, one call at a time. */
+export interface Phases {
+  language: Language
+  gapMs: number
+  queueMs: number
+  slotMs: number
+  jailMs: number
+  runMs: number
+  /** What the client waited beyond all of these: HTTP, front, rows, the hop to the runner. */
+  restMs: number
+  totalMs: number
+}
+
+/** The same for one call. */
+type Call = Omit<Phases, 'language' | 'gapMs'>
+
+export class PhaseLog {
+  readonly #calls = new Map<string, { language: Language; gapMs: number; calls: Call[] }>()
+
+  add(language: Language, gapMs: number, { timings }: Answer, totalMs: number): void {
+    const [queueMs, slotMs, jailMs, runMs] = [timings.queue_ms, timings.slot_ms, timings.jail_ms, timings.run_ms]
+    const restMs = totalMs - queueMs - slotMs - jailMs - runMs
+    const key = `${language} ${gapMs}`
+    const group = this.#calls.get(key) ?? { language, gapMs, calls: [] }
+    this.#calls.set(key, group)
+    group.calls.push({ queueMs, slotMs, jailMs, runMs, restMs, totalMs })
+  }
+
+  medians(): Phases[] {
+    return [...this.#calls.values()].map(({ language, gapMs, calls }) => {
+      const of = (name: keyof Call) => median(calls.map((call) => call[name]))
+      const [queueMs, slotMs, jailMs, runMs] = [of('queueMs'), of('slotMs'), of('jailMs'), of('runMs')]
+      return { language, gapMs, queueMs, slotMs, jailMs, runMs, restMs: of('restMs'), totalMs: of('totalMs') }
+    })
+  }
+}

@@ -1,0 +1,159 @@
+import type { ColdSlot } from './cold-slot.ts'
+import type { EndlessOutput } from './endless-output.ts'
+import { shown } from './figures.ts'
+import type { Latency, LatencyRow } from './latency.ts'
+import type { Machine } from './machine.ts'
+import type { Phases } from './phases.ts'
+import type { Resources } from './resources.ts'
+
+/** All that one run of the bench found. A part that was not asked for is absent. */
+export interface Results {
+  machine: Machine
+  arguments: readonly string[]
+  seconds: number
+  startToReadyMs?: number
+  latency?: Latency
+  coldSlots?: { measured: ColdSlot[]; absent: Record<string, string> }
+  resources?: Resources
+  endlessOutput?: EndlessOutput
+}
+
+/** The results as a Markdown page. */
+export function toMarkdown(results: Results): string {
+  const { latency, coldSlots, resources, endlessOutput } = results
+  return [
+    '# Measured',
+    head(results),
+    ...(latency ? [latencyPart(latency), phasesPart(latency.phases)] : []),
+    ...(coldSlots ? [coldPart(coldSlots, results.startToReadyMs)] : []),
+    ...(resources ? [resourcesPart(resources)] : []),
+    ...(endlessOutput ? [outputPart(endlessOutput)] : []),
+    '',
+  ].join('\n\n')
+}
+
+function head({ machine, arguments: words, seconds }: Results): string {
+  const versions = Object.entries(machine.versions).map(([name, version]) => `${name}: ${version}`)
+  return [
+    `Revision ${machine.revision}, ${machine.takenAt}, \`npm run bench${words.length > 0 ? ` -- ${words.join(' ')}` : ''}\`, ${shown(seconds)} s.`,
+    `Kernel ${machine.kernel}, ${machine.processors}, ${machine.memoryGib} GiB, cgroup ${machine.cgroups}; ${versions.join('; ')}.`,
+    `Before the start others kept the processors ${shown(machine.othersBusyShare * 100)} % busy (load ${shown(machine.loadAverage)}).`,
+    '',
+    'Machines differ: read the ratios. Everything was measured in turn, in small blocks, on one machine; figures are',
+    'medians of blocks, p99 is of all calls. The client runs on the same processors.',
+  ].join('\n')
+}
+
+function latencyPart({ rows, absent }: Latency): string {
+  const header = ['', 'time ÷ bare', 'rate ÷ bare', 'p50 ms', 'p95 ms', 'p99 ms', 'runs/s', 'CPU ms/run', 'runs']
+  const missing = Object.entries(absent).map(([name, reason]) => `${name}: ${reason}`)
+  return [
+    '## Time of one run',
+    '',
+    table(header, rows.map(latencyCells)),
+    '',
+    '"Bare" is the interpreter spawned from Node without any isolation, under the same load, in the same round; between',
+    'brackets the quartiles of the rounds. CPU is what the whole machine worked per run, the client, the kernel’s',
+    'afterwork and anything else on the machine included.',
+    ...(missing.length > 0 ? ['', `Not measured, as not usable here: ${missing.join('; ')}.`] : []),
+  ].join('\n')
+}
+
+function latencyCells(row: LatencyRow): string[] {
+  const load = row.atOnce > 1 ? `, ${row.atOnce} at once` : row.gapMs > 0 ? `, ${row.gapMs} ms gaps` : ''
+  const [low, high] = row.timeRatioQuartiles ?? [Number.NaN, Number.NaN]
+  const ratio = row.timeRatio === undefined ? '1' : `**${shown(row.timeRatio)}** (${shown(low)}–${shown(high)})`
+  return [
+    `${row.language}: ${row.contender}${load}`,
+    ratio,
+    row.rateRatio === undefined ? '1' : shown(row.rateRatio),
+    ...[row.p50Ms, row.p95Ms, row.p99Ms, row.runsPerSecond, row.busyCpuMsPerRun].map(shown),
+    String(row.runs),
+  ]
+}
+
+function phasesPart(phases: readonly Phases[]): string {
+  const header = ['one call through MCP', 'share of jail + run', 'queue', 'slot', 'jail', 'run', 'the rest', 'all, ms']
+  const cells = phases.map((each) => [
+    `${each.language}, ${each.gapMs} ms gaps`,
+    shown((each.jailMs + each.runMs) / each.totalMs),
+    ...[each.queueMs, each.slotMs, each.jailMs, each.runMs, each.restMs, each.totalMs].map(shown),
+  ])
+  return [
+    '## Where the time goes',
+    '',
+    table(header, cells),
+    '',
+    'Medians, each of its own column. "Run" is the program from its first instruction until nothing of it lives; "the',
+    'rest" is HTTP, the front, its rows and the hop to the runner.',
+  ].join('\n')
+}
+
+function coldPart({ measured, absent }: NonNullable<Results['coldSlots']>, startToReadyMs: number | undefined): string {
+  const fastest = Math.min(...measured.map(({ p50Ms }) => p50Ms))
+  const header = [
+    'slot made when none is ready',
+    '÷ fastest',
+    'p50 ms',
+    'p95 ms',
+    'slots',
+    'program start to ready, ms',
+  ]
+  const cells = measured.map(({ runtime, p50Ms, p95Ms, slots, startToReadyMs }) => [
+    ...[runtime, shown(p50Ms / fastest), shown(p50Ms), shown(p95Ms), String(slots), shown(startToReadyMs)],
+  ])
+  const missing = Object.entries(absent).map(([name, reason]) => `${name}: ${reason}`)
+  return [
+    '## Cold slots and start',
+    '',
+    table(header, cells),
+    ...(startToReadyMs === undefined ? [] : ['', `With two slots ready as by default: ${shown(startToReadyMs)} ms.`]),
+    ...(missing.length > 0 ? ['', `Not measured: ${missing.join('; ')}`] : []),
+  ].join('\n')
+}
+
+function resourcesPart({ front, runner, slotIdle, cpuMsPerRun, runs }: Resources): string {
+  const header = ['memory, MiB', 'idle PSS', 'idle RSS', 'after load PSS', 'after load RSS', 'peak RSS under load']
+  const part = (name: string, { idle, afterLoad, peakRssBytes }: Resources['front']) => [
+    name,
+    ...[idle.pssBytes, idle.rssBytes, afterLoad.pssBytes, afterLoad.rssBytes, peakRssBytes].map(mebibytes),
+  ]
+  const slot = ['guest of a slot between runs', mebibytes(slotIdle.pssBytes), mebibytes(slotIdle.rssBytes), '', '', '']
+  const { front: frontMs, runner: runnerMs, slots: slotsMs } = cpuMsPerRun
+  const all = frontMs + runnerMs + slotsMs
+  const share = (ms: number) => `${shown(ms)} ms (${shown((ms / all) * 100)} %)`
+  return [
+    '## Memory and processor time',
+    '',
+    table(header, [part('front', front), part('runner', runner), slot]),
+    '',
+    `All that the kernel charges a slot between runs: ${mebibytes(slotIdle.cgroupBytes)} MiB (median of ${slotIdle.slots}).`,
+    '',
+    `Processor time of one python run, ${atOnceInWords} of ${runs}: front ${share(frontMs)}, runner ${share(runnerMs)}, slot ${share(slotsMs)}.`,
+  ].join('\n')
+}
+
+const atOnceInWords = 'four at once'
+
+function outputPart({ runs, atOnce, outputBytes, seconds, front, runner }: EndlessOutput): string {
+  const header = ['endless output', 'last third ÷ first', 'first MiB', 'last MiB', 'peak MiB']
+  const part = (name: string, { afterBatchBytes, peakBytes, lastToFirst }: EndlessOutput['front']) => [
+    ...[name, shown(lastToFirst), mebibytes(afterBatchBytes[0]!), mebibytes(afterBatchBytes.at(-1)!)],
+    mebibytes(peakBytes),
+  ]
+  const gibibytes = outputBytes / 2 ** 30
+  return [
+    '## Memory under endless output',
+    '',
+    table(header, [part('front', front), part('runner', runner)]),
+    '',
+    `${runs} programs that print without end, ${atOnce} at once, each ended by its output limit: ${shown(gibibytes)} GiB in ${shown(seconds)} s.`,
+  ].join('\n')
+}
+
+const mebibytes = (bytes: number): string => shown(bytes / 2 ** 20)
+
+function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
+  return [line(header), line(header.map((_, column) => (column === 0 ? '---' : '--:'))), ...rows.map(line)].join('\n')
+}

@@ -1,0 +1,90 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { median } from './figures.ts'
+import type { GloveboxServer } from './glovebox-server.ts'
+import { cpuMsOf, type Memory, memoryOf, rssBytesOf } from './process-figures.ts'
+import { programs } from './programs.ts'
+
+export interface Resources {
+  front: { idle: Memory; afterLoad: Memory; peakRssBytes: number }
+  runner: { idle: Memory; afterLoad: Memory; peakRssBytes: number }
+  /** The guest of a slot between its runs, median of all slots; all that the kernel charges its cgroup with. */
+  slotIdle: Memory & { cgroupBytes: number; slots: number }
+  /** One run of python, four at once. */
+  cpuMsPerRun: { front: number; runner: number; slots: number }
+  runs: number
+}
+
+const atOnce = 4
+const sampleEveryMs = 100
+
+/**
+ * Memory before, during and after load, and the processor time that a run takes in each of our parts.
+ * @param server freshly started.
+ * @param runs how many make the load.
+ */
+export async function measureResources(server: GloveboxServer, runs: number): Promise<Resources> {
+  const { front, runner } = server.parts()
+  const idle = { front: memoryOf(front), runner: memoryOf(runner) }
+  const { code } = programs.python
+  const call = () => server.callTool(code, 'python')
+  await Promise.all(Array.from({ length: atOnce }, call))
+
+  const peaks = { front: 0, runner: 0 }
+  const watch = setInterval(() => {
+    peaks.front = Math.max(peaks.front, rssBytesOf(front))
+    peaks.runner = Math.max(peaks.runner, rssBytesOf(runner))
+  }, sampleEveryMs)
+  const before = { front: cpuMsOf(front), runner: cpuMsOf(runner), slots: slotsCpuMs(server.instanceId) }
+  let left = runs
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      while (left-- > 0) await call()
+    }),
+  )
+  clearInterval(watch)
+  const cpuMsPerRun = {
+    front: (cpuMsOf(front) - before.front) / runs,
+    runner: (cpuMsOf(runner) - before.runner) / runs,
+    slots: (slotsCpuMs(server.instanceId) - before.slots) / runs,
+  }
+  return {
+    front: { idle: idle.front, afterLoad: memoryOf(front), peakRssBytes: peaks.front },
+    runner: { idle: idle.runner, afterLoad: memoryOf(runner), peakRssBytes: peaks.runner },
+    slotIdle: slotMemory(server),
+    cpuMsPerRun,
+    runs,
+  }
+}
+
+function slotMemory(server: GloveboxServer): Resources['slotIdle'] {
+  const guests = server.guests()
+  if (guests.length === 0) throw new Error('no slot was found')
+  const memories = guests.map(({ pid }) => memoryOf(pid))
+  return {
+    pssBytes: median(memories.map(({ pssBytes }) => pssBytes)),
+    rssBytes: median(memories.map(({ rssBytes }) => rssBytes)),
+    cgroupBytes: median(guests.map(({ cgroups }) => chargedBytes(cgroups))),
+    slots: guests.length,
+  }
+}
+
+/** @param cgroups the text of /proc/<pid>/cgroup. */
+function chargedBytes(cgroups: string): number {
+  const v1 = /^\d+:memory:(.*)$/m.exec(cgroups)?.[1]
+  const path = v1 ?? /^0::(.*)$/m.exec(cgroups)?.[1] ?? ''
+  const file = v1 === undefined ? join(path, 'memory.current') : join('memory', path, 'memory.usage_in_bytes')
+  return Number(readFileSync(join('/sys/fs/cgroup', file), 'utf8'))
+}
+
+/** All slots of an instance since it started, those that are gone included. */
+function slotsCpuMs(instanceId: string): number {
+  const below = join('glovebox', instanceId)
+  try {
+    return Number(readFileSync(join('/sys/fs/cgroup/cpuacct', below, 'cpuacct.usage'), 'utf8')) / 1e6
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    const text = readFileSync(join('/sys/fs/cgroup', below, 'cpu.stat'), 'utf8')
+    return Number(/^usage_usec (\d+)$/m.exec(text)?.[1]) / 1e3
+  }
+}

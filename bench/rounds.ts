@@ -1,0 +1,108 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { median, quantile, quartiles } from './figures.ts'
+import { busyCpuMs } from './process-figures.ts'
+
+/** What one row of the table measures: a way to run a program, under one kind of load. */
+export interface Cell {
+  id: string
+  /** Runs it once and checks what it printed. @throws Error when that was not what it had to be. */
+  call(): Promise<void>
+  /** Calls that go on at the same time. */
+  atOnce: number
+  /** Pause between the end of a call and the next one. */
+  gapMs: number
+  /** The cell whose time and rate this one's are divided by. */
+  against: string | undefined
+}
+
+interface Block {
+  latenciesMs: number[]
+  runsPerSecond: number
+  /** Of the whole machine, our own client and the kernel's afterwork among it. */
+  busyCpuMsPerRun: number
+}
+
+export interface Measured {
+  id: string
+  runs: number
+  p50Ms: number
+  p95Ms: number
+  p99Ms: number
+  runsPerSecond: number
+  busyCpuMsPerRun: number
+  /** Against its other cell in the same round, median of the rounds; absent where there is none. */
+  timeRatio?: number
+  timeRatioQuartiles?: [number, number]
+  rateRatio?: number
+}
+
+export interface Pace {
+  rounds: number
+  blockMs: number
+}
+
+/** Calls before anything counts: caches, slots and connections are there afterwards. */
+const warmUpCalls = 5
+
+/**
+ * Measures all cells in turn, a block of each per round, so that noise of the machine meets all of them alike. Every
+ * other round goes backwards: no cell always follows the same neighbour.
+ */
+export async function measure(cells: readonly Cell[], pace: Pace, tell: (done: string) => void): Promise<Measured[]> {
+  for (const cell of cells) {
+    for (let count = 0; count < warmUpCalls; count++) await Promise.all(timesOver(cell.atOnce, cell.call))
+  }
+  const blocks = new Map<string, Block[]>(cells.map(({ id }) => [id, []]))
+  for (let round = 0; round < pace.rounds; round++) {
+    for (const cell of round % 2 === 0 ? cells : [...cells].reverse()) {
+      blocks.get(cell.id)!.push(await runBlock(cell, pace.blockMs))
+    }
+    tell(`round ${round + 1} of ${pace.rounds}`)
+  }
+  return cells.map((cell) => fold(cell, blocks))
+}
+
+/** The first call of each worker does not count: it pays for whoever had the machine before. */
+async function runBlock({ call, atOnce, gapMs }: Cell, blockMs: number): Promise<Block> {
+  await Promise.all(timesOver(atOnce, call))
+  const latenciesMs: number[] = []
+  const busyBefore = busyCpuMs()
+  const startedMs = performance.now()
+  const work = async () => {
+    do {
+      const calledMs = performance.now()
+      await call()
+      latenciesMs.push(performance.now() - calledMs)
+      if (gapMs > 0) await sleep(gapMs)
+    } while (performance.now() - startedMs < blockMs)
+  }
+  await Promise.all(timesOver(atOnce, work))
+  const elapsedMs = performance.now() - startedMs
+  return {
+    latenciesMs,
+    runsPerSecond: (latenciesMs.length * 1000) / elapsedMs,
+    busyCpuMsPerRun: (busyCpuMs() - busyBefore) / latenciesMs.length,
+  }
+}
+
+const timesOver = (count: number, work: () => Promise<void>): Promise<void>[] => Array.from({ length: count }, work)
+
+/** Medians of blocks; the 99th percentile is of all calls, since a block alone has too few. */
+function fold(cell: Cell, blocks: ReadonlyMap<string, Block[]>): Measured {
+  const own = blocks.get(cell.id)!
+  const all = own.flatMap(({ latenciesMs }) => latenciesMs)
+  const measured: Measured = {
+    id: cell.id,
+    runs: all.length,
+    p50Ms: median(own.map(({ latenciesMs }) => median(latenciesMs))),
+    p95Ms: median(own.map(({ latenciesMs }) => quantile(latenciesMs, 0.95))),
+    p99Ms: quantile(all, 0.99),
+    runsPerSecond: median(own.map(({ runsPerSecond }) => runsPerSecond)),
+    busyCpuMsPerRun: median(own.map(({ busyCpuMsPerRun }) => busyCpuMsPerRun)),
+  }
+  const other = cell.against === undefined ? undefined : blocks.get(cell.against)
+  if (!other) return measured
+  const times = own.map(({ latenciesMs }, round) => median(latenciesMs) / median(other[round]!.latenciesMs))
+  const rates = own.map(({ runsPerSecond }, round) => runsPerSecond / other[round]!.runsPerSecond)
+  return { ...measured, timeRatio: median(times), timeRatioQuartiles: quartiles(times), rateRatio: median(rates) }
+}

@@ -1,0 +1,96 @@
+/**
+ * Every published figure comes from here: one run, one table.
+ *   npm run bench -- [--quick] [--only WORD]… [--name NAME]
+ */
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { measureColdSlots } from './cold-slot.ts'
+import { measureEndlessOutput } from './endless-output.ts'
+import { GloveboxServer } from './glovebox-server.ts'
+import { measureLatency } from './latency.ts'
+import { describeMachine } from './machine.ts'
+import { inOwnMountNamespace } from './mount-namespace.ts'
+import { type Results, toMarkdown } from './report.ts'
+import { measureResources } from './resources.ts'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+
+const full = { rounds: 6, blockMs: 700, atOnce: [2, 4, 8], coldSlots: 20, loadRuns: 400, endlessRuns: 100 }
+const quick = { rounds: 2, blockMs: 250, atOnce: [4], coldSlots: 5, loadRuns: 60, endlessRuns: 16 }
+
+const usage = `npm run bench -- [--quick] [--only WORD]… [--name NAME]
+  --quick  about half a minute, coarse; written down only with --name
+  --only   cold, resources, output, or any part of a row's name (python, runc, "4 at once"); may be repeated
+  --name   results go to bench/results/NAME.md and .json; a full run writes "latest" by itself
+`
+
+async function bench(words: readonly string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: [...words],
+    options: {
+      quick: { type: 'boolean', default: false },
+      only: { type: 'string', multiple: true, default: [] },
+      name: { type: 'string' },
+    },
+  })
+  const { quick: isQuick, only } = values
+  const results = await measureAll(isQuick ? quick : full, only, words)
+  const page = toMarkdown(results)
+  process.stdout.write(page)
+  const name = values.name ?? (isQuick || only.length > 0 ? undefined : 'latest')
+  if (name !== undefined) write(name, page, results)
+}
+
+/** Each part has a server of its own, so that none finds what another left warm. */
+async function measureAll(plan: typeof full, only: readonly string[], words: readonly string[]): Promise<Results> {
+  const startedMs = performance.now()
+  const tell = (done: string) =>
+    process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
+  const sections = ['cold', 'resources', 'output']
+  const wants = (section: string) => only.length === 0 || only.includes(section)
+  const cellWords = only.filter((word) => !sections.includes(word))
+  const wantsCell = (id: string) => only.length === 0 || cellWords.some((word) => id.includes(word))
+
+  const results: Results = { machine: await describeMachine(root), arguments: words, seconds: 0 }
+  if (only.length === 0 || cellWords.length > 0) {
+    // Rounds take longer than slots idle by default; a cold slot among warm ones would be measured as such elsewhere.
+    await withServer(['--slot-idle-s', '600'], async (server) => {
+      results.startToReadyMs = server.startToReadyMs
+      results.latency = await measureLatency(server, plan, plan.atOnce, wantsCell, tell)
+    })
+  }
+  if (wants('cold')) results.coldSlots = await measureColdSlots(plan.coldSlots)
+  tell('cold slots')
+  if (wants('resources')) {
+    results.resources = await withServer([], (server) => measureResources(server, plan.loadRuns))
+    tell('resources')
+  }
+  if (wants('output')) {
+    results.endlessOutput = await withServer([], (server) => measureEndlessOutput(server, plan.endlessRuns))
+    tell('endless output')
+  }
+  results.seconds = (performance.now() - startedMs) / 1000
+  return results
+}
+
+async function withServer<T>(flags: readonly string[], use: (server: GloveboxServer) => Promise<T>): Promise<T> {
+  const server = await GloveboxServer.start(flags)
+  try {
+    return await use(server)
+  } finally {
+    await server.stop()
+  }
+}
+
+function write(name: string, page: string, results: Results): void {
+  const directory = join(root, 'bench', 'results')
+  mkdirSync(directory, { recursive: true })
+  writeFileSync(join(directory, `${name}.md`), page)
+  writeFileSync(join(directory, `${name}.json`), `${JSON.stringify(results, undefined, 2)}\n`)
+}
+
+const words = process.argv.slice(2)
+if (words.includes('--help')) process.stdout.write(usage)
+else process.exitCode = await inOwnMountNamespace(import.meta.filename, words, bench)
