@@ -71,8 +71,10 @@ async function developer(store: Store, profiles: readonly Profile[]): Promise<Ca
     name: 'development without a key',
     profile: profile.name,
     secretHash: null,
+    prefix: null,
     createdAt,
     revokedAt: null,
+    retiredAt: null,
   })
   return { orgId: 'org_dev', keyId: 'key_dev', profile }
 }

@@ -5,7 +5,7 @@ import type { Tables } from './tables.ts'
 type Step = (db: Kysely<Tables>) => Promise<void>
 
 /** In order; a step that was released is never edited, only followed by another. */
-const steps: readonly Step[] = [createFirstTables]
+const steps: readonly Step[] = [createFirstTables, addKeySecrets]
 
 export const newestVersion = steps.length
 
@@ -84,6 +84,19 @@ async function createFirstTables(db: Kysely<Tables>): Promise<void> {
     .execute()
 
   await createRuns(db)
+}
+
+async function addKeySecrets(db: Kysely<Tables>): Promise<void> {
+  await db.schema.alterTable('keys').addColumn('prefix', 'text').execute()
+  await db.schema.alterTable('keys').addColumn('retiredAt', 'text').execute()
+  await db.schema.createIndex('orgsByName').unique().on('orgs').column('name').execute()
+  await db.schema
+    .createIndex('keysNotRetired')
+    .on('keys')
+    .column('revokedAt')
+    .where(sql.ref('revoked_at'), 'is not', null)
+    .where(sql.ref('retired_at'), 'is', null)
+    .execute()
 }
 
 async function createRuns(db: Kysely<Tables>): Promise<void> {

@@ -18,8 +18,12 @@ export interface KeyRow {
   profile: string
   /** SHA-256 of the secret, hex; `null` for the keyless development caller. */
   secretHash: string | null
+  /** How the secret begins, so that its owner can tell it from others; `null` where there is none. */
+  prefix: string | null
   createdAt: string
   revokedAt: string | null
+  /** When everything that a revoked key had going was known to have ended. */
+  retiredAt: string | null
 }
 
 /** A profile as it was when its revision first ran: what a run row refers to stays explainable. */
@@ -69,7 +73,11 @@ export interface Store {
   orgs: {
     /** Creates the org, or leaves the one with this id as it is. */
     ensure(org: OrgRow): Promise<void>
+    /** @returns the org with this name: the one that has it, or else this one, made now. */
+    ensureNamed(org: OrgRow): Promise<OrgRow>
     get(id: string): Promise<OrgRow | undefined>
+    /** By name. */
+    list(): Promise<OrgRow[]>
   }
   keys: {
     ensure(key: KeyRow): Promise<void>
@@ -78,6 +86,9 @@ export interface Store {
     list(orgId: string): Promise<KeyRow[]>
     /** @returns whether a live key was revoked by this call. */
     revoke(id: string, at: string): Promise<boolean>
+    /** Keys that are revoked and may still have something going. */
+    notRetired(): Promise<KeyRow[]>
+    setRetired(id: string, at: string): Promise<void>
   }
   profiles: {
     ensure(profile: ProfileRow): Promise<void>

@@ -102,10 +102,18 @@ describe('ensuring a row', () => {
     expect(await store.profiles.get('default', 'r1')).toEqual(plainProfile)
   })
 
+  it('has a name of its own, by which it is found or made', async () => {
+    const store = await openFilled()
+    expect(await store.orgs.ensureNamed({ ...org, id: 'org_2' })).toEqual(org)
+    const second = { ...org, id: 'org_2', name: 'Aaron' }
+    expect(await store.orgs.ensureNamed(second)).toEqual(second)
+    expect(await store.orgs.list()).toEqual([second, org])
+  })
+
   it('keeps threads of two orgs apart, also under one name', async () => {
     const store = await openFilled()
     const thread = { id: 't', createdAt: later, lastUsedAt: later, lockedBy: null, lockedUntil: null, fence: 0 }
-    await store.orgs.ensure({ ...org, id: 'org_2' })
+    await store.orgs.ensure({ ...org, id: 'org_2', name: 'Second' })
     await store.threads.ensure({ ...thread, orgId: 'org_1', fence: 1 })
     await store.threads.ensure({ ...thread, orgId: 'org_2', fence: 2 })
     await store.threads.ensure({ ...thread, orgId: 'org_2', fence: 3 })
@@ -139,6 +147,16 @@ describe('a key', () => {
     expect(await store.keys.revoke('key_1', '2027-01-01T00:00:00.000Z')).toBe(false)
     expect(await store.keys.revoke('key_x', later)).toBe(false)
     expect((await store.keys.get('key_1'))?.revokedAt).toBe(later)
+  })
+
+  it('is to be retired from its revocation until that is done', async () => {
+    const store = await openFilled()
+    expect(await store.keys.notRetired()).toEqual([])
+    await store.keys.revoke('key_1', later)
+    expect((await store.keys.notRetired()).map(({ id }) => id)).toEqual(['key_1'])
+    await store.keys.setRetired('key_1', later)
+    expect(await store.keys.notRetired()).toEqual([])
+    expect(await store.keys.get('key_1')).toEqual({ ...plainKey, revokedAt: later, retiredAt: later })
   })
 
   it('belongs to an org that exists', async () => {

@@ -11,8 +11,10 @@ export const plainKey: KeyRow = {
   name: 'laptop',
   profile: 'default',
   secretHash: 'a'.repeat(64),
+  prefix: 'sk-us-Ab3x',
   createdAt,
   revokedAt: null,
+  retiredAt: null,
 }
 
 export const plainProfile: ProfileRow = { name: 'default', revision: 'r1', definition: '{"languages":[]}', createdAt }
