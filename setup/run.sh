@@ -25,6 +25,7 @@ start | test | bench)
 	install_system_packages
 	build_guest
 	build_addon
+	build_storage
 	;;
 esac
 exec 9>&-

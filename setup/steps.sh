@@ -119,3 +119,20 @@ build_addon() {
 	mv -f build/peer-credentials.node.new build/peer-credentials.node
 	printf '%s\n' "$wanted" >build/peer-credentials.stamp
 }
+
+# What the runner needs of the kernel for threads and volumes: mounts, and opening by descriptor.
+build_storage() {
+	wanted=$(stamp_of src/storage/kernel/*.[ch] package-lock.json)
+	if is_stamped build/storage.stamp "$wanted" && [ -f build/storage.node ]; then
+		return 0
+	fi
+	say "building the storage addon"
+	rm -f build/storage.stamp
+	include=$(ls -d node_modules/node-linux-*/include/node 2>/dev/null | head -n 1)
+	[ -n "$include" ] || stop 78 "the headers of the pinned Node are missing; remove node_modules and start again"
+	[ -f /usr/include/linux/mount.h ] || stop 78 "the kernel's headers are missing: apt-get install linux-libc-dev"
+	cc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -I "$include" -o build/storage.node.new src/storage/kernel/*.c >&2 ||
+		stop 78 "src/storage/kernel could not be built; see above"
+	mv -f build/storage.node.new build/storage.node
+	printf '%s\n' "$wanted" >build/storage.stamp
+}

@@ -1,0 +1,138 @@
+import { constants } from 'node:fs'
+import { Descriptor } from './descriptor.ts'
+import { codeOf, kernel } from './kernel.ts'
+import { readEntries } from './listing.ts'
+import { parsePath } from './paths.ts'
+import { openDirectory, refusing, splitPath, temporaryName, toRefusal, toStatus } from './walk.ts'
+
+export interface Deleted {
+  /** Entries removed by this call. */
+  entries: number
+  /** False when the budget ran out first, or code in the sandbox kept adding: call again. */
+  complete: boolean
+}
+
+const entriesMax = 100_000
+
+/**
+ * Deletes an entry of any kind. A link is deleted itself, never what it names.
+ * @param recursive whether a directory goes with all that it holds, however deep; else it must be empty.
+ * @param budget at most so many entries in this call.
+ * @throws Refusal path_not_found, directory_not_empty and others.
+ */
+export async function deletePath(
+  root: number,
+  path: string,
+  recursive: boolean,
+  budget = entriesMax,
+): Promise<Deleted> {
+  const parsed = parsePath(path)
+  const { parent, name } = splitPath(parsed)
+  await using directory = await openDirectory(root, parent)
+  const { kind } = toStatus(await refusing(parsed, kernel.statName(directory.fd, name)))
+  const deletion = new Deletion(budget)
+  try {
+    if (kind === 'directory' && recursive) await deletion.tree(directory.fd, name)
+    else await deletion.entry(directory.fd, name, kind === 'directory')
+  } catch (error) {
+    if (error !== outOfBudget) throw toRefusal(parsed, error)
+    return { entries: deletion.entries, complete: false }
+  }
+  await kernel.syncDescriptor(directory.fd)
+  return { entries: deletion.entries, complete: true }
+}
+
+const outOfBudget = new Error('out of budget')
+
+/**
+ * Empties a tree whatever its depth with three open descriptors: a directory that holds directories first hands them to
+ * the top of the tree, so that nothing below the top is ever deeper than two, and no step goes upwards.
+ */
+class Deletion {
+  entries = 0
+  readonly #entriesMax: number
+  /** Every attempt counts, also one that finds its entry gone: code in the sandbox cannot keep us busy for ever. */
+  #stepsLeft: number
+
+  constructor(budget: number) {
+    this.#entriesMax = budget
+    this.#stepsLeft = budget * stepsPerEntry + stepsPerEntry
+  }
+
+  async entry(directory: number, name: Buffer, isDirectory: boolean): Promise<void> {
+    this.#stepsLeft -= 1
+    if (this.entries >= this.#entriesMax || this.#stepsLeft < 0) throw outOfBudget
+    await kernel.removeName(directory, name, isDirectory ? 1 : 0)
+    this.entries += 1
+  }
+
+  async tree(directory: number, name: Buffer): Promise<void> {
+    {
+      await using top = await openChild(directory, name)
+      await eachEntry(top, (entry) => this.#clear(top.fd, entry))
+    }
+    await this.entry(directory, name, true).catch((error) => {
+      throw codeOf(error) === 'ENOTEMPTY' ? outOfBudget : error // Something was added since.
+    })
+  }
+
+  /** Removes one entry of the top; of a directory also what it holds, its directories being handed to the top. */
+  async #clear(top: number, name: Buffer): Promise<void> {
+    if (await this.#removed(top, name)) return
+    await using child = await openChild(top, name).catch(goneIsFine)
+    if (!child) return
+    await eachEntry(child, async (entry) => {
+      if (await this.#removed(child.fd, entry)) return
+      await kernel.renameName(child.fd, entry, top, temporaryName(), 0).catch(goneIsFine)
+    })
+    await this.#removed(top, name)
+  }
+
+  /** @returns false for a directory that is not empty. */
+  async #removed(directory: number, name: Buffer): Promise<boolean> {
+    for (const isDirectory of [false, true]) {
+      try {
+        await this.entry(directory, name, isDirectory)
+        return true
+      } catch (error) {
+        const code = codeOf(error)
+        if (code === 'ENOENT') return true
+        if (code === 'ENOTEMPTY' || code === 'EEXIST') return false
+        // unlinkat(2) says EISDIR for a directory; ENOTDIR when it became something else since: the next pass sees it.
+        if (code !== 'EISDIR' && code !== 'ENOTDIR') throw error
+      }
+    }
+    return false
+  }
+}
+
+/** To see it as a file, as a directory, to open it, and once more. */
+const stepsPerEntry = 4
+
+/** Goes through a directory until it finds it empty. */
+async function eachEntry(directory: Descriptor, act: (name: Buffer) => Promise<void>): Promise<void> {
+  for (let seen = true; seen; ) {
+    seen = false
+    let cookie = '0'
+    for (
+      let part = await readEntries(directory.fd, cookie);
+      part.length > 0;
+      part = await readEntries(directory.fd, cookie)
+    ) {
+      for (const { name } of part) await act(name)
+      cookie = part.at(-1)?.cookie ?? cookie
+      seen = true
+    }
+  }
+}
+
+async function openChild(directory: number, name: Buffer): Promise<Descriptor> {
+  return new Descriptor(await kernel.openBeneath(directory, name, constants.O_RDONLY | constants.O_DIRECTORY, 0))
+}
+
+/** What code in the sandbox removed or exchanged meanwhile is found, or not, by the next pass. */
+function goneIsFine(error: unknown): undefined {
+  const code = codeOf(error)
+  if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP') return undefined
+  throw error
+}

@@ -1,0 +1,105 @@
+/**
+ * How storage reaches a slot. The slot binds its dock with slave propagation (`rbind,rslave`; what holds the dock in its
+ * mount namespace must be a slave as well, not private). What is mounted in the dock afterwards appears inside, and
+ * disappears when it is unmounted here. Such mounts come from a mount namespace of a higher user namespace, so that the
+ * kernel locks their flags: root inside can take back neither ro nor nosuid nor nodev (mount_namespaces(7)).
+ */
+import { constants } from 'node:fs'
+import { mkdir, readdir, rmdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Descriptor } from './descriptor.ts'
+import { isName, type Mounted } from './filesystems.ts'
+import { codeOf, kernel } from './kernel.ts'
+
+/** A filesystem as a slot sees it. */
+export interface Attachment {
+  /** Directory in the dock at which it appears. */
+  readonly name: string
+  /**
+   * Takes it out of the slot; only when every process of the jail is dead.
+   * @returns false when something in the slot held on to it: it is out of sight then, but what holds it can still write,
+   * and the filesystem cannot be mounted again until the slot is gone. Such a slot must be destroyed.
+   */
+  detach(): Promise<boolean>
+}
+
+export interface AttachOptions {
+  /** Process in the slot's user namespace, alive and not yet waited for: its ids are translated. */
+  initPid: number
+  /** Directory in the dock, `isName`; free. */
+  name: string
+  readOnly: boolean
+}
+
+/** A directory of one slot through which filesystems come and go. */
+export class Dock {
+  /** What the slot binds. */
+  readonly dir: string
+
+  private constructor(dir: string) {
+    this.dir = dir
+  }
+
+  /** @param dir made here; its parent exists and is reachable by nobody but us. */
+  static async open(dir: string): Promise<Dock> {
+    await mkdir(dir, { mode: 0o755 })
+    try {
+      await kernel.makeDock(Buffer.from(dir))
+      return new Dock(dir)
+    } catch (error) {
+      await rmdir(dir)
+      throw error
+    }
+  }
+
+  /** Shows a filesystem to the slot: nosuid, nodev, ids translated so that 1000 on the disk is 1000 inside. */
+  async attach(mounted: Mounted, { initPid, name, readOnly }: AttachOptions): Promise<Attachment> {
+    if (!isName(name)) throw new Error(`${name} is no name for an attachment`)
+    const target = join(this.dir, name)
+    await using namespace = await Descriptor.open(`/proc/${initPid}/ns/user`, constants.O_RDONLY)
+    await mkdir(target, { mode: 0o755 })
+    try {
+      await kernel.attachTranslated(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(target))
+    } catch (error) {
+      await rmdir(target)
+      throw error
+    }
+    return { name, detach: () => detach(target) }
+  }
+
+  /** Ends the dock after its slot; what was left attached is detached. */
+  async release(): Promise<void> {
+    await kernel.unmount(Buffer.from(this.dir), 1)
+    // Attachments that were left are under the dock's mount and went with it; their directories remain.
+    await removeDirectories(this.dir)
+  }
+}
+
+async function removeDirectories(dir: string): Promise<void> {
+  for (const name of await readdir(dir)) await rmdir(join(dir, name))
+  await rmdir(dir)
+}
+
+/** A jail that has ended gives up its mounts in the kernel a moment after its last process. */
+const busyPatience = { attempts: 50, delayMs: 2 }
+
+async function detach(target: string): Promise<boolean> {
+  const clean = await unmountPatiently(target)
+  if (!clean) await kernel.unmount(Buffer.from(target), 1)
+  await rmdir(target)
+  return clean
+}
+
+async function unmountPatiently(target: string): Promise<boolean> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await kernel.unmount(Buffer.from(target), 0)
+      return true
+    } catch (error) {
+      if (codeOf(error) !== 'EBUSY') throw error
+      if (attempt === busyPatience.attempts) return false
+      await sleep(busyPatience.delayMs)
+    }
+  }
+}

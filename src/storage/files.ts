@@ -1,0 +1,182 @@
+/**
+ * Files of a mounted thread or volume, all relative to the descriptor of its root directory.
+ *
+ * BOUNDARY: everything below the root belongs to code in a sandbox and may change at any moment. Nothing here follows a
+ * link, leaves the filesystem, waits for a FIFO, a lease or a device, or opens anything but directories and regular files.
+ */
+import { constants } from 'node:fs'
+import { Refusal } from '../base/errors.ts'
+import { Descriptor } from './descriptor.ts'
+import { codeOf, kernel } from './kernel.ts'
+import { madeDepthMax, type Path, parsePath, textOf } from './paths.ts'
+import {
+  openDirectory,
+  openOrMakeDirectory,
+  owner,
+  refusing,
+  type Status,
+  splitPath,
+  temporaryName,
+  toStatus,
+} from './walk.ts'
+
+/** A part of a file: from `offset`, at most `lengthBytes`. */
+export interface Range {
+  offset: number
+  lengthBytes: number
+}
+
+export interface OpenFile {
+  status: Status
+  /** Bytes that `bytes` will give, unless the file shrinks meanwhile. */
+  lengthBytes: number
+  /** To be read once; the file is closed at its end, and by `close`. */
+  bytes: AsyncGenerator<Uint8Array, void, undefined>
+  close(): Promise<void>
+}
+
+/** Large enough for the disk, small enough for many readers at once. */
+const chunkBytes = 256 * 1024
+
+/** What a path names, a link itself included. @throws Refusal path_not_found and others. */
+export async function statPath(root: number, path: string): Promise<Status> {
+  const parsed = parsePath(path)
+  if (parsed.length === 0) return toStatus(await kernel.statDescriptor(root))
+  const { parent, name } = splitPath(parsed)
+  await using directory = await openDirectory(root, parent)
+  return toStatus(await refusing(parsed, kernel.statName(directory.fd, name)))
+}
+
+/**
+ * Opens a regular file for reading.
+ * @throws Refusal path_not_found, not_a_file, range_invalid, file_busy and others.
+ */
+export async function readFile(root: number, path: string, range?: Range): Promise<OpenFile> {
+  const parsed = parsePath(path)
+  const { parent, name } = splitPath(parsed)
+  await using directory = await openDirectory(root, parent)
+  // Asked before it is opened, so that opening has no effect on what is none.
+  const before = toStatus(await refusing(parsed, kernel.statName(directory.fd, name)))
+  requireFile(before, textOf(parsed))
+  const file = new Descriptor(await refusing(parsed, kernel.openBeneath(directory.fd, name, constants.O_RDONLY, 0)))
+  try {
+    const status = toStatus(await kernel.statDescriptor(file.fd))
+    requireFile(status, textOf(parsed))
+    const { offset, lengthBytes } = within(range, status.sizeBytes)
+    return { status, lengthBytes, bytes: chunksOf(file, offset, lengthBytes), close: () => file.close() }
+  } catch (error) {
+    await file.close()
+    throw error
+  }
+}
+
+function requireFile(status: Status, path: string): void {
+  if (status.kind !== 'file') throw new Refusal('not_a_file', { path, kind: status.kind })
+}
+
+function within(range: Range | undefined, sizeBytes: number): Range {
+  const { offset, lengthBytes } = range ?? { offset: 0, lengthBytes: sizeBytes }
+  const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(lengthBytes) && offset >= 0 && lengthBytes >= 0
+  if (!isRange || offset > sizeBytes) throw new Refusal('range_invalid', { offset, sizeBytes })
+  return { offset, lengthBytes: Math.min(lengthBytes, sizeBytes - offset) }
+}
+
+async function* chunksOf(file: Descriptor, offset: number, lengthBytes: number) {
+  try {
+    const end = offset + lengthBytes
+    for (let at = offset; at < end; ) {
+      const chunk = Buffer.allocUnsafeSlow(Math.min(chunkBytes, end - at))
+      const got = await file.read(chunk, at)
+      if (got === 0) return // It shrank.
+      yield chunk.subarray(0, got)
+      at += got
+    }
+  } finally {
+    await file.close()
+  }
+}
+
+/**
+ * Writes a whole file. It appears, or takes the place of an earlier file, when all of it is on the disk; until then, and
+ * after a crash or a failure of the source, the earlier one is there and nothing else. Of several at once the last wins.
+ * Missing directories are made. The file belongs to the user of jails.
+ * @returns its length in bytes.
+ * @throws Refusal storage_full, not_a_file (something else has that name), path_too_deep and others; what the source throws.
+ */
+export async function writeFile(
+  root: number,
+  path: string,
+  source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+): Promise<number> {
+  const parsed = parsePath(path, madeDepthMax)
+  const { parent, name } = splitPath(parsed)
+  await using directory = await openOrMakeDirectory(root, parent)
+  await requireReplaceable(directory, name, textOf(parsed))
+  // Without a name until it is whole: no one sees it before, and a crash leaves nothing.
+  const unnamed = constants.O_RDWR | O_TMPFILE
+  await using file = new Descriptor(
+    await refusing(parsed, kernel.openBeneath(directory.fd, Buffer.from('.'), unnamed, 0o644)),
+  )
+  const bytes = await fill(file, source, parsed)
+  await refusing(parsed, giveToOwner(file))
+  await refusing(parsed, kernel.syncDescriptor(file.fd))
+  await refusing(parsed, kernel.publishFile(file.fd, directory.fd, temporaryName(), name))
+  await refusing(parsed, kernel.syncDescriptor(directory.fd))
+  return bytes
+}
+
+/** open(2); Node's constants do not have it: __O_TMPFILE | O_DIRECTORY. */
+const O_TMPFILE = 0o20000000 | constants.O_DIRECTORY
+
+async function requireReplaceable(directory: Descriptor, name: Buffer, path: string): Promise<void> {
+  try {
+    requireFile(toStatus(await kernel.statName(directory.fd, name)), path)
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT') throw error
+  }
+}
+
+async function fill(
+  file: Descriptor,
+  source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  path: Path,
+): Promise<number> {
+  let at = 0
+  for await (const chunk of source) {
+    await refusing(path, file.write(chunk, at))
+    at += chunk.byteLength
+  }
+  return at
+}
+
+async function giveToOwner(file: Descriptor): Promise<void> {
+  await file.chown(owner.uid, owner.gid)
+  await file.chmod(0o644) // The umask of this process may have taken bits away.
+}
+
+/** Makes a directory and the missing ones above it; one that is there already is as good. @throws Refusal. */
+export async function makeDirectory(root: number, path: string): Promise<void> {
+  const directory = await openOrMakeDirectory(root, parsePath(path, madeDepthMax))
+  await directory.close()
+}
+
+/**
+ * Gives an entry of any kind another place; missing directories above it are made.
+ * @param mayReplace whether a file or an empty directory of the same kind gives way.
+ * @throws Refusal path_not_found, path_exists, path_invalid (into itself) and others.
+ */
+export async function movePath(root: number, from: string, to: string, mayReplace: boolean): Promise<void> {
+  const source = parsePath(from)
+  const target = parsePath(to, madeDepthMax)
+  const { parent: sourceParent, name: sourceName } = splitPath(source)
+  const { parent: targetParent, name: targetName } = splitPath(target)
+  await using fromDirectory = await openDirectory(root, sourceParent)
+  await refusing(source, kernel.statName(fromDirectory.fd, sourceName))
+  await using toDirectory = await openOrMakeDirectory(root, targetParent)
+  await refusing(
+    target,
+    kernel.renameName(fromDirectory.fd, sourceName, toDirectory.fd, targetName, mayReplace ? 1 : 0),
+  )
+  await kernel.syncDescriptor(toDirectory.fd)
+  await kernel.syncDescriptor(fromDirectory.fd)
+}

@@ -1,0 +1,226 @@
+import { constants } from 'node:fs'
+import { mkdir, readdir, rm, rmdir, stat, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Refusal } from '../base/errors.ts'
+import { Descriptor } from './descriptor.ts'
+import { check, grow, ImageMaker, lockedImage, type Quota, shrinkIdle } from './images.ts'
+import { codeOf, kernel } from './kernel.ts'
+import { readSuperblock } from './superblock.ts'
+
+export type { Quota } from './images.ts'
+
+/** A thread or a volume of an org. `org` and `name` are as clients may give them: see `isName`. */
+export interface FilesystemId {
+  area: 'threads' | 'volumes'
+  org: string
+  name: string
+}
+
+/** What a file on the host may be called after: no separator, no leading dot, case kept. */
+export const isName = (name: string): boolean => /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/.test(name)
+
+export const keyOf = (id: FilesystemId): string => `${id.area}/${id.org}/${id.name}`
+
+export interface FilesystemsSettings {
+  /** Where images are kept. */
+  home: string
+  /** Where they are mounted; in a mount namespace of our own. */
+  mountsDir: string
+  /** Nothing is made or mounted when the disk of `home` has less room than this: writes of a sandbox would then fail in
+   * the middle of its filesystem, not at its quota. */
+  reserveBytes: number
+}
+
+export interface Usage {
+  /** As a program inside sees them; what users can still write is `freeBytes`. */
+  totalBytes: number
+  freeBytes: number
+  totalInodes: number
+  freeInodes: number
+}
+
+/** A mounted filesystem. */
+export interface Mounted {
+  readonly id: FilesystemId
+  /** Where it is mounted, a path of ours. */
+  readonly path: string
+  /** Of its root directory: everything is reached from here. */
+  readonly root: Descriptor
+  /** Whether it was found as a crash had left it. */
+  readonly recovered: boolean
+}
+
+/** How long a mount waits for an earlier one of the same image to end in the kernel; measured: about a millisecond. */
+const lockPatienceMs = 5_000
+
+/** What the kernel answers at damage: EUCLEAN and EBADMSG are its EFSCORRUPTED and EFSBADCRC. */
+const damage = new Set(['EUCLEAN', 'EBADMSG', 'EINVAL', 'EIO'])
+
+/**
+ * Threads and volumes as filesystems of their own: sparse ext4 images, mounted on loop devices. A limit on bytes and
+ * files is the size of the filesystem, so the kernel enforces it. After a crash of this process nothing stays mounted:
+ * the mounts end with the mount namespace, the loop devices with the mounts.
+ */
+export class Filesystems {
+  readonly #settings: FilesystemsSettings
+  readonly #maker: ImageMaker
+  #mountNumber = 0
+
+  private constructor(settings: FilesystemsSettings, maker: ImageMaker) {
+    this.#settings = settings
+    this.#maker = maker
+  }
+
+  /** Removes what a crash left: half-made images, mount points. */
+  static async open(settings: FilesystemsSettings): Promise<Filesystems> {
+    await mkdir(settings.home, { recursive: true, mode: 0o700 })
+    await mkdir(settings.mountsDir, { recursive: true, mode: 0o700 })
+    for (const left of await readdir(settings.mountsDir)) await rmdir(join(settings.mountsDir, left))
+    return new Filesystems(settings, await ImageMaker.open(settings.home))
+  }
+
+  /** Makes the filesystem unless it exists. @returns whether this call made it; of many at once, one does. */
+  async create(id: FilesystemId, quota: Quota): Promise<boolean> {
+    await this.#requireRoom()
+    return this.#maker.create(this.#pathOf(id), quota)
+  }
+
+  async exists(id: FilesystemId): Promise<boolean> {
+    return (await this.allocatedBytes(id)) !== undefined
+  }
+
+  /** Bytes that it takes on the disk; `undefined` when there is none. */
+  async allocatedBytes(id: FilesystemId): Promise<number | undefined> {
+    try {
+      return (await stat(this.#pathOf(id))).blocks * 512
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return undefined
+      throw error
+    }
+  }
+
+  /**
+   * Mounts it: nosuid, nodev, noatime, read-only after the first error. The journal of a crashed one is replayed; one
+   * with errors is checked first.
+   * @throws Refusal thread_unknown, thread_busy (mounted by someone else), unavailable (the disk is full).
+   */
+  async mount(id: FilesystemId): Promise<Mounted> {
+    await this.#requireRoom()
+    const imagePath = this.#pathOf(id)
+    await using image = await lockedImage(imagePath, lockPatienceMs)
+    const superblock = await readSuperblock(image)
+    if (!superblock || superblock.hasErrors) await check(imagePath)
+    this.#mountNumber += 1
+    const path = join(this.#settings.mountsDir, String(this.#mountNumber))
+    await mkdir(path, { mode: 0o700 })
+    try {
+      await mountChecked(imagePath, image, path)
+      const root = await Descriptor.open(path, constants.O_RDONLY | constants.O_DIRECTORY)
+      return { id, path, root, recovered: superblock?.needsRecovery !== false || superblock.hasErrors }
+    } catch (error) {
+      await rmdir(path)
+      throw error
+    }
+  }
+
+  /**
+   * Gives free blocks back to the disk, unmounts, and waits until the kernel is done with the image.
+   * @returns false when someone still uses it, though nobody should: it then disappears here, lives on where it is used,
+   * and `mount` refuses it until the last user is gone.
+   */
+  async unmount(mounted: Mounted): Promise<boolean> {
+    // One that the kernel made read-only after an error cannot be trimmed; it is checked at the next mount.
+    await kernel.trimFilesystem(mounted.root.fd).catch(() => 0)
+    await mounted.root.close()
+    const inUse = await kernel.unmount(Buffer.from(mounted.path), 0).then(
+      () => false,
+      async (error) => {
+        if (codeOf(error) !== 'EBUSY') throw error
+        await kernel.unmount(Buffer.from(mounted.path), 1)
+        return true
+      },
+    )
+    await rmdir(mounted.path)
+    if (inUse) return false
+    return this.#settle(mounted.id)
+  }
+
+  async #settle(id: FilesystemId): Promise<boolean> {
+    try {
+      await using image = await lockedImage(this.#pathOf(id), lockPatienceMs)
+      await shrinkIdle(image)
+      return true
+    } catch (error) {
+      if (error instanceof Refusal) return false
+      throw error
+    }
+  }
+
+  /** Enlarges one that is not mounted. There is no way back to a smaller size. @throws Refusal as `mount`. */
+  async grow(id: FilesystemId, quota: Quota): Promise<void> {
+    await this.#requireRoom()
+    await using image = await lockedImage(this.#pathOf(id), lockPatienceMs)
+    await grow(this.#pathOf(id), image, quota)
+  }
+
+  /** Copies one that is not mounted, sharing blocks where the disk can. @returns false when `to` exists. */
+  async fork(from: FilesystemId, to: FilesystemId): Promise<boolean> {
+    await this.#requireRoom()
+    return this.#maker.fork(this.#pathOf(from), this.#pathOf(to))
+  }
+
+  /** Erases one that is not mounted. @throws Refusal thread_unknown, thread_busy. */
+  async remove(id: FilesystemId): Promise<void> {
+    await using _ = await lockedImage(this.#pathOf(id), lockPatienceMs)
+    await rm(this.#pathOf(id))
+  }
+
+  /** Names of the filesystems of an org, unordered. */
+  async names(area: FilesystemId['area'], org: string): Promise<string[]> {
+    const files = await readdir(this.#directoryOf(area, org)).catch((error) => {
+      if (codeOf(error) === 'ENOENT') return []
+      throw error
+    })
+    return files.filter((file) => file.endsWith('.ext4')).map((file) => file.slice(0, -'.ext4'.length))
+  }
+
+  #directoryOf(area: FilesystemId['area'], org: string): string {
+    if (!isName(org)) throw new Refusal('invalid_argument', { field: 'org', problem: 'is not a valid name' })
+    return join(this.#settings.home, area, org)
+  }
+
+  #pathOf(id: FilesystemId): string {
+    if (!isName(id.name)) throw new Refusal('invalid_argument', { field: 'thread_id', problem: 'is not a valid name' })
+    return join(this.#directoryOf(id.area, id.org), `${id.name}.ext4`)
+  }
+
+  async #requireRoom(): Promise<void> {
+    const { bavail, bsize } = await statfs(this.#settings.home)
+    if (bavail * bsize < this.#settings.reserveBytes)
+      throw new Refusal('unavailable', { reason: 'the disk for storage is nearly full' })
+  }
+}
+
+/** A mount that fails at damage is tried once more after a check. */
+async function mountChecked(imagePath: string, image: Descriptor, path: string): Promise<void> {
+  try {
+    await kernel.mountImage(image.fd, Buffer.from(path))
+  } catch (error) {
+    if (!damage.has(codeOf(error) ?? '')) throw error
+    await check(imagePath)
+    await kernel.mountImage(image.fd, Buffer.from(path))
+  }
+}
+
+/** Room in a mounted filesystem. */
+export async function usageOf(mounted: Mounted): Promise<Usage> {
+  const [block = 0, blocks = 0, , available = 0, inodes = 0, freeInodes = 0] = await kernel.statFilesystem(
+    mounted.root.fd,
+  )
+  return {
+    totalBytes: block * blocks,
+    freeBytes: block * available,
+    totalInodes: inodes,
+    freeInodes,
+  }
+}

@@ -1,0 +1,64 @@
+import { createRequire } from 'node:module'
+import { fileURLToPath } from 'node:url'
+
+/** What the addon tells of a file: mode, bytes, mtime in ms, inode, device, links, uid, gid, 512-byte blocks. */
+export type StatNumbers = readonly number[]
+
+/**
+ * The verbs of the addon in `kernel/`: thin over the system calls that Node's own fs does not offer. All run on threads
+ * of libuv's pool and reject with an Error that carries `code` as Node's fs does. Names and paths are bytes without NUL;
+ * a name is one component. Descriptors are the caller's to keep open until the promise settles.
+ */
+interface Kernel {
+  /** openat2(2) beneath a directory: no links, no other mounts, never waiting for a peer or a lease. */
+  openBeneath(directory: number, path: Buffer, flags: number, mode: number): Promise<number>
+  /** Of a link: the link itself. */
+  statName(directory: number, name: Buffer): Promise<StatNumbers>
+  statDescriptor(descriptor: number): Promise<StatNumbers>
+  /** The directory appears under its name with mode and owner, or not at all. */
+  makeDirectory(
+    directory: number,
+    temporary: Buffer,
+    name: Buffer,
+    mode: number,
+    uid: number,
+    gid: number,
+  ): Promise<void>
+  removeName(directory: number, name: Buffer, isDirectory: number): Promise<void>
+  renameName(fromDirectory: number, from: Buffer, toDirectory: number, to: Buffer, mayReplace: number): Promise<void>
+  /** Gives a file opened with O_TMPFILE its name, in place of what had it. */
+  publishFile(file: number, directory: number, temporary: Buffer, name: Buffer): Promise<void>
+  /** @param cookie decimal `d_off` of the last entry seen, or "0". @returns entries as getdents64(2) packs them. */
+  readDirectory(directory: number, cookie: Buffer, roomBytes: number): Promise<Buffer>
+  syncDescriptor(descriptor: number): Promise<void>
+  syncFilesystem(descriptor: number): Promise<void>
+  /** Block size; blocks, free, free to users; inodes, free. */
+  statFilesystem(descriptor: number): Promise<readonly number[]>
+
+  /** Rejects with EAGAIN while another opening of the file, or a loop device made from one, holds the lock. */
+  lockImage(image: number): Promise<void>
+  /** @returns bytes copied; 0 where the blocks are shared. */
+  copySparse(from: number, to: number): Promise<number>
+  punchHole(image: number, offset: number, bytes: number): Promise<void>
+
+  /** @returns the number of the loop device, which keeps the opening of the image and its lock. */
+  mountImage(image: number, target: Buffer): Promise<number>
+  unmount(target: Buffer, lazily: number): Promise<void>
+  makeDock(directory: Buffer): Promise<void>
+  /** Mounts the filesystem of `root` once more at `target`, its ids translated by a user namespace; nosuid, nodev. */
+  attachTranslated(root: number, userNamespace: number, readOnly: number, target: Buffer): Promise<void>
+  /** The same without a place: a descriptor that is the mount. */
+  openTranslated(root: number, userNamespace: number, readOnly: number): Promise<number>
+  /** @returns bytes given back. */
+  trimFilesystem(root: number): Promise<number>
+}
+
+const addonPath = fileURLToPath(new URL('../../build/storage.node', import.meta.url))
+
+export const kernel = createRequire(import.meta.url)(addonPath) as Kernel
+
+/** The `code` of a system error: `ENOENT` and so on; `undefined` for anything else. */
+export function codeOf(error: unknown): string | undefined {
+  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
+  return typeof code === 'string' ? code : undefined
+}

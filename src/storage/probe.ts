@@ -1,0 +1,70 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { mkdtemp, rm, rmdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { StartRefused } from '../base/errors.ts'
+import { Dock } from './dock.ts'
+import { makeDirectory, statPath } from './files.ts'
+import { Filesystems, type Mounted } from './filesystems.ts'
+import { codeOf } from './kernel.ts'
+
+const remedies: Readonly<Record<string, string>> = {
+  loop: 'Load the kernel module "loop" and give access to /dev/loop-control and /dev/loop*.',
+  fsopen: 'Use a kernel with ext4 (Linux 5.12 or later).',
+  mount: 'Start as root with the capability to mount (CAP_SYS_ADMIN), on Linux 5.12 or later with ext4.',
+  mount_setattr: 'Use a kernel with idmapped mounts of ext4: Linux 5.12 or later.',
+  openat2: 'Use Linux 5.6 or later, and a seccomp policy that allows openat2.',
+}
+
+/**
+ * Makes a filesystem, mounts it, hands it to another user namespace, opens a file in it: once at every start, so that
+ * what this machine cannot do stops the start and not a run.
+ * @param dir where it may be done; removed what was made.
+ * @throws StartRefused with the step that failed and what to do.
+ */
+export async function probeStorage(dir: string): Promise<void> {
+  const scratch = await mkdtemp(join(dir, 'probe-'))
+  try {
+    const settings = { home: join(scratch, 'home'), mountsDir: join(scratch, 'mounts'), reserveBytes: 0 }
+    const filesystems = await Filesystems.open(settings)
+    const id = { area: 'threads', org: 'probe', name: 'probe' } as const
+    await filesystems.create(id, { bytes: 1024 * 1024, inodes: 64 })
+    const mounted = await filesystems.mount(id)
+    try {
+      await makeDirectory(mounted.root.fd, 'some/where')
+      await statPath(mounted.root.fd, 'some/where')
+      await probeHandover(mounted, join(scratch, 'dock'))
+    } finally {
+      await filesystems.unmount(mounted)
+    }
+    await rmdir(settings.mountsDir)
+  } catch (error) {
+    throw refused(error)
+  } finally {
+    await rm(scratch, { recursive: true, force: true, maxRetries: 3 })
+  }
+}
+
+function refused(error: unknown): unknown {
+  const step = error instanceof Error ? String(Reflect.get(error, 'syscall') ?? '') : ''
+  if (codeOf(error) === undefined) return error
+  const remedy = remedies[step] ?? 'See which step failed, and give the runner what it needs for it.'
+  return new StartRefused(`Storage cannot be set up here: ${(error as Error).message}.`, remedy)
+}
+
+async function probeHandover(mounted: Mounted, dockDir: string): Promise<void> {
+  const dock = await Dock.open(dockDir)
+  const child = spawn('unshare', ['--user', '--', 'cat'], { stdio: ['pipe', 'pipe', 'ignore'], env: {} })
+  try {
+    await once(child, 'spawn')
+    child.stdin.write('.')
+    await once(child.stdout, 'data') // It is in its user namespace.
+    for (const map of ['uid_map', 'gid_map']) writeFileSync(`/proc/${child.pid}/${map}`, '0 1000000 65536\n')
+    const attachment = await dock.attach(mounted, { initPid: child.pid ?? 0, name: 'probe', readOnly: false })
+    await attachment.detach()
+  } finally {
+    child.kill('SIGKILL')
+    await dock.release()
+  }
+}
