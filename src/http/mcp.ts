@@ -7,13 +7,16 @@ import { type Catalog, chooseToolsets } from '../tools/catalog.ts'
 import { sendJson, startWriting } from './answer.ts'
 import type { HttpRooms } from './routes.ts'
 
+/** Common clients and proxies wait one to five minutes for the head of an answer. */
+const quietMs = 10_000
+
 /** MCP over Streamable HTTP: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports */
 export const mcp =
   ({ core, version, log }: HttpRooms, catalog: Catalog, calls: Calls): RouteHandlerMethod =>
   async (request, reply) => {
     const { caller, headers } = request
     const offer = catalog.offer(caller.profile, chooseToolsets(toolsetsAskedFor(request)))
-    const context = { core, caller, offer, calls, serverVersion: version, log: request.log as typeof log }
+    const context = { core, caller, offer, calls, serverVersion: version, quietMs, log: request.log as typeof log }
     const mcpHeaders = { protocolVersion: singleHeader(headers['mcp-protocol-version']), accept: headers.accept }
     const answer = await handle(mcpHeaders, request.body as Buffer, context)
     switch (answer.kind) {

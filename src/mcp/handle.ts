@@ -22,6 +22,8 @@ export interface McpContext {
   offer: Offer
   calls: Calls
   serverVersion: string
+  /** Longest a client that reads events waits for the head of its answer; the stream then keeps it alive. */
+  quietMs: number
   log: Log
 }
 

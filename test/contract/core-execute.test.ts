@@ -91,16 +91,16 @@ describe('a run', () => {
   })
 
   it('goes on without a reader when it is detached, and its row gets its ending', async () => {
-    const { runId, events } = await begin(bash('sleep 0.2; exit 5'))
+    const { runId, events } = await begin(bash('sleep 1; exit 5'))
     await events.return()
     expect(await endingOf(runId)).toBeNull()
-    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 5 }), 5_000)
+    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 5 }), 10_000)
   })
 
   it('is cancelled without a reader when it is not detached', async () => {
     const { runId, events } = await begin(bash('sleep 60', { detached: false }))
     await events.return()
-    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'cancelled' }), 5_000)
+    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'cancelled' }), 10_000)
   })
 
   it('that finds no place is refused, and its row is closed', async () => {
@@ -135,7 +135,7 @@ describe('cancelling by id', () => {
   })
 
   it('does not tell a run of another org from one that never was', async () => {
-    const { runId, events } = await begin(bash('sleep 0.2'))
+    const { runId, events } = await begin(bash('sleep 1'))
     const stranger: Caller = { ...rooms.caller, orgId: 'org_other' }
     for (const id of [runId, 'trc_none']) {
       await expect(rooms.core.cancel(stranger, id)).rejects.toMatchObject({
@@ -152,9 +152,9 @@ describe('what an earlier front left', () => {
     createCore({ store: rooms.store, runner: rooms.runner, profiles: [testProfile], log: rooms.log })
 
   it('is followed to its end where the runner still has it', async () => {
-    const { runId, events } = await begin(bash('sleep 0.5; exit 6'))
+    const { runId, events } = await begin(bash('sleep 1; exit 6'))
     const next = await nextFront()
-    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 6 }), 5_000)
+    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 6 }), 10_000)
     await next.close('leave', 0)
     await events.return()
   })
@@ -187,14 +187,14 @@ describe('what an earlier front left', () => {
     expect(await endingOf('trc_left')).toBeNull()
     rooms.runner.die()
     const closed = { kind: 'failed', reason: 'interrupted' }
-    await vi.waitFor(async () => expect(await endingOf('trc_left')).toEqual(closed), 5_000)
+    await vi.waitFor(async () => expect(await endingOf('trc_left')).toEqual(closed), 10_000)
   })
 
   it('is ended and forgotten by the runner where the row has its ending already', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
     await rooms.store.runs.finish(runId, '2026-01-01T00:00:00.000Z', { kind: 'failed', reason: 'interrupted' }, null)
     const next = await nextFront()
-    await vi.waitFor(() => expect(rooms.runner.acknowledged).toContain(runId), 5_000)
+    await vi.waitFor(() => expect(rooms.runner.acknowledged).toContain(runId), 10_000)
     await next.close('leave', 0)
     await events.return()
   })
@@ -204,7 +204,7 @@ describe('shutting down', () => {
   it('lets runs end by themselves within the grace time', async () => {
     const { runId, events } = await begin(bash('sleep 0.2; exit 4'))
     const reading = all(events)
-    await rooms.core.close('shutdown', 5_000)
+    await rooms.core.close('shutdown', 10_000)
     await reading
     expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 4 })
   })

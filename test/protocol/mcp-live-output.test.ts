@@ -94,7 +94,7 @@ describe('a client that leaves', () => {
       const left = fetch(`${front.url}/mcp`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', ...headers },
-        body: JSON.stringify(call('echo x; sleep 0.5; exit 9')),
+        body: JSON.stringify(call('echo x; sleep 1.5; exit 9')),
         signal: leaving.signal,
       })
         .then((response) => response.text())
@@ -103,13 +103,13 @@ describe('a client that leaves', () => {
         const started = [...front.runner.specs.keys()].find((id) => !before.has(id))
         expect(started).toBeDefined()
         return started!
-      })
+      }, 10_000)
       leaving.abort()
       expect(await left).toBe('left')
       expect((await front.store.runs.get(runId))?.ending).toBeNull()
       await vi.waitFor(async () => {
         expect((await front.store.runs.get(runId))?.ending).toEqual({ kind: 'exited', code: 9 })
-      }, 5_000)
+      }, 10_000)
     }
   })
 })
@@ -119,7 +119,7 @@ describe('notifications/cancelled', () => {
     front.post('/mcp', { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId, reason: 'enough' } })
   const started = async (count: number) => {
     const running = async () => (await front.store.runs.unfinished()).length
-    await vi.waitFor(async () => expect(await running()).toBe(count))
+    await vi.waitFor(async () => expect(await running()).toBe(count), 10_000)
   }
   const answered = async (response: Promise<Response>) => (await (await response).json()) as Message
 
@@ -131,16 +131,14 @@ describe('notifications/cancelled', () => {
   })
 
   it('tells a number from the same digits as text', async () => {
-    const answer = answered(front.post('/mcp', call('sleep 0.3', {}, 7)))
+    const answer = answered(front.post('/mcp', call('sleep 1.5', {}, 7)))
     await started(1)
     await cancel('7')
     expect((await answer).result?.structuredContent.ending.kind).toBe('exited')
   })
 
   it('ends nothing where two calls have that id, since one may be a stranger', async () => {
-    const answers = [call('sleep 0.4', {}, 1), call('sleep 0.4', {}, 1)].map((body) =>
-      answered(front.post('/mcp', body)),
-    )
+    const answers = [call('sleep 2', {}, 1), call('sleep 2', {}, 1)].map((body) => answered(front.post('/mcp', body)))
     await started(2)
     await cancel(1)
     for (const answer of answers) expect((await answer).result?.structuredContent.ending.kind).toBe('exited')

@@ -129,7 +129,7 @@ describe('executing line by line', () => {
     const response = await fetch(`${front.url}${path}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', ...lines },
-      body: JSON.stringify(bash('echo x; sleep 0.5; exit 8')),
+      body: JSON.stringify(bash('echo x; sleep 1.5; exit 8')),
       signal: leaving.signal,
     })
     const runId = response.headers.get('x-trace-id') ?? ''
@@ -138,7 +138,7 @@ describe('executing line by line', () => {
     expect((await front.store.runs.get(runId))?.ending).toBeNull()
     await vi.waitFor(async () => {
       expect((await front.store.runs.get(runId))?.ending).toEqual({ kind: 'exited', code: 8 })
-    }, 5_000)
+    }, 10_000)
   })
 
   it('gives everything to a client that begins to read late', async () => {

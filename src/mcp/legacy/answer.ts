@@ -28,7 +28,7 @@ export async function answerLegacy(
     case 'invalid':
       return { ...errorReply(message.id, message.refusal, context.log), status: message.refusal.row.http }
     case 'request':
-      return answerRequest(version, message, wantsStream(headers, message.params), context)
+      return answerRequest(version, message, readsEvents(headers), context)
   }
 }
 
@@ -74,7 +74,7 @@ function takeNotification(method: string, params: Params, context: McpContext): 
 async function answerRequest(
   version: LegacyVersion,
   request: Request,
-  streams: boolean,
+  eventsRead: boolean,
   context: McpContext,
 ): Promise<McpReply> {
   try {
@@ -86,7 +86,7 @@ async function answerRequest(
       case 'tools/list':
         return result(request, listTools(request.params, context))
       case 'tools/call':
-        return await callTool(toToolCall(request, version, streams), context)
+        return await callTool(toToolCall(request, version, eventsRead), context)
       default:
         throw new Refusal('method_not_found', { method: request.method.slice(0, 128) })
     }
@@ -130,19 +130,16 @@ function listTools(params: Params, { offer }: McpContext): string {
   return offer.listJson
 }
 
-function toToolCall({ id, params }: Request, version: LegacyVersion, streams: boolean): ToolCall {
+function toToolCall({ id, params }: Request, version: LegacyVersion, eventsRead: boolean): ToolCall {
   const name = own(params, 'name')
   if (typeof name !== 'string') {
     throw new Refusal('invalid_argument', { field: 'name', problem: 'must be a string that names a tool' })
   }
-  const progressToken = streams ? progressTokenOf(params) : undefined
-  return { id, version, name, given: own(params, 'arguments') ?? {}, progressToken }
+  const given = own(params, 'arguments') ?? {}
+  return { id, version, name, given, readsEvents: eventsRead, progressToken: progressTokenOf(params) }
 }
 
-/** Progress needs a token and a client that reads server-sent events; without either the answer is plain JSON. */
-function wantsStream({ accept }: McpHeaders, params: Params): boolean {
-  return progressTokenOf(params) !== undefined && (accept ?? '').toLowerCase().includes('text/event-stream')
-}
+const readsEvents = ({ accept }: McpHeaders): boolean => (accept ?? '').toLowerCase().includes('text/event-stream')
 
 function progressTokenOf(params: Params): string | number | undefined {
   const meta = own(params, '_meta')

@@ -10,7 +10,9 @@ export interface ToolCall {
   name: string
   /** The arguments as they came. */
   given: unknown
-  /** Asks for output while it is printed. */
+  /** The client reads server-sent events. */
+  readsEvents: boolean
+  /** Asks for output while it is printed, in events. */
   progressToken: string | number | undefined
 }
 
@@ -18,8 +20,10 @@ type JsonReply = Extract<McpReply, { kind: 'json' }>
 
 /**
  * Calls a tool. A disconnect does not cancel in these versions: the call goes on to its end either way, and only
- * `notifications/cancelled` stops it. With a progress token the answer is a stream from the moment the call was
- * taken; whatever is refused before that is a plain answer with its own status.
+ * `notifications/cancelled` stops it. The answer is plain JSON, or a stream to a client that reads events: with a
+ * progress token from the moment the call was taken, otherwise once the call takes longer than `quietMs`, so that
+ * neither client nor proxy waits for the head of an answer until it gives up. What is refused before that is a plain
+ * answer with its own status.
  * @throws Refusal `unknown_tool`.
  */
 export async function callTool(call: ToolCall, context: McpContext): Promise<McpReply> {
@@ -27,20 +31,26 @@ export async function callTool(call: ToolCall, context: McpContext): Promise<Mcp
   const { core, caller, calls, log } = context
   const { signal, end } = calls.open(caller.keyId, call.id)
   const output = new HandOver<string>()
-  const taken = Promise.withResolvers<'taken'>()
-  const progress = call.progressToken === undefined ? {} : { progress: (text: string) => output.give(text) }
+  const streams = Promise.withResolvers<'streams'>()
+  const follows = call.readsEvents && call.progressToken !== undefined
+  const timer = call.readsEvents && !follows ? setTimeout(() => streams.resolve('streams'), context.quietMs) : undefined
   const reply: Promise<JsonReply> = tool
-    .call(caller, call.given, { core, signal, detached: true, started: () => taken.resolve('taken'), ...progress })
+    .call(caller, call.given, {
+      core,
+      signal,
+      detached: true,
+      ...(follows && { started: () => streams.resolve('streams'), progress: (text: string) => output.give(text) }),
+    })
     .catch((error: unknown) => argumentsAsResult(call.version, error) ?? Promise.reject(error))
     .then((result) => ({ kind: 'json' as const, status: 200, body: toolResultText(call.id, result) }))
     .catch((error: unknown) => errorReply(call.id, error, log))
     .finally(() => {
+      clearTimeout(timer)
       end()
       output.close()
     })
-  if (call.progressToken === undefined) return reply
-  const first = await Promise.race([taken.promise, reply])
-  return first === 'taken' ? { kind: 'stream', messages: stream(call.progressToken, output, reply, signal) } : first
+  const first = await Promise.race([streams.promise, reply])
+  return first === 'streams' ? { kind: 'stream', messages: stream(call.progressToken, output, reply, signal) } : first
 }
 
 /**
@@ -48,7 +58,7 @@ export async function callTool(call: ToolCall, context: McpContext): Promise<Mcp
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation
  */
 async function* stream(
-  progressToken: string | number,
+  progressToken: string | number | undefined,
   output: HandOver<string>,
   reply: Promise<JsonReply>,
   cancelled: AbortSignal,

@@ -53,20 +53,23 @@ export function toStructuredContent({ runId, result, stdout, stderr }: Transcrip
     stderr_bytes: stderr.totalBytes,
     stdout_truncated: stdout.omittedBytes > 0,
     stderr_truncated: stderr.omittedBytes > 0,
-    duration_ms: result.durationMs,
-    cpu_time_ms: result.cpuTimeMs,
+    duration_ms: toMicroseconds(result.durationMs),
+    cpu_time_ms: toMicroseconds(result.cpuTimeMs),
     memory_peak_bytes: result.memoryPeakBytes,
     oom_kills: result.oomKills,
     limits: limitsOnTheWire(limits),
     timings: {
-      queue_ms: timings.queueMs,
-      slot_ms: timings.slotMs,
-      jail_ms: timings.jailMs,
-      run_ms: timings.runMs,
+      queue_ms: toMicroseconds(timings.queueMs),
+      slot_ms: toMicroseconds(timings.slotMs),
+      jail_ms: toMicroseconds(timings.jailMs),
+      run_ms: toMicroseconds(timings.runMs),
     },
     trace_id: runId,
   }
 }
+
+/** Milliseconds to the microsecond: what follows is noise of the clock. */
+const toMicroseconds = (ms: number): number => Math.round(ms * 1000) / 1000
 
 export function endingOnTheWire(ending: Ending): Record<string, unknown> {
   switch (ending.kind) {

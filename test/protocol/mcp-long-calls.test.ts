@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { Calls } from '../../src/mcp/calls.ts'
+import { handle, type McpReply } from '../../src/mcp/handle.ts'
+import { Catalog, defaultToolsets } from '../../src/tools/catalog.ts'
+import { openRooms, type Rooms } from '../support/front.ts'
+
+let rooms: Rooms
+beforeAll(async () => {
+  rooms = await openRooms()
+})
+afterAll(async () => {
+  await rooms.close()
+})
+
+const accept = { both: 'application/json, text/event-stream', json: 'application/json' }
+
+function call(code: string, reads: keyof typeof accept, quietMs: number): Promise<McpReply> {
+  const params = { name: 'sandbox_execute', arguments: { code, language: 'bash' } }
+  const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }))
+  return handle({ protocolVersion: undefined, accept: accept[reads] }, body, {
+    core: rooms.core,
+    caller: rooms.caller,
+    offer: new Catalog().offer(rooms.caller.profile, defaultToolsets),
+    calls: new Calls(),
+    serverVersion: '0',
+    quietMs,
+    log: rooms.log,
+  })
+}
+
+describe('a call that takes long', () => {
+  it('becomes a stream for a client that reads events, with nothing but the answer in it', async () => {
+    const reply = await call('echo x; sleep 0.6; exit 4', 'both', 50)
+    if (reply.kind !== 'stream') throw new Error(`answered as ${reply.kind}`)
+    const messages: string[] = []
+    for await (const message of reply.messages) messages.push(message)
+    expect(messages.map((message) => JSON.parse(message).result.structuredContent.exit_code)).toEqual([4])
+  })
+
+  it('stays plain JSON for any other client', async () => {
+    const reply = await call('sleep 0.2', 'json', 50)
+    expect(reply).toMatchObject({ kind: 'json', status: 200 })
+  })
+})
+
+describe('a call that does not', () => {
+  it('is plain JSON for every client', async () => {
+    expect(await call('true', 'both', 60_000)).toMatchObject({ kind: 'json', status: 200 })
+  })
+})
