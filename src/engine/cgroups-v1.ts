@@ -1,5 +1,6 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { StartRefused } from '../base/errors.ts'
 import {
   killPid,
   readKeyed,
@@ -17,11 +18,21 @@ const cpuPeriodUs = 100_000
 /** The kernel refuses less. */
 const cpuQuotaMinUs = 1_000
 
+/**
+ * Buffers of TCP and UDP sockets are no part of the memory limit here, as they are with cgroup v2, but have this one:
+ * https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#current-kernel-memory-resources-accounted
+ */
+const socketLimitFile = 'memory.kmem.tcp.limit_in_bytes'
+/** So much of the memory limit comes on top for them: plenty between the programs of one run. */
+const socketShare = 1 / 8
+
 interface Options {
   version: CgroupVersion
   /** Every hierarchy: the runtime makes directories in all of them. */
   allPoints: readonly string[]
   pointOf(controller: Controller): string
+  /** A plain directory that a runtime takes for one more. */
+  shadow: string | undefined
   /** `<prefix>/<instance>` */
   below: string
   base: LeafLimits
@@ -39,9 +50,11 @@ export class CgroupsV1 implements Cgroups {
   readonly controllers = controllers
   readonly #options: Options
 
+  /** @throws StartRefused when the kernel leaves memory of a run uncounted. */
   constructor(options: Options) {
     this.version = options.version
     this.#options = options
+    requireSocketLimit(options.pointOf('memory'))
     // `cpu` and `cpuacct` are often one hierarchy, elsewhere two.
     for (const point of this.#points()) mkdirSync(join(point, options.below), { recursive: true })
   }
@@ -61,6 +74,8 @@ export class CgroupsV1 implements Cgroups {
   }
 
   close(): void {
+    const { shadow, below } = this.#options
+    if (shadow !== undefined) rmSync(join(shadow, below), { recursive: true, force: true })
     for (const point of this.#options.allPoints) {
       const instance = join(point, this.#options.below)
       removeIfEmpty(instance)
@@ -139,6 +154,8 @@ class SlotCgroupV1 implements SlotCgroup {
   }
 
   async remove(): Promise<void> {
+    const { shadow, below } = this.#options
+    if (shadow !== undefined) rmSync(join(shadow, below, this.#slotId), { recursive: true, force: true })
     await removeWhenEmpty(slotDirs(this.#options, this.#slotId))
   }
 
@@ -155,6 +172,7 @@ class SlotCgroupV1 implements SlotCgroup {
     // Memory and swap together. A kernel that does not count swap is kept from swapping this leaf out at all.
     if (!writeControlIfThere(memory, 'memory.memsw.limit_in_bytes', limits.memoryBytes))
       writeControl(memory, 'memory.swappiness', 0)
+    writeControl(memory, socketLimitFile, Math.floor(limits.memoryBytes * socketShare))
     writeControl(this.#leaf('pids', leaf), 'pids.max', limits.pids)
     if (limits.cpus === undefined) return
     const cpu = this.#leaf('cpu', leaf)
@@ -165,6 +183,14 @@ class SlotCgroupV1 implements SlotCgroup {
   #leaf(name: Controller, leaf: 'base' | 'run'): string {
     return join(this.#options.pointOf(name), this.#options.below, this.#slotId, leaf)
   }
+}
+
+function requireSocketLimit(memoryPoint: string): void {
+  if (existsSync(join(memoryPoint, socketLimitFile))) return
+  throw new StartRefused(
+    `This kernel does not limit the buffers of sockets (no ${socketLimitFile} in ${memoryPoint}), so a run could exceed its memory.`,
+    'Boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or with a kernel that has CONFIG_MEMCG_KMEM.',
+  )
 }
 
 const slotDirs = (options: Options, slotId: string): string[] =>

@@ -96,6 +96,8 @@ export function openCgroups(options: {
   root: string
   instanceId: string
   base: LeafLimits
+  /** A plain directory that a runtime takes for a hierarchy. */
+  shadow?: string
   mountinfo?: string
 }): Cgroups {
   const mounts = cgroupMounts(options.mountinfo ?? readFileSync('/proc/self/mountinfo', 'utf8'), options.root)
@@ -109,6 +111,7 @@ export function openCgroups(options: {
     version: mounts.some((mount) => mount.controllers === 'v2') ? 'hybrid' : 'v1',
     allPoints: mounts.map((mount) => mount.point),
     pointOf: (name) => mounts.find((mount) => mount.controllers.includes(name))?.point ?? options.root,
+    shadow: options.shadow,
     below,
     base: options.base,
   })

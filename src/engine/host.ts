@@ -5,7 +5,7 @@ import { StartRefused } from '../base/errors.ts'
 import { openCgroups } from './cgroups.ts'
 import { IdRanges } from './id-ranges.ts'
 import { openImage } from './image.ts'
-import { makeMountsPrivate, requireOwnMountNamespace, unmount } from './mounts.ts'
+import { makeMountsPrivate, mountEmpty, requireOwnMountNamespace, unmount } from './mounts.ts'
 import { probe, type RejectedRuntime } from './probe.ts'
 import { type Reclaimed, reclaim, removeTree } from './reclaim.ts'
 import type { EngineSettings, RuntimeName } from './settings.ts'
@@ -44,9 +44,9 @@ export async function openHost(settings: EngineSettings): Promise<EngineHost> {
     await makeMountsPrivate()
     makeStateDir(stateDir)
     undo.add(() => removeTree(stateDir))
-    await hideEmptyUnified(settings.cgroupRoot)
+    const shadow = await hideEmptyUnified(settings.cgroupRoot)
     const base = { memoryBytes: settings.baseMemoryBytes, pids: settings.basePids }
-    const cgroups = openCgroups({ root: settings.cgroupRoot, instanceId, base })
+    const cgroups = openCgroups({ root: settings.cgroupRoot, instanceId, base, ...(shadow ? { shadow } : {}) })
     undo.add(() => cgroups.close())
     const ids = new IdRanges(settings.idLeaseDir, instanceId, settings.idBase)
     const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir], cgroups, ids })
@@ -95,14 +95,18 @@ function makeStateDir(dir: string): void {
 }
 
 /**
- * crun before 1.9 refuses to work where cgroup v1 and v2 are both mounted. In this mount namespace of ours the v2 tree
- * goes, provided that none of the controllers we use lives there.
+ * crun before 1.9 refuses to work where cgroup v1 and v2 are both mounted. In this mount namespace of ours an empty
+ * directory takes the place of the v2 tree, provided that none of the controllers we use lives there.
+ * @returns that directory, where crun writes as if it were a cgroup; undefined when nothing had to be hidden.
  */
-async function hideEmptyUnified(cgroupRoot: string): Promise<void> {
+async function hideEmptyUnified(cgroupRoot: string): Promise<string | undefined> {
   const unified = join(cgroupRoot, 'unified')
+  if (!existsSync(unified)) return undefined
   const controllers = join(unified, 'cgroup.controllers')
-  if (!existsSync(controllers)) return
+  if (!existsSync(controllers)) return unified
   const here = readFileSync(controllers, 'utf8').trim().split(' ')
-  if (here.some((name) => ['memory', 'pids', 'cpu'].includes(name))) return
+  if (here.some((name) => ['memory', 'pids', 'cpu'].includes(name))) return undefined
   await unmount(unified)
+  await mountEmpty(unified)
+  return unified
 }

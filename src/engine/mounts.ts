@@ -50,6 +50,11 @@ export async function bindReadOnly(source: string, target: string): Promise<void
   await mount('mount', '-o', 'remount,bind,ro,nosuid,nodev', target)
 }
 
+/** An empty directory of our own over another, for a few small files. */
+export async function mountEmpty(target: string): Promise<void> {
+  await mount('mount', '-t', 'tmpfs', '-o', 'size=1m,mode=700,nosuid,nodev,noexec', 'tmpfs', target)
+}
+
 export async function unmount(target: string): Promise<void> {
   await mount('umount', target)
 }
