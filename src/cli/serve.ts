@@ -86,12 +86,22 @@ function checkPrivilege(config: Config): void {
 }
 
 function prepareDirectories(config: Config, { stateDir, frontHome, frontProgram }: Instance): void {
+  requirePassable(config.home, config.frontUid)
   mkdirSync(dirname(stateDir), { recursive: true, mode: 0o711 })
   mkdirSync(stateDir, { recursive: true, mode: 0o711 })
   mkdirSync(frontProgram, { recursive: true, mode: 0o755 })
   mkdirSync(frontHome, { recursive: true, mode: 0o700 })
   chmodSync(frontHome, 0o700)
   chownSync(frontHome, config.frontUid, config.frontGid)
+}
+
+/** @throws StartRefused where the front's user could not reach what is below a directory. */
+function requirePassable(directory: string, frontUid: number): void {
+  for (let at = resolve(directory); at !== dirname(at); at = dirname(at)) {
+    if ((statSync(at).mode & 0o001) === 0) {
+      throw new StartRefused(`The front's user (id ${frontUid}) cannot pass through ${at}.`, `Run: chmod o+x ${at}`)
+    }
+  }
 }
 
 /** A mount namespace of its own: what the runner mounts ends with it and its slots, however it ends. */

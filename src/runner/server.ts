@@ -80,7 +80,8 @@ export class RunnerServer {
       socket.destroy()
       return
     }
-    const connection = new FrontConnection(socket, this.#runs, this.#settings, this.#trouble, this.#log)
+    const { runnerId, epoch } = this.#settings
+    const connection = new FrontConnection(socket, this.#runs, { runnerId, epoch }, this.#trouble, this.#log)
     this.#connections.add(connection)
     socket.once('close', () => {
       this.#connections.delete(connection)
