@@ -21,8 +21,10 @@ export interface Config {
   /** 0: a free one is taken. */
   port: number
   dev: boolean
+  region: string
   allowedHosts: readonly string[]
   allowedOrigins: readonly string[]
+  trustedProxies: readonly string[]
   maxBodyBytes: number
   logLevel: LogLevel
   logFormat: LogFormat
@@ -37,6 +39,7 @@ export interface Config {
   slotIdleMs: number
   slotMaxRuns: number
   runsMax: number
+  runsPerOrg: number
   queuePerOrg: number
   queueWaitMs: number
   frontGraceMs: number
@@ -123,11 +126,16 @@ function checkMachine(values: Values): void {
   const refuse = (problem: string, remedy: string): never => {
     throw new StartRefused(problem, remedy)
   }
-  if (!isLoopback(values.host)) {
+  if (values.dev && !isLoopback(values.host)) {
     refuse(
-      `host is ${values.host}, which is not a loopback address.`,
-      'Serving beyond this machine needs keys, which this version does not have: use 127.0.0.1 or ::1.',
+      `host is ${values.host}, which is not a loopback address, and in development mode callers need no key.`,
+      'Start without --dev, so that callers need a key of `glovebox keys create`; or use 127.0.0.1 or ::1.',
     )
+  }
+  for (const proxy of values.trusted_proxies) {
+    if (!isAddressOrNetwork(proxy)) {
+      refuse(`trusted_proxies holds ${proxy}, which is no address.`, 'Write addresses, or networks as 10.0.0.0/8.')
+    }
   }
   if (values.slots_ready > values.slots_max) {
     refuse(
@@ -165,13 +173,20 @@ export function isLoopback(host: string): boolean {
   return isIP(host) === 4 ? host.startsWith('127.') : host === '::1' || host === '[::1]'
 }
 
+function isAddressOrNetwork(text: string): boolean {
+  const [, address = '', bits = '0'] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? []
+  return isIP(address) !== 0 && Number(bits) <= (isIP(address) === 4 ? 32 : 128)
+}
+
 function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values'> {
   return {
     host: values.host.replace(/^\[(.*)\]$/, '$1'),
     port: values.port,
     dev: values.dev,
+    region: values.region,
     allowedHosts: values.allowed_hosts,
     allowedOrigins: values.allowed_origins,
+    trustedProxies: values.trusted_proxies,
     maxBodyBytes: values.max_body_bytes,
     logLevel: values.log_level,
     logFormat: values.log_format,
@@ -186,6 +201,7 @@ function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values
     slotIdleMs: values.slot_idle_s * 1000,
     slotMaxRuns: values.slot_max_runs,
     runsMax: values.runs_max,
+    runsPerOrg: values.runs_per_org,
     queuePerOrg: values.queue_per_org,
     queueWaitMs: values.queue_wait_s * 1000,
     frontGraceMs: values.front_grace_s * 1000,

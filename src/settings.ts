@@ -43,18 +43,36 @@ const seconds = (minimum: number, maximum: number) => Type.Number({ minimum, max
 const id = Type.Integer({ minimum: 1, maximum: 0xffff_fffe })
 
 const server = {
-  host: setting(Type.String({ pattern: '^[^\\s/]+$' }), '127.0.0.1', 'Address to listen on; loopback only.'),
+  host: setting(
+    Type.String({ pattern: '^[^\\s/]+$' }),
+    '127.0.0.1',
+    'Address to listen on; in development mode loopback only. 0.0.0.0 and :: are every address of this machine.',
+  ),
   port: setting(count(0, 65_535), 5555, 'Port to listen on; 0 takes a free one.'),
-  dev: setting(Type.Boolean(), false, 'Development mode: callers on this machine need no key.'),
+  dev: setting(
+    Type.Boolean(),
+    false,
+    'Development mode: callers on this machine need no key. Otherwise every path but /healthz and /readyz needs one.',
+  ),
+  region: setting(
+    Type.String({ pattern: '^[a-z0-9]{1,16}$' }),
+    'us',
+    'Stands in the keys that `glovebox keys create` makes: sk-us-….',
+  ),
   allowed_hosts: setting(
     names,
     [],
-    'Host names that requests may address besides the loopback names; anything else is refused.',
+    'Host names that requests may address besides the loopback names; anything else is refused. Where keys are needed, none listed means any name.',
   ),
   allowed_origins: setting(
     names,
     [],
     'Web origins, such as https://app.example, whose pages may call; all others are refused.',
+  ),
+  trusted_proxies: setting(
+    names,
+    [],
+    'Addresses and networks, such as 10.0.0.0/8, of proxies whose X-Forwarded-For is believed; nobody else is.',
   ),
   max_body_bytes: setting(bytes(64 * KiB, 64 * MiB), 4 * MiB, 'Largest request body.', { unit: 'bytes' }),
   log_level: setting(Type.Enum(logLevels), 'info', 'Least important lines that are logged.'),
@@ -89,6 +107,9 @@ const capacity = {
   }),
   slot_max_runs: setting(count(1, 1_000_000), 1000, 'Runs after which a slot is replaced.', { unit: 'count' }),
   runs_max: setting(count(1, 4096), 16, 'Runs at once on this machine.', { unit: 'count' }),
+  runs_per_org: setting(count(1, 4096), 4096, 'Runs of one organisation at once; runs_max limits all together.', {
+    unit: 'count',
+  }),
   queue_per_org: setting(count(0, 100_000), 64, 'Runs of one organisation that may wait; one more is refused.', {
     unit: 'count',
   }),

@@ -102,6 +102,22 @@ const rows = {
     message: 'Invalid or revoked API key.',
     hint: 'Send the header Authorization: Bearer KEY.',
   },
+  too_many_failures: {
+    http: 429,
+    rpc: -32000,
+    error: 'rate_limited',
+    retry: 'later',
+    message: 'Too many failed attempts to authenticate from this address.',
+    hint: 'Use a valid key, which always passes, or wait {retryAfterSeconds} s.',
+  },
+  profile_gone: {
+    http: 403,
+    rpc: -32600,
+    error: 'forbidden',
+    retry: 'never',
+    message: "This key is bound to the profile '{profile}', which the configuration no longer has.",
+    hint: 'Ask the operator to bring the profile back, or for a key that is bound to another.',
+  },
   host_not_allowed: {
     http: 403,
     rpc: -32600,

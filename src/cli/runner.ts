@@ -27,7 +27,12 @@ export async function runner(config: Config, io: Io): Promise<number> {
         idleMs: config.slotIdleMs,
         runsPerSlot: config.slotMaxRuns,
       },
-      queue: { places: config.runsMax, waitingPerOrg: config.queuePerOrg, waitMs: config.queueWaitMs },
+      queue: {
+        places: config.runsMax,
+        placesPerOrg: config.runsPerOrg,
+        waitingPerOrg: config.queuePerOrg,
+        waitMs: config.queueWaitMs,
+      },
       frontUid: config.frontUid,
       frontGid: config.frontGid,
       graceMs: config.frontGraceMs,

@@ -5,6 +5,7 @@ import type { Runner } from '../runner/messages.ts'
 import type { Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
 import { type ExecuteEvent, execute } from './execute.ts'
+import { Keys } from './keys.ts'
 import type { ExecuteRequest } from './request.ts'
 import { Runs } from './runs.ts'
 
@@ -18,6 +19,12 @@ export interface Core {
 
   /** Whether a run could start now, and if not, why. */
   readonly readiness: Runner['readiness']
+
+  /**
+   * The caller that a key belongs to.
+   * @throws Refusal `unauthorized` (never was, or is revoked), `profile_gone`.
+   */
+  authenticate(secret: string): Promise<Caller>
 
   /** The caller of dev mode: one org, one key without a secret, the profile named `default`. Makes its rows. */
   developer(): Promise<Caller>
@@ -47,16 +54,22 @@ export interface CoreRooms {
 export async function createCore({ store, runner, profiles, log }: CoreRooms): Promise<Core> {
   const runs = new Runs(store, runner, log)
   for (const profile of profiles) await store.profiles.ensure(toRow(profile))
+  const keys = new Keys(store, runner, profiles, log)
   await runs.startWatching()
+  keys.startWatching()
   return {
     execute: (caller, request, signal) => execute(runs, runner, caller, request, signal),
     cancel: (caller, runId) => runs.cancel(caller, runId),
     get readiness() {
       return runner.readiness
     },
+    authenticate: (secret) => keys.authenticate(secret),
     developer: () => developer(store, profiles),
     recover: () => runs.recover(),
-    close: (what, graceMs) => runs.stop(what, graceMs),
+    close: async (what, graceMs) => {
+      await keys.stop()
+      await runs.stop(what, graceMs)
+    },
   }
 }
 

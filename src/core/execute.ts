@@ -70,7 +70,8 @@ async function start(
     await started
     return undefined
   } catch (error) {
-    const cancelled = signal.aborted && error instanceof Refusal && error.code === 'run_finished'
+    // Nothing else finishes a run before it starts; its caller may have asked for it, or its key was revoked.
+    const cancelled = error instanceof Refusal && error.code === 'run_finished'
     const ending: Ending = cancelled ? { kind: 'cancelled' } : { kind: 'failed', reason: 'not_started' }
     await runs.close(run.spec.runId, ending)
     if (!cancelled) throw error

@@ -53,7 +53,8 @@ export class Runs {
 
   /**
    * Writes the row of a run that is about to start.
-   * @throws Refusal `unavailable` while no runner is connected or this front is closing.
+   * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` when the key
+   * was revoked since it was looked at.
    */
   async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun> {
     const spec = toRunSpec(caller, asked)
@@ -69,7 +70,16 @@ export class Runs {
       this.#inFlight.delete(spec.runId)
       throw error
     }
+    await this.#requireLiveKey(spec)
     return { spec, createdAt }
+  }
+
+  /** Once the row is there a revocation finds it, so one that came before is seen here and none is missed. */
+  async #requireLiveKey({ runId, keyId }: RunSpec): Promise<void> {
+    const key = await this.#store.keys.get(keyId)
+    if (key?.revokedAt === null) return
+    await this.close(runId, { kind: 'failed', reason: 'not_started' })
+    throw new Refusal('unauthorized')
   }
 
   /**

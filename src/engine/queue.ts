@@ -3,6 +3,8 @@ import { Refusal } from '../base/errors.ts'
 export interface QueueSettings {
   /** Runs at once on this machine. */
   places: number
+  /** Runs of one org at once; no more than `places` come about. */
+  placesPerOrg: number
   /** Runs of one org that may wait for a place. */
   waitingPerOrg: number
   /** Longest wait for a place, in milliseconds. */
@@ -20,8 +22,8 @@ interface Waiter {
 }
 
 /**
- * Decides who runs next on this machine: a bounded number of places, a bounded queue per org. A place that comes
- * free goes to the waiting org that has the fewest runs going, and within an org to the one that waited longest.
+ * Decides who runs next on this machine: a bounded number of places, fewer for each org, a bounded queue per org. A
+ * place that comes free goes to the waiting org that has the fewest runs going, and within an org to the one that waited longest.
  */
 export class FairQueue {
   readonly #settings: QueueSettings
@@ -48,9 +50,10 @@ export class FairQueue {
    */
   enter(orgId: string, signal: AbortSignal): Promise<Place> {
     signal.throwIfAborted()
-    if (this.#running < this.#settings.places && this.#waiting.length === 0) return Promise.resolve(this.#take(orgId))
+    // Who waits while a place is free waits for a run of its own org.
+    if (this.#running < this.#settings.places && this.#mayRun(orgId)) return Promise.resolve(this.#take(orgId))
     const waitingOfOrg = this.#waiting.filter((waiter) => waiter.orgId === orgId).length
-    if (waitingOfOrg >= this.#settings.waitingPerOrg) return Promise.reject(this.#full(waitingOfOrg))
+    if (waitingOfOrg >= this.#settings.waitingPerOrg) return Promise.reject(this.#full(orgId, waitingOfOrg))
     return this.#wait(orgId, signal)
   }
 
@@ -69,7 +72,7 @@ export class FairQueue {
         reject(reason)
       }
       const onAbort = () => leave(signal.reason)
-      const timer = setTimeout(() => leave(this.#full(this.#waiting.length)), this.#settings.waitMs)
+      const timer = setTimeout(() => leave(this.#full(orgId, this.#waiting.length)), this.#settings.waitMs)
       const settle = () => {
         clearTimeout(timer)
         signal.removeEventListener('abort', onAbort)
@@ -104,17 +107,23 @@ export class FairQueue {
   #next(): Waiter | undefined {
     let best: Waiter | undefined
     for (const waiter of this.#waiting) {
-      if (best === undefined || this.#load(waiter) < this.#load(best)) best = waiter
+      if (!this.#mayRun(waiter.orgId)) continue
+      if (best === undefined || this.#load(waiter.orgId) < this.#load(best.orgId)) best = waiter
     }
     if (best) this.#waiting.splice(this.#waiting.indexOf(best), 1)
     return best
   }
 
-  #load(waiter: Waiter): number {
-    return this.#runningOf.get(waiter.orgId) ?? 0
+  #load(orgId: string): number {
+    return this.#runningOf.get(orgId) ?? 0
   }
 
-  #full(waiting: number): Refusal {
-    return new Refusal('queue_full', { running: this.#running, waiting, retryAfterSeconds: 1 })
+  #mayRun(orgId: string): boolean {
+    return this.#load(orgId) < this.#settings.placesPerOrg
+  }
+
+  #full(orgId: string, waiting: number): Refusal {
+    const running = this.#mayRun(orgId) ? this.#running : this.#load(orgId)
+    return new Refusal('queue_full', { running, waiting, retryAfterSeconds: 1 })
   }
 }

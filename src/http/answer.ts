@@ -28,9 +28,9 @@ export function startWriting(reply: FastifyReply): Writer {
 const headersOf = (reply: FastifyReply): [string, string | number | string[]][] =>
   Object.entries(reply.getHeaders()).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
 
-/** The body of every error outside JSON-RPC. */
-export const errorBody = ({ row, message, hint }: Refusal): string =>
-  JSON.stringify({ error: row.error, message, hint })
+/** The body of every error outside JSON-RPC. That of a missing key has the two fields its clients know, and no third. */
+export const errorBody = ({ code, row, message, hint }: Refusal): string =>
+  JSON.stringify({ error: row.error, message, ...(code !== 'unauthorized' && { hint }) })
 
 /** Headers that belong to a refusal, on whatever door. */
 export function refusalHeaders(reply: FastifyReply, refusal: Refusal): void {

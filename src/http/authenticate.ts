@@ -1,12 +1,15 @@
-import type { IncomingMessage } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { BlockList, isIP } from 'node:net'
+import { monotonicMs } from '../base/clock.ts'
 import { Refusal, StartRefused } from '../base/errors.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
+import { clientAddress, clientNetwork, TrustedProxies } from './client-address.ts'
+import { Failures } from './failures.ts'
 
 /**
  * Who is asking.
- * @throws Refusal `unauthorized`.
+ * @throws Refusal `unauthorized`, `too_many_failures`, `profile_gone`.
  */
 export type Authenticate = (request: IncomingMessage) => Promise<Caller>
 
@@ -33,12 +36,39 @@ export async function asDeveloper(core: Core): Promise<Authenticate> {
   }
 }
 
+/** Callers are known by their keys; who fails too often is told to wait, which a valid key never is. */
+export function byKey(core: Core, trusted: TrustedProxies): Authenticate {
+  const failures = new Failures()
+  return async (request) => {
+    try {
+      const secret = secretOf(request.headers)
+      if (secret === undefined) throw new Refusal('unauthorized')
+      return await core.authenticate(secret)
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.code !== 'unauthorized') throw error
+      const network = clientNetwork(clientAddress(request, trusted))
+      const retryAfterSeconds = failures.count(network, monotonicMs())
+      throw retryAfterSeconds === 0 ? error : new Refusal('too_many_failures', { retryAfterSeconds })
+    }
+  }
+}
+
+/** The key that a request carries. With both headers `x-api-key` is it: `Authorization` may be a proxy's. */
+function secretOf(headers: IncomingHttpHeaders): string | undefined {
+  const apiKey = headers['x-api-key']
+  if (apiKey !== undefined) return Array.isArray(apiKey) ? undefined : apiKey.trim()
+  return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1]
+}
+
 /**
  * Chooses how callers are known.
  * @throws StartRefused where the server would be open to others without keys.
  */
-export async function authenticator(core: Core, { dev, host }: { dev: boolean; host: string }): Promise<Authenticate> {
-  if (!dev) throw new StartRefused('Without keys only dev mode can be served.', 'Start with --dev, on loopback.')
+export async function authenticator(
+  core: Core,
+  { dev, host, trustedProxies }: { dev: boolean; host: string; trustedProxies: readonly string[] },
+): Promise<Authenticate> {
+  if (!dev) return byKey(core, new TrustedProxies(trustedProxies))
   if (host !== 'localhost' && !isLoopback(host)) {
     throw new StartRefused(
       `Dev mode needs no key, so it is served on loopback only, not on ${host}.`,

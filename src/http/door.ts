@@ -2,7 +2,12 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { Refusal } from '../base/errors.ts'
 
 export interface DoorRules {
-  /** Names served besides loopback: `name` on any port, or `name:port`. */
+  /** Whether requests need no key. */
+  dev: boolean
+  /**
+   * Names served besides loopback: `name` on any port, or `name:port`. Without dev mode an empty list is every name: what
+   * a page of another name could reach there, it could not use without a key.
+   */
   allowedHosts: readonly string[]
   /** Web origins that may call, such as `https://app.example`. */
   allowedOrigins: readonly string[]
@@ -25,7 +30,9 @@ export function admit(
   rules: DoorRules,
 ): Refusal | undefined {
   const host = headers.host?.toLowerCase() ?? ''
-  if (!isServed(host, port, rules.allowedHosts)) return new Refusal('host_not_allowed', { host: shown(host) })
+  const servesEveryHost = !rules.dev && rules.allowedHosts.length === 0
+  if (!servesEveryHost && !isServed(host, port, rules.allowedHosts))
+    return new Refusal('host_not_allowed', { host: shown(host) })
   const { origin } = headers
   const originAllowed = origin !== undefined && rules.allowedOrigins.includes(origin)
   if (origin !== undefined && !originAllowed) return new Refusal('origin_not_allowed', { origin: shown(origin) })

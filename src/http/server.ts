@@ -13,7 +13,8 @@ export interface HttpConfig extends DoorRules {
   host: string
   port: number
   maxBodyBytes: number
-  dev: boolean
+  /** Addresses and networks of proxies whose `X-Forwarded-For` is believed. */
+  trustedProxies: readonly string[]
   /** Of the product, as clients are told. */
   version: string
 }
@@ -32,6 +33,8 @@ declare module 'fastify' {
 const requestTimeoutMs = 60_000
 /** Longer than the idle time of common proxies, so that they close first and no request meets a closing connection. */
 const keepAliveTimeoutMs = 72_000
+/** For the answers that are under way when the server closes; a client that has not taken its own by then is cut off. */
+const closingMs = 5_000
 
 /**
  * Builds the HTTP server, not yet listening.
@@ -90,8 +93,26 @@ export async function buildServer({
     request.log[reply.statusCode < 400 ? 'debug' : 'info'](line, 'answered')
   })
 
+  endConnectionsOnClose(app)
+
   routes(app, { core, version: config.version, log })
   return app
+}
+
+/**
+ * The framework closes what is idle when the close begins. A connection that is busy then would be kept alive by its
+ * client after its answer and hold the close up, and one whose client does not read would hold it up for good.
+ */
+function endConnectionsOnClose(app: FastifyInstance): void {
+  let closing = false
+  app.addHook('preClose', async () => {
+    closing = true
+    const late = setTimeout(() => app.server.closeAllConnections(), closingMs)
+    app.server.once('close', () => clearTimeout(late))
+  })
+  app.addHook('onResponse', async ({ raw }) => {
+    if (closing) raw.socket.destroySoon()
+  })
 }
 
 const portOf = ({ raw }: FastifyRequest, { port }: HttpConfig): number => raw.socket.localPort ?? port
@@ -99,6 +120,6 @@ const portOf = ({ raw }: FastifyRequest, { port }: HttpConfig): number => raw.so
 /** For pages of an allowed origin; the browser asks before it sends JSON. */
 const preflight = {
   'access-control-allow-methods': 'GET, POST',
-  'access-control-allow-headers': 'authorization, content-type, accept, mcp-protocol-version',
+  'access-control-allow-headers': 'authorization, x-api-key, content-type, accept, mcp-protocol-version',
   'access-control-max-age': '600',
 }

@@ -3,7 +3,7 @@ import { Refusal } from '../../src/base/errors.ts'
 import { FairQueue, type Place } from '../../src/engine/queue.ts'
 
 const never = new AbortController().signal
-const settings = { places: 2, waitingPerOrg: 3, waitMs: 60_000 }
+const settings = { places: 2, placesPerOrg: 2, waitingPerOrg: 3, waitMs: 60_000 }
 
 /** Lets everything that is settled be noticed. */
 const tick = () => new Promise((resolve) => setImmediate(resolve))
@@ -89,5 +89,32 @@ describe('the queue for places to run in', () => {
     await queue.enter('a', never)
     await expect(queue.enter('a', never)).rejects.toMatchObject({ code: 'queue_full' })
     expect(queue.waiting).toBe(0)
+  })
+})
+
+describe('the places of one org', () => {
+  const own = { ...settings, places: 4, placesPerOrg: 1 }
+
+  it('are fewer than all: the next run waits for one of its own, and for nobody else’s', async () => {
+    const queue = new FairQueue(own)
+    const first = await queue.enter('a', never)
+    let second: Place | undefined
+    void queue.enter('a', never).then((place) => (second = place))
+    const other = await queue.enter('b', never)
+    expect([queue.running, queue.waiting]).toEqual([2, 1])
+    other.release()
+    await tick()
+    expect(second).toBeUndefined()
+    first.release()
+    await tick()
+    expect(second).toBeDefined()
+  })
+
+  it('are counted in what a full queue says', async () => {
+    const queue = new FairQueue({ ...own, waitingPerOrg: 0 })
+    await queue.enter('a', never)
+    await queue.enter('b', never)
+    const refused = await queue.enter('a', never).catch((error: unknown) => error)
+    expect((refused as Refusal).details).toMatchObject({ running: 1, waiting: 0 })
   })
 })

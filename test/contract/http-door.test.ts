@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { admit, type DoorRules } from '../../src/http/door.ts'
 
 const rules: DoorRules = {
+  dev: true,
   allowedHosts: ['box.example', 'other.example:9000'],
   allowedOrigins: ['https://app.example'],
 }
@@ -24,6 +25,20 @@ describe('the host of a request', () => {
     for (const host of [...hosts, ...odd, ...others]) {
       expect([host, verdict({ host })]).toEqual([host, 'host_not_allowed'])
     }
+  })
+})
+
+describe('the host of a request that needs a key', () => {
+  const admitted = (host: string, allowedHosts: string[], port = 5555) =>
+    admit('POST', { host, ...json }, port, { dev: false, allowedHosts, allowedOrigins: [] })?.code ?? 'admitted'
+
+  it('is any name, unless names are listed', () => {
+    for (const host of ['box.example', '203.0.113.7:5555', 'localhost']) {
+      expect([host, admitted(host, [])]).toEqual([host, 'admitted'])
+    }
+    expect(admitted('box.example', ['box.example'])).toBe('admitted')
+    expect(admitted('127.0.0.1:5555', ['box.example'])).toBe('admitted')
+    expect(admitted('evil.example', ['box.example'])).toBe('host_not_allowed')
   })
 })
 

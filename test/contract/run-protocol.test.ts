@@ -46,7 +46,7 @@ inPrivateMounts(import.meta.filename, () => {
       const settings = { slotsMax: 3, slotsReady: 1, idleMs: 60_000, runsPerSlot: 100 }
       pool = new SlotPool(() => createSlot(host), settings, events)
       await pool.open()
-      const queue = new FairQueue({ places: 2, waitingPerOrg: 1, waitMs: 30_000 })
+      const queue = new FairQueue({ places: 2, placesPerOrg: 2, waitingPerOrg: 1, waitMs: 30_000 })
       runs = new Runs(queue, pool, ['python', 'bash'], (error) => expect.unreachable(String(error)))
       server = new RunnerServer(
         { socketPath, frontUid, frontGid: frontUid, graceMs, runnerId: 'test', epoch: 7 },

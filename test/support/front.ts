@@ -82,6 +82,7 @@ export async function openFront(profile?: Profile, config: Partial<HttpConfig> =
       maxBodyBytes: 4 * 1024 * 1024,
       allowedHosts: [],
       allowedOrigins: [],
+      trustedProxies: [],
       dev: true,
       version: '0.0.0-test',
       ...config,
