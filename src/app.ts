@@ -1,5 +1,4 @@
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { Cleanup } from './base/cleanup.ts'
 import { StartRefused } from './base/errors.ts'
 import type { Instance } from './base/instance.ts'
@@ -8,7 +7,7 @@ import { createCore } from './core/core.ts'
 import { buildServer } from './http/server.ts'
 import type { Log } from './observe/log.ts'
 import { RunnerClient } from './runner/client.ts'
-import { openStore } from './store/sqlite.ts'
+import { databasePath, openStore } from './store/sqlite.ts'
 
 /** The front, built and serving. */
 export interface App {
@@ -29,7 +28,7 @@ export interface App {
 export async function openApp(config: Config, instance: Instance, version: string, log: Log): Promise<App> {
   const undo = new Cleanup()
   try {
-    const store = await openStore(join(instance.frontHome, 'glovebox.db'))
+    const store = await openStore(databasePath(instance.frontHome))
     undo.add(() => store.close())
     const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'the runner is unusable'))
     undo.add(() => runner.close())

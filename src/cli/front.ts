@@ -19,7 +19,7 @@ export async function front(config: Config, io: Io): Promise<number> {
   const app = await openApp(config, openInstance(config.home, config.stateDir), version, log)
   announceReady()
   log.info({ url: app.url }, 'the front serves')
-  if (config.dev) io.stdout.write(welcome(app.url))
+  io.stdout.write(config.dev ? welcome(app.url) : welcomeWithKeys(app.url, config))
   const reason = await ended(io)
   log.info({ reason }, 'the front ends')
   await app.close(reason === 'asked' ? 'shutdown' : 'leave')
@@ -43,6 +43,20 @@ function welcome(url: string): string {
 
   Run some code:
     curl -s ${url}/mcp -H 'Content-Type: application/json' -d '${call}'
+
+`
+}
+
+/** The same where callers need a key. */
+function welcomeWithKeys(url: string, { home }: Config): string {
+  return `
+  Glovebox is serving MCP at ${url}/mcp (callers need a key)
+
+  Make one:
+    glovebox keys create --home ${home}
+
+  Add it to Claude Code:
+    claude mcp add --transport http glovebox ${url}/mcp --header "Authorization: Bearer KEY"
 
 `
 }

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { Command, CommanderError, Option } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import { type Config, loadConfig } from '../config.ts'
+import type { KeyRequest } from '../core/keys.ts'
 import { flagOf, type SettingName, settings } from '../settings.ts'
 import { receiveConfig } from './hand-over.ts'
 import { exitCodes, type Io, type RunArguments } from './io.ts'
@@ -61,6 +62,29 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
     exit(await doctor(configOf(command, options, io), io))
   })
 
+  const keys = program.command('keys').description('Manage the keys of callers; a server may be running or not.')
+  withSettings(keys.command('create').description('Make a key and print it, this once.'), keySettings)
+    .option('--profile <name>', 'the profile it is bound to', 'default')
+    .option('--org <name>', 'whom it belongs to; made when new', 'default')
+    .option('--name <text>', 'by which you know it', '')
+    .action(async (options: KeyRequest, command: Command) => {
+      const { keysCreate } = await import('./keys.ts')
+      exit(await keysCreate(configOf(command, options, io), options, io))
+    })
+  withSettings(keys.command('list').description('Print all keys, by how they begin.'), keySettings)
+    .option('--org <name>', 'of this one alone')
+    .action(async (options: { org?: string }, command: Command) => {
+      const { keysList } = await import('./keys.ts')
+      exit(await keysList(configOf(command, options, io), options.org, io))
+    })
+  withSettings(
+    keys.command('revoke <id>').description('Revoke a key for good, and end what it has going.'),
+    keySettings,
+  ).action(async (id: string, options: object, command: Command) => {
+    const { keysRevoke } = await import('./keys.ts')
+    exit(await keysRevoke(configOf(command, options, io), id, io))
+  })
+
   program
     .command('run <file>')
     .description('Run a file ("-": standard input) through a running server, and exit with its code.')
@@ -107,10 +131,13 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
 
 const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]
 
-/** Gives a command one flag for each setting, and `--config`. */
-function withSettings(command: Command): Command {
+/** What the commands of keys need to know: where the database is, whose it is, and how a key begins. */
+const keySettings: readonly SettingName[] = ['home', 'state_dir', 'front_uid', 'front_gid', 'region']
+
+/** Gives a command one flag for each of these settings, and `--config`. */
+function withSettings(command: Command, names = Object.keys(settings) as readonly SettingName[]): Command {
   command.option('--config <file>', 'configuration file, YAML (GLOVEBOX_CONFIG)')
-  for (const name of Object.keys(settings) as SettingName[]) {
+  for (const name of names) {
     const { schema, meaning } = settings[name]
     const { type } = schema as { type?: string }
     if (type === 'boolean') {

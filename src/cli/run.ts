@@ -29,8 +29,8 @@ class RunFailed extends Error {
  */
 export async function run(words: RunArguments, io: Io): Promise<number> {
   try {
-    const url = words.url ?? io.env.GLOVEBOX_URL ?? defaultUrl
-    return await follow(url, await toBody(words, io.stdin), io)
+    const server = { url: words.url ?? io.env.GLOVEBOX_URL ?? defaultUrl, key: io.env.GLOVEBOX_KEY }
+    return await follow(server, await toBody(words, io.stdin), io)
   } catch (error) {
     const problem = error instanceof RunFailed ? error.message : `it failed: ${String(error)}`
     io.stderr.write(`glovebox run: ${problem}\n`)
@@ -96,15 +96,22 @@ function languageOf(path: string, code: string): Language | undefined {
   return interpreter === 'sh' ? 'bash' : (interpreter as Language | undefined)
 }
 
-async function follow(url: string, body: object, io: Io): Promise<number> {
-  const response = await post(`${url}/v1/sandbox/execute?encoding=base64`, body, io.stop).catch((error: unknown) => {
+interface Server {
+  url: string
+  /** Where one is needed. */
+  key: string | undefined
+}
+
+async function follow(server: Server, body: object, io: Io): Promise<number> {
+  const executing = post(server, '/v1/sandbox/execute?encoding=base64', body, io.stop)
+  const response = await executing.catch((error: unknown) => {
     if (io.stop.aborted) return undefined
-    throw new RunFailed(`no server answers at ${url} (${reasonOf(error)}); start one with glovebox serve`)
+    throw new RunFailed(`no server answers at ${server.url} (${reasonOf(error)}); start one with glovebox serve`)
   })
   if (response === undefined) return interrupted
   if (!response.ok || response.body === null) throw new RunFailed(await explain(response))
   const cancel = async (runId: string) => {
-    await post(`${url}/v1/executions/${encodeURIComponent(runId)}/cancel`, {}).catch(() => {
+    await post(server, `/v1/executions/${encodeURIComponent(runId)}/cancel`, {}).catch(() => {
       // The server is gone, and with it the run; the lines end then too.
     })
   }
@@ -116,15 +123,19 @@ async function follow(url: string, body: object, io: Io): Promise<number> {
 }
 
 /** @param stop ends the wait for an answer that has not begun. */
-async function post(url: string, body: object, stop?: AbortSignal): Promise<Response> {
+async function post({ url, key }: Server, path: string, body: object, stop?: AbortSignal): Promise<Response> {
   const waiting = new AbortController()
   const abort = () => waiting.abort()
   if (stop?.aborted) abort()
   stop?.addEventListener('abort', abort)
   try {
-    return await fetch(url, {
+    return await fetch(`${url}${path}`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', accept: 'application/x-ndjson' },
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/x-ndjson',
+        ...(key !== undefined && { authorization: `Bearer ${key}` }),
+      },
       body: JSON.stringify(body),
       signal: waiting.signal,
     })
@@ -189,6 +200,7 @@ async function explain(response: Response): Promise<string> {
   const text = await response.text()
   try {
     const { message, hint } = JSON.parse(text) as { message?: string; hint?: string }
+    if (response.status === 401) return `the server needs a key in GLOVEBOX_KEY: ${message}`
     return `the server refused: ${message ?? text} ${hint ?? ''}`.trim()
   } catch {
     return `the server answered ${response.status}`

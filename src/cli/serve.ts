@@ -1,4 +1,4 @@
-import { chmodSync, chownSync, mkdirSync, rmSync, statSync } from 'node:fs'
+import { mkdirSync, rmSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { StartRefused } from '../base/errors.ts'
@@ -7,6 +7,7 @@ import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { Child } from './child.ts'
+import { prepareFrontHome } from './front-home.ts'
 import type { Io } from './io.ts'
 
 const programRoot = resolve(fileURLToPath(new URL('../..', import.meta.url)))
@@ -85,14 +86,13 @@ function checkPrivilege(config: Config): void {
   }
 }
 
-function prepareDirectories(config: Config, { stateDir, frontHome, frontProgram }: Instance): void {
+function prepareDirectories(config: Config, instance: Instance): void {
+  const { stateDir, frontProgram } = instance
   requirePassable(config.home, config.frontUid)
   mkdirSync(dirname(stateDir), { recursive: true, mode: 0o711 })
   mkdirSync(stateDir, { recursive: true, mode: 0o711 })
   mkdirSync(frontProgram, { recursive: true, mode: 0o755 })
-  mkdirSync(frontHome, { recursive: true, mode: 0o700 })
-  chmodSync(frontHome, 0o700)
-  chownSync(frontHome, config.frontUid, config.frontGid)
+  prepareFrontHome(config, instance)
 }
 
 /** @throws StartRefused where the front's user could not reach what is below a directory. */

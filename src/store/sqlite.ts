@@ -1,4 +1,5 @@
 import { closeSync, openSync } from 'node:fs'
+import { join } from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
@@ -15,6 +16,9 @@ import { threads } from './threads.ts'
 const sqliteBusy = 5
 /** How long a writer waits for another process to finish its write. */
 const busyTimeoutMs = 10_000
+
+/** Where the database of a home is. */
+export const databasePath = (frontHome: string): string => join(frontHome, 'glovebox.db')
 
 /**
  * Opens the database at `path`, makes it when it is missing, and brings it to this version.
