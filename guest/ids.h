@@ -18,7 +18,8 @@ int ids_limit(const struct preparation *preparation);
 /* Makes the caller the kernel's choice before the guest and the jail's init when memory is short. */
 int ids_offer_to_oom_killer(void);
 
-/* Empties the bounding and ambient sets, so that no exec can ever bring a capability. Needs CAP_SETPCAP. */
+/* Empties the bounding and ambient sets of the caller and all its children to come, so that no exec can ever bring a
+ * capability; those it has stay. Needs CAP_SETPCAP. */
 int ids_bound_capabilities(void);
 
 /* Empties the permitted, effective and inheritable sets. */

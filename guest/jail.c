@@ -149,7 +149,7 @@ static _Noreturn void init_process(const struct ends *ends, const struct prepara
 		fail("hide the jail's init");
 		give_up();
 	}
-	if (ids_bound_capabilities() < 0 || seccomp_load() < 0)
+	if (seccomp_load() < 0)
 		give_up();
 
 	pid_t main = fork();

@@ -19,6 +19,7 @@
 #include "descriptors.h"
 #include "fail.h"
 #include "frames.h"
+#include "ids.h"
 #include "mounts.h"
 #include "run.h"
 #include "seccomp.h"
@@ -79,7 +80,7 @@ static int prepare(struct guest *guest)
 		return -1;
 	if (inbox_open(&guest->inbox) < 0 || outbox_open(&guest->outbox) < 0 || watch_children(&guest->children) < 0)
 		return -1;
-	if (seccomp_build() < 0 || mounts_prepare_slot() < 0)
+	if (seccomp_build() < 0 || mounts_prepare_slot() < 0 || ids_bound_capabilities() < 0)
 		return -1;
 	guest->run.jail = (struct jail){-1, -1, -1, -1, -1};
 	return 0;

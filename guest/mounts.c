@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/mount.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -12,16 +11,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "binds.h"
 #include "fail.h"
 #include "ids.h"
+#include "proc.h"
 #include "views.h"
 
-#define IMAGE "/image"
 #define CODE_DIRECTORY IMAGE "/run/glovebox"
-
-#define SAFE (MS_NOSUID | MS_NODEV)
-#define SEALED (SAFE | MS_NOEXEC)
-#define READ_ONLY (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
 /* One inode takes about 1 KiB of kernel memory that no size= counts; small files get 4 KiB each of the size. */
 #define BYTES_PER_INODE 4096u
@@ -30,16 +26,6 @@
 
 /* Pseudo-terminals of one jail. */
 #define PTYS_MAX 64
-
-/* What of /proc tells about the machine rather than about the run, or acts on it. Where a kernel lacks one there is
- * nothing to hide. Files read as empty, directories are empty; nothing under them can be written. */
-static const char *const proc_masks[] = {
-	"acpi", "asound", "buddyinfo", "bus", "cmdline", "config.gz", "consoles", "devices", "diskstats", "dma",
-	"driver", "fs", "interrupts", "iomem", "ioports", "irq", "kallsyms", "kcore", "key-users", "keys", "kmsg",
-	"kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "locks", "mdstat", "misc", "modules", "mtrr",
-	"pagetypeinfo", "partitions", "pressure", "sched_debug", "schedstat", "scsi", "slabinfo", "softirqs",
-	"sysrq-trigger", "timer_list", "timer_stats", "tty", "vmallocinfo", "zoneinfo",
-};
 
 static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
 
@@ -53,22 +39,6 @@ static const struct {
 	{"stderr", "/proc/self/fd/2"},
 	{"ptmx", "pts/ptmx"},
 };
-
-static int bind(const char *from, const char *to)
-{
-	return mount(from, to, NULL, MS_BIND, NULL) < 0 ? fail("bind %s to %s", from, to) : 0;
-}
-
-/* Adds flags to a mount, with AT_RECURSIVE to all below it, too; takes none away. Since Linux 5.12, and the only call
- * that surely reaches every mount of a tree. */
-static int seal(const char *path, unsigned how, uint64_t flags)
-{
-	struct mount_attr sealed = {.attr_set = flags};
-
-	if (syscall(SYS_mount_setattr, AT_FDCWD, path, how, &sealed, sizeof(sealed)) < 0)
-		return fail("seal %s (mount_setattr)", path);
-	return 0;
-}
 
 static int make_directory(const char *path, mode_t mode)
 {
@@ -117,7 +87,7 @@ static int seal_image(void)
 {
 	static const char *const points[] = {"/proc", "/dev", "/tmp", "/run", "/sys"};
 
-	if (seal(IMAGE, AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
+	if (binds_seal(IMAGE, AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
 		if (check_mount_point(points[i]) < 0)
@@ -132,7 +102,7 @@ static int make_device(const char *name)
 
 	snprintf(from, sizeof(from), "/dev/%s", name);
 	snprintf(to, sizeof(to), IMAGE "/dev/%s", name);
-	return bind(from, to) < 0 ? -1 : seal(to, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	return binds_add(from, to) < 0 ? -1 : binds_seal(to, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
 /* A user namespace can't make device nodes, so the slot's are bound over empty files. */
@@ -153,7 +123,7 @@ static int make_devices(void)
 		if (symlink(device_links[i].target, path) < 0)
 			return fail("link %s", path);
 	}
-	if (bind(VIEWS "/dev", IMAGE "/dev") < 0)
+	if (binds_add(VIEWS "/dev", IMAGE "/dev") < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)
 		if (make_device(devices[i]) < 0)
@@ -173,43 +143,17 @@ int mounts_prepare_slot(void)
 	if (seal_image() < 0)
 		return -1;
 	/* What is bound from VIEWS inherits its flags: one seal for all of them, now and later. */
-	if (make_directory(VIEWS_STORE, 0755) < 0 || make_directory(VIEWS, 0755) < 0 || bind(VIEWS_STORE, VIEWS) < 0 ||
-	    seal(VIEWS, 0, READ_ONLY) < 0)
+	if (make_directory(VIEWS_STORE, 0755) < 0 || make_directory(VIEWS, 0755) < 0 || binds_add(VIEWS_STORE, VIEWS) < 0 ||
+	    binds_seal(VIEWS, 0, READ_ONLY) < 0)
 		return -1;
 	if (make_file(VIEWS_STORE "/empty") < 0 || make_directory(VIEWS_STORE "/nothing", 0755) < 0)
 		return -1;
-	return make_devices();
+	return make_devices() < 0 ? -1 : proc_choose_masks();
 }
 
 int mounts_prepare_run(const struct preparation *p)
 {
 	return check_mount_point(p->home) < 0 ? -1 : views_make(p->cpus);
-}
-
-static int mask(const char *name)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), IMAGE "/proc/%s", name);
-	if (mount(VIEWS "/empty", path, NULL, MS_BIND, NULL) == 0)
-		return 0;
-	if (errno == ENOTDIR && mount(VIEWS "/nothing", path, NULL, MS_BIND, NULL) == 0)
-		return 0;
-	return errno == ENOENT ? 0 : fail("mask %s", path);
-}
-
-/* Makes the jail's own /proc. Needs the slot's /proc unmasked: the kernel refuses a
- * fresh procfs where the visible one hides anything (fs/namespace.c, mount_too_revealing). */
-static int mount_proc(void)
-{
-	if (mount("proc", IMAGE "/proc", "proc", SEALED, NULL) < 0)
-		return fail("mount /proc");
-	for (size_t i = 0; i < sizeof(proc_masks) / sizeof(proc_masks[0]); i++)
-		if (mask(proc_masks[i]) < 0)
-			return -1;
-	if (bind(IMAGE "/proc/sys", IMAGE "/proc/sys") < 0)
-		return -1;
-	return seal(IMAGE "/proc/sys", 0, READ_ONLY);
 }
 
 /* Shows the processors that were granted instead of those of the machine. */
@@ -227,7 +171,7 @@ static int mount_views(uint32_t cpus)
 
 	for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
 		snprintf(path, sizeof(path), VIEWS "/cpus-%u/%s", cpus, views[i].view);
-		if (bind(path, views[i].place) < 0)
+		if (binds_add(path, views[i].place) < 0)
 			return -1;
 	}
 	return 0;
@@ -284,7 +228,7 @@ static int mount_code(const struct preparation *p, const uint8_t *code)
 	char path[sizeof(CODE_DIRECTORY) + 1 + NAME_MAX + 1];
 
 	if (p->code_file == NULL)
-		return bind(VIEWS "/nothing", IMAGE "/run");
+		return binds_add(VIEWS_NOTHING, IMAGE "/run");
 	if (mount_tmpfs(IMAGE "/run", SEALED, "mode=0755", p->code_bytes + 65536) < 0)
 		return -1;
 	if (make_directory(CODE_DIRECTORY, 0755) < 0)
@@ -297,7 +241,7 @@ static int mount_code(const struct preparation *p, const uint8_t *code)
 	if (written < 0)
 		fail("write the code file");
 	close(fd);
-	return written < 0 ? -1 : seal(IMAGE "/run", 0, READ_ONLY);
+	return written < 0 ? -1 : binds_seal(IMAGE "/run", 0, READ_ONLY);
 }
 
 static int enter_image(void)
@@ -315,7 +259,7 @@ static int enter_image(void)
 
 int mounts_enter(const struct preparation *p, const uint8_t *code)
 {
-	if (mount_proc() < 0 || mount_views(p->cpus) < 0 || mount_writable(p) < 0 || mount_code(p, code) < 0)
+	if (proc_mount() < 0 || mount_views(p->cpus) < 0 || mount_writable(p) < 0 || mount_code(p, code) < 0)
 		return -1;
 	return enter_image();
 }

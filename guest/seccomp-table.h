@@ -5,7 +5,7 @@
  *   allow    as the kernel does it
  *   nothing  answers success without doing anything
  *   eperm    "Operation not permitted", where programs expect and handle that refusal
- *   check_*  depends on the arguments: seccomp.c, the function of that name
+ *   check_*  depends on the arguments: seccomp-actions.c, the function of that name
  *
  * No include guard: seccomp.c includes it with its own meaning of the two words. Names that an architecture lacks
  * are left out there (OLD_CALL: calls that only x86-64 has).

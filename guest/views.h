@@ -8,6 +8,10 @@
 #define VIEWS_STORE "/scratch/store"
 #define VIEWS "/scratch/views"
 
+/* An empty file and an empty directory, to cover others with. */
+#define VIEWS_EMPTY VIEWS "/empty"
+#define VIEWS_NOTHING VIEWS "/nothing"
+
 /* Makes VIEWS_STORE/cpus-<cpus>/ with stat, cpuinfo and sys/ (devices/system/cpu/{online,possible,present} and a
  * directory per processor), unless it is there. Returns 0, or -1 with fail_text. */
 int views_make(uint32_t cpus);

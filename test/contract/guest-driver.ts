@@ -275,7 +275,7 @@ export class Slot {
     const idBase = 0x40000000 + randomInt(8192) * idsPerSlot
     writeFileSync(join(bundle, 'config.json'), JSON.stringify(ociConfig(root, image, idBase, this.#id, options.build)))
     // Node closes the standard input of a child that exits, and a detached runc does: so it comes as descriptor 3.
-    const runc = [...this.#state(), 'run', '--pid-file', join(this.#directory, 'pid'), '--bundle', bundle]
+    const runc = [...this.#state(), 'run', '--pid-file', this.#pidFile, '--bundle', bundle]
     const rest = [...(options.foreground === true ? [] : ['--detach']), this.#id]
     this.#child = spawn('sh', ['-c', 'exec runc "$@" <&3 3<&-', 'sh', ...runc, ...rest], {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
@@ -315,9 +315,18 @@ export class Slot {
     this.#wake.resolve()
   }
 
+  get #pidFile(): string {
+    return join(this.#directory, 'pid')
+  }
+
+  /** Resolves when runc has written the guest's pid, which may be after HELLO. */
+  async isKnown(): Promise<void> {
+    while (!existsSync(this.#pidFile)) await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+
   /** The guest's pid as this machine sees it. */
   get pid(): number {
-    return Number(readFileSync(join(this.#directory, 'pid'), 'utf8'))
+    return Number(readFileSync(this.#pidFile, 'utf8'))
   }
 
   send(...parts: Buffer[]): void {
@@ -422,5 +431,6 @@ function toOutcome(frames: Frame[], last: Frame): Outcome {
 export async function openSlot(options: SlotOptions): Promise<Slot> {
   const slot = new Slot(options)
   await slot.expect(kinds.hello)
+  await slot.isKnown()
   return slot
 }
