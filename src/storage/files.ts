@@ -10,6 +10,7 @@ import { Descriptor } from './descriptor.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { madeDepthMax, type Path, parsePath, textOf } from './paths.ts'
 import {
+  itself,
   openDirectory,
   openOrMakeDirectory,
   owner,
@@ -114,9 +115,7 @@ export async function writeFile(
   await requireReplaceable(directory, name, textOf(parsed))
   // Without a name until it is whole: no one sees it before, and a crash leaves nothing.
   const unnamed = constants.O_RDWR | O_TMPFILE
-  await using file = new Descriptor(
-    await refusing(parsed, kernel.openBeneath(directory.fd, Buffer.from('.'), unnamed, 0o644)),
-  )
+  await using file = new Descriptor(await refusing(parsed, kernel.openBeneath(directory.fd, itself, unnamed, 0o644)))
   const bytes = await fill(file, source, parsed)
   await refusing(parsed, giveToOwner(file))
   await refusing(parsed, kernel.syncDescriptor(file.fd))
@@ -156,8 +155,9 @@ async function giveToOwner(file: Descriptor): Promise<void> {
 
 /** Makes a directory and the missing ones above it; one that is there already is as good. @throws Refusal. */
 export async function makeDirectory(root: number, path: string): Promise<void> {
-  const directory = await openOrMakeDirectory(root, parsePath(path, madeDepthMax))
-  await directory.close()
+  const parsed = parsePath(path, madeDepthMax)
+  await using directory = await openOrMakeDirectory(root, parsed)
+  await refusing(parsed, kernel.syncDescriptor(directory.fd))
 }
 
 /**

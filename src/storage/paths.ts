@@ -42,7 +42,7 @@ function toComponent(name: string): Buffer {
 export const textOf = (path: Path): string =>
   Buffer.concat(path.flatMap((name) => [separator, name]).slice(1)).toString()
 
-const separator = Buffer.from('/')
+const separator = Buffer.of(0x2f) // "/"
 
 /** Joins components into pieces that one system call takes. */
 export function piecesOf(path: Path): Buffer[] {

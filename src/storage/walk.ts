@@ -33,11 +33,14 @@ export function toStatus([mode = 0, size = 0, modifiedMs = 0, , , , , , blocks =
   return { kind, sizeBytes: kind === 'file' ? size : 0, modifiedMs, allocatedBytes: blocks * 512 }
 }
 
+/** ".": a directory, named from itself. */
+export const itself = Buffer.of(0x2e)
+
 const directoryFlags = constants.O_RDONLY | constants.O_DIRECTORY
 
 /** Opens the directory at a path; the root again for the empty one. @throws Refusal. */
 export async function openDirectory(root: number, path: Path): Promise<Descriptor> {
-  let at = new Descriptor(await refusing(path, kernel.openBeneath(root, Buffer.from('.'), directoryFlags, 0)))
+  let at = new Descriptor(await refusing(path, kernel.openBeneath(root, itself, directoryFlags, 0)))
   for (const piece of piecesOf(path)) {
     try {
       const next = new Descriptor(await refusing(path, kernel.openBeneath(at.fd, piece, directoryFlags, 0)))
@@ -58,7 +61,10 @@ export function splitPath(path: Path): { parent: Path; name: Buffer } {
   return { parent: path.slice(0, -1), name }
 }
 
-/** As `openDirectory`, making what is missing, also while others do the same. */
+/**
+ * As `openDirectory`, making what is missing, also while others do the same. What was made is on the disk with the next
+ * sync of anything in this filesystem: ext4 has one journal.
+ */
 export async function openOrMakeDirectory(root: number, path: Path): Promise<Descriptor> {
   try {
     return await openDirectory(root, path)
@@ -91,7 +97,6 @@ async function stepInto(at: Descriptor, name: Buffer, path: Path): Promise<Descr
     }
     try {
       await kernel.makeDirectory(at.fd, temporaryName(), name, 0o755, owner.uid, owner.gid)
-      await kernel.syncDescriptor(at.fd)
     } catch (error) {
       if (codeOf(error) !== 'EEXIST') throw toRefusal(path, error)
     }
