@@ -31,7 +31,9 @@ export class Guest {
       this.#tell = resolve
     })
     container.channel.on('data', (chunk: Buffer) => this.#read(chunk))
-    container.channel.on('close', () => this.close(container.stderr().trim() || 'the guest closed its channel'))
+    const ended = () => this.close(container.stderr().trim() || 'the guest closed its channel')
+    container.channel.on('close', ended)
+    if (container.channel.destroyed || container.channel.readableEnded) ended() // It was quicker than we.
     container.channel.resume()
   }
 

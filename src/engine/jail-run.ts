@@ -146,7 +146,11 @@ export class JailRun implements SlotRun {
     if (this.#stop) return
     this.#putUnderLimits(slotPid).then(
       () => this.#start(),
-      (error: Error) => this.#slot.condemn(`the process could not be put under its limits: ${error.message}`),
+      (error: Error) => {
+        // Of a process that is being killed meanwhile nothing else is to be expected.
+        if (this.#phase === 'waiting' && !this.#stop)
+          void this.#slot.condemn(`the process could not be put under its limits: ${error.message}`)
+      },
     )
   }
 

@@ -121,7 +121,7 @@ function hold(channel: Duplex): () => void {
   return () => {
     channel.off('data', keep)
     channel.pause()
-    if (early.length > 0) channel.unshift(Buffer.concat(early))
+    if (early.length > 0 && !channel.readableEnded) channel.unshift(Buffer.concat(early))
   }
 }
 

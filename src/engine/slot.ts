@@ -51,7 +51,9 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
     return new Slot({ id, container, cgroup, guest, languages: host.languages, undo, startedMs })
   } catch (error) {
-    await undo.run()
+    await undo.run().catch((left: Error) => {
+      throw new AggregateError([error, left], `${(error as Error).message} (and something of it is left)`)
+    })
     throw error
   }
 }
