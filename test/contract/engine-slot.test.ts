@@ -44,7 +44,7 @@ inPrivateMounts(import.meta.filename, () => {
           'const fs = require("fs"); console.log(typeof fs.readFileSync)',
           'import fs from "node:fs"; console.log(await Promise.resolve(typeof fs.readFileSync))',
           'const fs = require("fs"); console.log(await Promise.resolve(typeof fs.readFileSync))',
-          'const fs: any = require("fs"); console.log(typeof fs.readFileSync)',
+          'const fs: { readFileSync?: unknown } = require("fs"); console.log(typeof fs.readFileSync)',
         ])
           expect(await runs('node', code), code).toMatchObject({
             ending: { kind: 'exited', code: 0 },
