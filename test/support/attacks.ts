@@ -1,0 +1,50 @@
+/** Programs that attack, and how they fare outside of any wall. */
+import { execFile, execFileSync } from 'node:child_process'
+import { mkdirSync, renameSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+const execute = promisify(execFile)
+const sources = join(import.meta.dirname, '../security/attacks')
+const out = join(import.meta.dirname, '../../build/attacks')
+
+/**
+ * Compiles test/security/attacks/<name>.c.
+ * @param how `static` for what stands in for the guest, in a root that has no library.
+ * @returns the path of the program.
+ */
+export function compile(name: string, how: 'dynamic' | 'static' = 'dynamic'): string {
+  mkdirSync(out, { recursive: true })
+  const path = join(out, name)
+  const fresh = `${path}.${process.pid}`
+  const flags = ['-std=gnu11', '-O1', '-Wall', '-Wextra', '-Werror', ...(how === 'static' ? ['-static'] : [])]
+  execFileSync('cc', [...flags, '-o', fresh, join(sources, `${name}.c`)])
+  renameSync(fresh, path) // two test files may compile the same program at the same time
+  return path
+}
+
+/** Namespaces of its own, so that what an attack does as root outside harms nobody. */
+const apart = ['--mount', '--propagation', 'private', '--uts', '--ipc', '--net', '--pid', '--fork', '--kill-child']
+
+export interface Outside {
+  stdout: string
+  stderr: string
+  code: number
+}
+
+/** Runs a program as root with every privilege and without any of our walls, but apart from this machine's names. */
+export async function outside(program: string, ...words: string[]): Promise<Outside> {
+  return plain('unshare', ...apart, '--mount-proc', program, ...words)
+}
+
+/** Runs a program as a plain process of this machine. */
+export async function plain(program: string, ...words: string[]): Promise<Outside> {
+  try {
+    const { stdout, stderr } = await execute(program, words, { timeout: 30_000, maxBuffer: 64 * 1024 * 1024 })
+    return { stdout, stderr, code: 0 }
+  } catch (error) {
+    const { stdout, stderr, code } = error as { stdout?: string; stderr?: string; code?: number | string }
+    if (typeof code === 'string' || stdout === undefined) throw error
+    return { stdout, stderr: stderr ?? '', code: code ?? -1 }
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * The far end of slot-bench.ts: an engine host in a mount namespace of its own, which hands out slots to whoever
+ * started it. When that ends, so does everything here.
+ */
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Cleanup } from '../../src/base/cleanup.ts'
+import type { Stream } from '../../src/base/run.ts'
+import type { EngineHost } from '../../src/engine/host.ts'
+import { openImage } from '../../src/engine/image.ts'
+import type { RuntimeName } from '../../src/engine/settings.ts'
+import { createSlot, type Slot, type SlotHost, type SlotRun } from '../../src/engine/slot.ts'
+import { engineMachine } from '../contract/engine-machine.ts'
+import type { Answer, Asked, Request } from './slot-bench.ts'
+
+/** Of each stream of a run; what comes after is counted by the engine and not handed on. */
+const keptOutputBytes = 1024 * 1024
+
+const undo = new Cleanup()
+const slots = new Map<string, Slot>()
+const runs = new Map<string, SlotRun>()
+const images = new Map<string, Promise<SlotHost>>()
+let host: EngineHost | undefined
+
+const say = (answer: Answer): void => {
+  process.send?.(answer)
+}
+
+async function open(runtime: RuntimeName): Promise<Asked['open']> {
+  const machine = engineMachine(runtime)
+  undo.add(() => {
+    const left = machine.leftovers()
+    machine.remove()
+    if (left.length > 0) throw new Error(`the engine left ${left.join(', ')}`)
+  })
+  const opened = await machine.open()
+  undo.add(() => opened.close())
+  host = opened
+  const { stateDir, instanceId } = machine.settings
+  const { runtimeVersion, languages } = opened
+  return { pid: process.pid, stateDir, instanceId, cgroups: opened.cgroups.version, runtimeVersion, languages }
+}
+
+/** Slots with another guest: same machine, same runtime, another root. */
+function hostWith(guest: string): Promise<SlotHost> {
+  const base = opened()
+  let made = images.get(guest)
+  if (made === undefined) {
+    const dir = mkdtempSync(join(tmpdir(), 'glovebox-bench-image-'))
+    chmodSync(dir, 0o711)
+    undo.add(() => rmSync(dir, { recursive: true, force: true }))
+    made = openImage(dir, guest, process.execPath).then((image) => ({ ...base, image: undo.owns(image) }))
+    images.set(guest, made)
+  }
+  return made
+}
+
+function opened(): EngineHost {
+  if (host === undefined) throw new Error('the bench is not open')
+  return host
+}
+
+function slotOf(id: string): Slot {
+  const slot = slots.get(id)
+  if (slot === undefined) throw new Error(`no slot ${id}`)
+  return slot
+}
+
+function start(request: Extract<Request, { verb: 'start' }>): void {
+  const kept: Record<Stream, number> = { stdout: 0, stderr: 0 }
+  const { run: id, program, limits } = request
+  const run = slotOf(request.slot).execute(
+    { ...program, limits },
+    {
+      running: () => say({ run: id, kind: 'running' }),
+      output: (stream, bytes) => {
+        const room = keptOutputBytes - kept[stream]
+        kept[stream] += bytes.length
+        if (room > 0) say({ run: id, kind: 'output', stream, bytes: Buffer.from(bytes.subarray(0, room)) })
+      },
+    },
+  )
+  runs.set(id, run)
+  void run.ended.then((result) => {
+    runs.delete(id)
+    say({ run: id, kind: 'ended', result })
+  })
+}
+
+async function answer(request: Request): Promise<Asked[Request['verb']]> {
+  switch (request.verb) {
+    case 'open':
+      return open(request.runtime)
+    case 'slot': {
+      const slot = await createSlot(request.guest === undefined ? opened() : await hostWith(request.guest))
+      slots.set(slot.id, slot)
+      slot.bind(request.limits)
+      return { id: slot.id, pid: slot.pid }
+    }
+    case 'start':
+      start(request)
+      return
+    case 'stop':
+      runs.get(request.run)?.stop(request.cause)
+      return
+    case 'state': {
+      const { healthy, doubt, runs: count } = slotOf(request.slot)
+      return { healthy, doubt, runs: count }
+    }
+    case 'destroy':
+      await slotOf(request.slot).destroy()
+      return
+    case 'memory':
+      return process.memoryUsage().rss
+    case 'close':
+      await close()
+      return
+  }
+}
+
+async function close(): Promise<void> {
+  const failures = await Promise.allSettled([...slots.values()].map((slot) => slot.destroy()))
+  await undo.run()
+  const failed = failures.find((outcome) => outcome.status === 'rejected')
+  if (failed) throw failed.reason
+}
+
+process.on('message', (request: Request) => {
+  answer(request).then(
+    (value) => say({ id: request.id, kind: 'done', value }),
+    (error) => say({ id: request.id, kind: 'error', message: `${error?.name}: ${error?.message}` }),
+  )
+})
+process.on('disconnect', () => {
+  close().finally(() => process.exit())
+})
