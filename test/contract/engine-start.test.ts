@@ -35,8 +35,9 @@ inPrivateMounts(import.meta.filename, () => {
     })
 
     it('refuses an instance id that could leave its place', async () => {
-      const { settings } = engineMachine('auto')
-      await expect(openHost({ ...settings, instanceId: '../other' })).rejects.toThrow(/cannot be used/)
+      const machine = engineMachine('auto')
+      await expect(openHost({ ...machine.settings, instanceId: '../other' })).rejects.toThrow(/cannot be used/)
+      machine.remove()
     })
   })
 
