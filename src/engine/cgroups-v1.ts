@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import {
   killPid,
+  readControl,
   readKeyed,
   readNumber,
   readPids,
@@ -12,6 +13,7 @@ import {
   writeControlSlowly,
 } from './cgroup-files.ts'
 import type { Cgroups, CgroupVersion, LeafLimits, SlotCgroup, Usage } from './cgroups.ts'
+import { processorsOf } from './processors.ts'
 
 /** The kernel's default; a shorter one would throttle more smoothly at the price of more timer work. */
 const cpuPeriodUs = 100_000
@@ -31,6 +33,7 @@ interface Options {
   /** Every hierarchy: the runtime makes directories in all of them. */
   allPoints: readonly string[]
   pointOf(controller: Controller): string
+  cpusetPoint: string | undefined
   /** A plain directory that a runtime takes for one more. */
   shadow: string | undefined
   /** `<prefix>/<instance>` */
@@ -47,7 +50,8 @@ type Controller = (typeof controllers)[number]
  */
 export class CgroupsV1 implements Cgroups {
   readonly version: CgroupVersion
-  readonly controllers = controllers
+  readonly controllers: readonly string[]
+  readonly processors: readonly number[] | undefined
   readonly #options: Options
 
   /** @throws StartRefused when the kernel leaves memory of a run uncounted. */
@@ -57,6 +61,13 @@ export class CgroupsV1 implements Cgroups {
     requireSocketLimit(options.pointOf('memory'))
     // `cpu` and `cpuacct` are often one hierarchy, elsewhere two.
     for (const point of this.#points()) mkdirSync(join(point, options.below), { recursive: true })
+    const { cpusetPoint, below } = options
+    this.controllers = cpusetPoint === undefined ? controllers : [...controllers, 'cpuset']
+    if (cpusetPoint === undefined) return
+    const instance = join(cpusetPoint, below)
+    makeCpuset(dirname(instance))
+    makeCpuset(instance)
+    this.processors = processorsOf(readControl(instance, 'cpuset.cpus'))
   }
 
   create(slotId: string): SlotCgroup {
@@ -94,20 +105,32 @@ class SlotCgroupV1 implements SlotCgroup {
   readonly #options: Options
   readonly #slotId: string
   readonly #runDirs: readonly string[]
+  readonly #cpuset: string | undefined
   #before = { cpuNs: 0, oomKills: 0 }
 
   constructor(options: Options, slotId: string) {
     this.#options = options
     this.#slotId = slotId
     this.ociPath = `/${join(options.below, slotId, 'base')}`
-    this.#runDirs = [...new Set(controllers.map((name) => this.#leaf(name, 'run')))]
     for (const name of controllers)
       for (const leaf of ['base', 'run'] as const) mkdirSync(this.#leaf(name, leaf), { recursive: true })
+    this.#cpuset = options.cpusetPoint && join(options.cpusetPoint, options.below, slotId, 'run')
+    if (this.#cpuset !== undefined) {
+      makeCpuset(dirname(this.#cpuset))
+      makeCpuset(this.#cpuset)
+    }
+    const leaves = controllers.map((name) => this.#leaf(name, 'run'))
+    this.#runDirs = [...new Set(this.#cpuset === undefined ? leaves : [...leaves, this.#cpuset])]
     this.#limit('base', options.base)
   }
 
   limitRun(limits: LeafLimits): void {
     this.#limit('run', limits)
+  }
+
+  bindRun(processors: readonly number[]): void {
+    if (this.#cpuset === undefined) throw new Error('there is no cpuset controller')
+    writeControl(this.#cpuset, 'cpuset.cpus', processors.join(','))
   }
 
   basePids(): number[] {
@@ -130,8 +153,9 @@ class SlotCgroupV1 implements SlotCgroup {
       .split('\n')
       .map((line) => line.split(':'))
     const leaf = join(this.#options.below, this.#slotId, 'run')
-    return controllers.every((name) =>
-      memberships.some(([, names, path]) => names?.split(',').includes(name) && path?.endsWith(leaf)),
+    const names = this.#cpuset === undefined ? controllers : [...controllers, 'cpuset']
+    return names.every((name) =>
+      memberships.some(([, held, path]) => held?.split(',').includes(name) && path?.endsWith(leaf)),
     )
   }
 
@@ -182,6 +206,14 @@ class SlotCgroupV1 implements SlotCgroup {
 
   #leaf(name: Controller, leaf: 'base' | 'run'): string {
     return join(this.#options.pointOf(name), this.#options.below, this.#slotId, leaf)
+  }
+}
+
+/** A cpuset that has been given nothing takes no process, so a new one gets what the one above it has. */
+function makeCpuset(dir: string): void {
+  mkdirSync(dir, { recursive: true })
+  for (const file of ['cpuset.cpus', 'cpuset.mems']) {
+    if (readControl(dir, file).trim() === '') writeControl(dir, file, readControl(dirname(dir), file).trim())
   }
 }
 

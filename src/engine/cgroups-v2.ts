@@ -23,6 +23,7 @@ import {
   writeControlSlowly,
 } from './cgroup-files.ts'
 import type { Cgroups, LeafLimits, PeakScope, SlotCgroup, Usage } from './cgroups.ts'
+import { processorsOf } from './processors.ts'
 
 const cpuPeriodUs = 100_000
 const cpuQuotaMinUs = 1_000
@@ -45,7 +46,8 @@ const controllers = ['memory', 'pids', 'cpu'] as const
  */
 export class CgroupsV2 implements Cgroups {
   readonly version = 'v2'
-  readonly controllers = controllers
+  readonly controllers: readonly string[]
+  readonly processors: readonly number[] | undefined
   readonly #options: Options
 
   /** @throws StartRefused when controllers cannot be handed down to us. */
@@ -53,11 +55,13 @@ export class CgroupsV2 implements Cgroups {
     this.#options = options
     const instance = join(options.root, options.below)
     mkdirSync(instance, { recursive: true })
-    for (const dir of [options.root, dirname(instance), instance]) handDown(dir)
+    this.controllers = hasCpusets(options.root) ? [...controllers, 'cpuset'] : controllers
+    for (const dir of [options.root, dirname(instance), instance]) handDown(dir, this.controllers)
+    if (hasCpusets(instance)) this.processors = processorsOf(readControl(instance, 'cpuset.cpus.effective'))
   }
 
   create(slotId: string): SlotCgroup {
-    return new SlotCgroupV2(this.#options, slotId)
+    return new SlotCgroupV2(this.#options, this.controllers, slotId)
   }
 
   async reclaim(): Promise<number> {
@@ -95,14 +99,14 @@ class SlotCgroupV2 implements SlotCgroup {
   #peakFd: number | undefined
   #before = { cpuUs: 0, oomKills: 0 }
 
-  constructor(options: Options, slotId: string) {
+  constructor(options: Options, handedDown: readonly string[], slotId: string) {
     this.#below = join(options.below, slotId)
     this.ociPath = `/${join(this.#below, 'base')}`
     this.#slot = join(options.root, this.#below)
     this.#run = join(this.#slot, 'run')
     this.#base = join(this.#slot, 'base')
     mkdirSync(this.#slot, { recursive: true })
-    handDown(this.#slot)
+    handDown(this.#slot, handedDown)
     for (const leaf of [this.#base, this.#run]) mkdirSync(leaf, { recursive: true })
     limit(this.#base, options.base)
     const peak = openPeak(join(this.#run, 'memory.peak'))
@@ -112,6 +116,10 @@ class SlotCgroupV2 implements SlotCgroup {
 
   limitRun(limits: LeafLimits): void {
     limit(this.#run, limits)
+  }
+
+  bindRun(processors: readonly number[]): void {
+    writeControl(this.#run, 'cpuset.cpus', processors.join(','))
   }
 
   basePids(): number[] {
@@ -199,8 +207,14 @@ function openPeak(path: string): { scope: PeakScope; fd?: number } {
   return { scope: 'end_of_run' }
 }
 
-/** Lets the children of a group have the controllers we need. */
-function handDown(dir: string): void {
+/** Binding runs to processors is worth having, not needed: some machines keep the controller to themselves. */
+function hasCpusets(dir: string): boolean {
+  const path = join(dir, 'cgroup.controllers')
+  return existsSync(path) && readFileSync(path, 'utf8').trim().split(' ').includes('cpuset')
+}
+
+/** Lets the children of a group have the controllers we use. */
+function handDown(dir: string, controllers: readonly string[]): void {
   const has = readControl(dir, 'cgroup.subtree_control').trim().split(' ')
   const wanted = controllers.filter((name) => !has.includes(name))
   if (wanted.length === 0) return

@@ -34,6 +34,8 @@ export interface SlotCgroup {
   readonly peakScope: PeakScope
   /** Sets the limits of `run`. */
   limitRun(limits: LeafLimits): void
+  /** Binds `run` to these processors of the machine; only where `Cgroups.processors` has them. */
+  bindRun(processors: readonly number[]): void
   basePids(): number[]
   runPids(): number[]
   /**
@@ -57,6 +59,11 @@ export interface Cgroups {
   readonly version: CgroupVersion
   /** The ones that limit and measure runs. */
   readonly controllers: readonly string[]
+  /**
+   * The processors that runs can be bound to; `undefined` where the machine has no cpuset controller. The share of a run
+   * is limited either way: binding only lets programs count what they have.
+   */
+  readonly processors: readonly number[] | undefined
   create(slotId: string): SlotCgroup
   /** Ends and removes every slot cgroup of this instance. @returns how many there were. */
   reclaim(): Promise<number>
@@ -111,6 +118,7 @@ export function openCgroups(options: {
     version: mounts.some((mount) => mount.controllers === 'v2') ? 'hybrid' : 'v1',
     allPoints: mounts.map((mount) => mount.point),
     pointOf: (name) => mounts.find((mount) => mount.controllers.includes(name))?.point ?? options.root,
+    cpusetPoint: mounts.find((mount) => mount.controllers.includes('cpuset'))?.point,
     shadow: options.shadow,
     below,
     base: options.base,

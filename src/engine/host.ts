@@ -7,6 +7,7 @@ import { IdRanges } from './id-ranges.ts'
 import { openImage } from './image.ts'
 import { makeMountsPrivate, mountEmpty, requireOwnMountNamespace, unmount } from './mounts.ts'
 import { probe, type RejectedRuntime } from './probe.ts'
+import { Processors } from './processors.ts'
 import { type Reclaimed, reclaim, removeTree } from './reclaim.ts'
 import type { EngineSettings, RuntimeName } from './settings.ts'
 import type { SlotHost } from './slot.ts'
@@ -52,7 +53,8 @@ export async function openHost(settings: EngineSettings): Promise<EngineHost> {
     const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir], cgroups, ids })
     for (const dir of [bundlesDir, join(stateDir, 'runtime')]) mkdirSync(dir, { recursive: true, mode: 0o700 })
     const image = undo.owns(await openImage(rootsDir, settings.guestPath, settings.nodePath))
-    const host = { cgroups, ids, image, bundlesDir, openFilesMax: openFilesMax() }
+    const processors = cgroups.processors && new Processors(cgroups.processors)
+    const host = { cgroups, ids, image, bundlesDir, processors, openFilesMax: openFilesMax() }
     const { runtime, version, rejected, languages } = await probe(settings.runtime, host, runtimeRoot)
     return { ...host, runtime, runtimeVersion: version, languages, rejected, reclaimed, close: closing(undo.keep()) }
   } catch (error) {

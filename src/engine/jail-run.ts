@@ -17,7 +17,7 @@ import {
   u32Of,
 } from './guest-channel.ts'
 import { hostPidOf } from './host-pid.ts'
-import { type Command, home, shownCpus } from './languages.ts'
+import { type Command, home } from './languages.ts'
 
 /** One program for a jail. */
 export interface JailRequest extends Command {
@@ -55,6 +55,8 @@ export interface SlotRun {
 export interface RunSlot {
   guest: Guest
   cgroup: SlotCgroup
+  /** How many processors the run is shown. */
+  shownCpus: number
   /** Ends the slot for good; resolves, never rejects, when it is dead or was found to be undying. */
   condemn(reason: string): Promise<void>
 }
@@ -95,7 +97,7 @@ export class JailRun implements SlotRun {
     this.ended = new Promise((resolve) => {
       this.#resolve = resolve
     })
-    const frames = framesOf(number, request)
+    const frames = framesOf(number, request, slot.shownCpus)
     slot.guest.receive((frame) => this.#receive(frame))
     slot.guest.send(frames)
     this.#timer = setTimeout(() => void slot.condemn('no jail was made in time'), jailWithinMs)
@@ -250,7 +252,7 @@ export class JailRun implements SlotRun {
   }
 }
 
-function framesOf(number: number, request: JailRequest): Buffer[] {
+function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {
   const { argv, codeFile, env, code, stdin, limits } = request
   if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
   return [
@@ -260,7 +262,7 @@ function framesOf(number: number, request: JailRequest): Buffer[] {
       env,
       home,
       ...(codeFile === undefined ? {} : { codeFile }),
-      shownCpus: shownCpus(limits),
+      shownCpus,
       codeBytes: code.length,
       ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
       creditBytes: creditWindowBytes,

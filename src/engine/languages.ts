@@ -1,4 +1,4 @@
-import type { Language, Limits } from '../base/run.ts'
+import type { Language } from '../base/run.ts'
 
 /** A program for a jail to run, as words for the guest. */
 export interface Command {
@@ -90,6 +90,3 @@ export function versionCommands(language: Language): { path: string; argv: strin
   const { program, versionArgs } = table[language]
   return imagePath.split(':').map((dir) => ({ path: `${dir}/${program}`, argv: [`${dir}/${program}`, ...versionArgs] }))
 }
-
-/** Processors that a run is shown for its share. */
-export const shownCpus = (limits: Pick<Limits, 'cpus'>): number => Math.max(1, Math.ceil(limits.cpus))

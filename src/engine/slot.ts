@@ -11,6 +11,7 @@ import type { Image } from './image.ts'
 import { type JailRequest, JailRun, type RunObserver, type SlotRun } from './jail-run.ts'
 import { commandOf, fixedEnv, type LanguageFound } from './languages.ts'
 import { type OciConfig, toOciConfig } from './oci-config.ts'
+import type { ProcessorShare, Processors } from './processors.ts'
 import type { Container, Runtime } from './runtime.ts'
 
 export type { RunObserver, SlotRun, SlotRunResult } from './jail-run.ts'
@@ -22,6 +23,8 @@ export interface SlotHost {
   ids: IdRanges
   image: Pick<Image, 'slotRoot'>
   bundlesDir: string
+  /** Absent where runs cannot be bound to processors. */
+  processors: Processors | undefined
   /** The most open files that this machine lets a run have. */
   openFilesMax: number
   languages: readonly LanguageFound[]
@@ -49,7 +52,8 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
     undo.add(() => cgroup.kill())
     const container = await host.runtime.run(bundle, id)
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
-    return new Slot({ id, container, cgroup, guest, languages: host.languages, undo, startedMs })
+    const { languages, processors } = host
+    return new Slot({ id, container, cgroup, guest, languages, processors, undo, startedMs })
   } catch (error) {
     await undo.run().catch((left: Error) => {
       throw new AggregateError([error, left], `${(error as Error).message} (and something of it is left)`)
@@ -70,6 +74,7 @@ interface Parts {
   cgroup: SlotCgroup
   guest: Guest
   languages: readonly LanguageFound[]
+  processors: Processors | undefined
   undo: Cleanup
   startedMs: number
 }
@@ -83,6 +88,7 @@ export class Slot {
   readonly lost: Promise<void>
   readonly #parts: Parts
   #bound: Limits | undefined
+  #processors: readonly number[] = []
   #runs = 0
   #current: JailRun | undefined
   #doubt: string | undefined
@@ -140,14 +146,31 @@ export class Slot {
     if (this.#doubt !== undefined) throw new Error(`slot ${this.id} is of no use any more: ${this.#doubt}`)
     if (this.#current) throw new Error(`slot ${this.id} is busy`)
     const { guest, cgroup } = this.#parts
-    const slot = { guest, cgroup, condemn: (reason: string) => this.#condemn(reason) }
+    const share = this.#bindTo(request.limits.cpus)
+    const shownCpus = share?.processors.length ?? Math.ceil(request.limits.cpus)
+    const slot = { guest, cgroup, shownCpus, condemn: (reason: string) => this.#condemn(reason) }
     const run = new JailRun(slot, this.#runs + 1, request, observer)
     this.#runs += 1
     this.#current = run
     void run.ended.then(() => {
       this.#current = undefined
+      share?.release()
     })
     return run
+  }
+
+  /** Gives the next run its processors, where that can be. */
+  #bindTo(cpus: number): ProcessorShare | undefined {
+    const share = this.#parts.processors?.take(cpus, this.#processors)
+    if (share === undefined || share.processors.join() === this.#processors.join()) return share
+    try {
+      this.#parts.cgroup.bindRun(share.processors)
+    } catch (error) {
+      share.release()
+      throw error
+    }
+    this.#processors = share.processors
+    return share
   }
 
   /**

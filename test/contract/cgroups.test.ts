@@ -78,6 +78,25 @@ describe('cgroup v2', () => {
     expect(cgroup.usage()).toEqual({ cpuTimeMs: 7.5, memoryPeakBytes: 4_096, oomKills: 1 })
   })
 
+  it('hands down cpusets where the machine gives them, and binds the run', () => {
+    const files = ['', 'glovebox/', 'glovebox/a/', `${slot}/`].map((dir) => [
+      `${dir}cgroup.controllers`,
+      'cpuset cpu io\n',
+    ])
+    place({ ...Object.fromEntries(files), 'glovebox/a/cpuset.cpus.effective': '0-1,5\n' })
+    const cgroups = open()
+    expect(cgroups.processors).toEqual([0, 1, 5])
+    expect(cgroups.controllers).toContain('cpuset')
+    cgroups.create('slt_1').bindRun([1, 5])
+    expect(text(`${slot}/cgroup.subtree_control`)).toBe('+memory +pids +cpu +cpuset')
+    expect(text(`${slot}/run/cpuset.cpus`)).toBe('1,5')
+  })
+
+  it('goes without cpusets where the machine keeps them', () => {
+    expect(open().processors).toBeUndefined()
+    expect(open().controllers).not.toContain('cpuset')
+  })
+
   it('says what its peak means where the kernel keeps none', () => {
     place({
       [`${slot}/run/cpu.stat`]: 'usage_usec 0\n',
@@ -128,6 +147,31 @@ describe('cgroup v1', () => {
     expect(text(run('memory', 'memory.memsw.limit_in_bytes'))).toBe('67108864')
     expect(text(run('pids', 'pids.max'))).toBe('40')
     expect(text(run('cpu,cpuacct', 'cpu.cfs_quota_us'))).toBe('50000')
+  })
+
+  it('gives each new cpuset what the one above it has, and binds the run', async () => {
+    const dirs = ['', 'glovebox/', 'glovebox/a/', 'glovebox/a/slt_1/', 'glovebox/a/slt_1/run/']
+    const empty = dirs.slice(1).flatMap((dir) => ['cpus', 'mems'].map((file) => [`cpuset/${dir}cpuset.${file}`, '\n']))
+    place({ ...slotFiles, ...Object.fromEntries(empty), 'cpuset/cpuset.cpus': '0-3\n', 'cpuset/cpuset.mems': '0\n' })
+    const cgroups = open(['cpuset', 'cgroup', 'rw,cpuset'])
+    expect(cgroups.processors).toEqual([0, 1, 2, 3])
+    const cgroup = cgroups.create('slt_1')
+    for (const dir of dirs) {
+      expect([dir, text(`cpuset/${dir}cpuset.cpus`).trim(), text(`cpuset/${dir}cpuset.mems`).trim()]).toEqual([
+        dir,
+        '0-3',
+        '0',
+      ])
+    }
+    cgroup.bindRun([2])
+    expect(text(run('cpuset', 'cpuset.cpus'))).toMatch(/^2/)
+    await cgroup.moveToRun(123)
+    expect(text(run('cpuset', 'cgroup.procs'))).toBe('123')
+  })
+
+  it('goes without cpusets where there are none', () => {
+    expect(open().processors).toBeUndefined()
+    expect(() => open().create('slt_1').bindRun([0])).toThrow(/cpuset/)
   })
 
   it('keeps a run from swapping where swap is not counted', () => {
