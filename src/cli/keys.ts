@@ -2,7 +2,7 @@
  * The commands of the operator's keys. They open the database beside whoever serves from it, so they work whether or
  * not a server runs; one that runs sees what they did with its next request.
  */
-import { StartRefused } from '../base/errors.ts'
+import { Refusal, StartRefused } from '../base/errors.ts'
 import { openInstance } from '../base/instance.ts'
 import type { Config } from '../config.ts'
 import { createKey, type KeyRequest, listKeys, revokeKey } from '../core/keys.ts'
@@ -17,7 +17,7 @@ export async function keysCreate(config: Config, request: KeyRequest, io: Io): P
     const offered = Object.keys(config.profiles).join(', ')
     return explain(`There is no profile ${request.profile}; the configuration has ${offered}.`, io)
   }
-  return withStore(config, async (store) => {
+  return withStore(config, io, async (store) => {
     const { key, secret } = await createKey(store, config.region, request)
     io.stderr.write(`Key ${key.id} of ${request.org}, with the profile ${key.profile}. It is shown this once:\n`)
     io.stdout.write(`${secret}\n`)
@@ -27,7 +27,7 @@ export async function keysCreate(config: Config, request: KeyRequest, io: Io): P
 
 /** Prints one line for each key. @param org its name; all orgs when absent. */
 export function keysList(config: Config, org: string | undefined, io: Io): Promise<number> {
-  return withStore(config, async (store) => {
+  return withStore(config, io, async (store) => {
     const rows = (await listKeys(store, org)).map(({ key, org: { name } }) => [
       key.id,
       `${key.prefix}…`,
@@ -49,7 +49,7 @@ export function keysList(config: Config, org: string | undefined, io: Io): Promi
 
 /** Revokes a key by its id; what it has going ends. */
 export function keysRevoke(config: Config, id: string, io: Io): Promise<number> {
-  return withStore(config, async (store) => {
+  return withStore(config, io, async (store) => {
     switch (await revokeKey(store, id)) {
       case 'revoked':
         io.stdout.write(`${id} is revoked.\n`)
@@ -63,12 +63,15 @@ export function keysRevoke(config: Config, id: string, io: Io): Promise<number> 
   })
 }
 
-async function withStore(config: Config, work: (store: Store) => Promise<number>): Promise<number> {
+async function withStore(config: Config, io: Io, work: (store: Store) => Promise<number>): Promise<number> {
   const instance = openInstance(config.home, config.stateDir)
   becomeFront(config, () => prepareFrontHome(config, instance))
   const store = await openStore(databasePath(instance.frontHome))
   try {
     return await work(store)
+  } catch (error) {
+    if (error instanceof Refusal) return explain(error.message, io)
+    throw error
   } finally {
     await store.close()
   }

@@ -41,8 +41,14 @@ export async function post<Body>(url: string, body: unknown, headers: object = {
 }
 
 /** Runs code over REST. @throws Error when it was refused. */
-export async function execute(url: string, language: string, code: string, more: object = {}): Promise<Execution> {
-  const answer = await post<Execution>(`${url}/v1/sandbox/execute`, { language, code, ...more })
+export async function execute(
+  url: string,
+  language: string,
+  code: string,
+  more: object = {},
+  headers: object = {},
+): Promise<Execution> {
+  const answer = await post<Execution>(`${url}/v1/sandbox/execute`, { language, code, ...more }, headers)
   if (answer.status !== 200) throw new Error(`refused: ${answer.status} ${JSON.stringify(answer.body)}`)
   return answer.body
 }
@@ -76,10 +82,16 @@ export interface Following {
 }
 
 /** Runs code over REST and follows it; resolves when it has a place to run in. @throws Error when it was refused. */
-export async function follow(url: string, language: string, code: string, more: object = {}): Promise<Following> {
+export async function follow(
+  url: string,
+  language: string,
+  code: string,
+  more: object = {},
+  headers: object = {},
+): Promise<Following> {
   const response = await fetch(`${url}/v1/sandbox/execute`, {
     method: 'POST',
-    headers: { ...jsonHeaders, accept: 'application/x-ndjson' },
+    headers: { ...jsonHeaders, accept: 'application/x-ndjson', ...headers },
     body: JSON.stringify({ language, code, ...more }),
   })
   if (response.status !== 200 || !response.body) throw new Error(`refused: ${response.status} ${await response.text()}`)

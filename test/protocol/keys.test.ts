@@ -1,0 +1,251 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createKey, listKeys, revokeKey } from '../../src/core/keys.ts'
+import { type Front, openFront } from '../support/front.ts'
+
+let front: Front
+beforeAll(async () => {
+  front = await openFront(undefined, { dev: false, trustedProxies: ['127.0.0.1'] })
+})
+afterAll(() => front.close())
+
+const newKey = async (org = 'acme', profile = 'default') => createKey(front.store, 'us', { org, profile, name: 'test' })
+const bearer = (secret: string) => ({ authorization: `Bearer ${secret}` })
+
+/** Each test speaks from an address of its own, so that failures of one do not count for another. */
+let addresses = 0
+const from = (address = `198.51.100.${++addresses}`) => ({ 'x-forwarded-for': address })
+
+const run = (headers: Record<string, string>, code = 'echo hello') =>
+  front.post('/v1/sandbox/execute', { language: 'bash', code }, headers)
+const statusOf = async (headers: Record<string, string>) => (await run(headers)).status
+
+describe('a key', () => {
+  it('has a secret of 256 random bits behind its region, of which only a hash and the beginning are kept', async () => {
+    const { key, secret } = await createKey(front.store, 'eu1', { org: 'acme', profile: 'default', name: '' })
+    expect(secret).toMatch(/^sk-eu1-[A-Za-z0-9_-]{43}$/)
+    expect(key.prefix).toBe(secret.slice(0, 'sk-eu1-'.length + 4))
+    expect(key.secretHash).toMatch(/^[0-9a-f]{64}$/)
+    expect(JSON.stringify(await front.store.keys.get(key.id))).not.toContain(secret.slice(12))
+  })
+
+  it('belongs to the org of that name, which is made once', async () => {
+    const keys = await Promise.all([newKey('twin'), newKey('twin')])
+    expect(keys[0].key.orgId).toBe(keys[1].key.orgId)
+    expect((await listKeys(front.store, 'twin')).map(({ key }) => key.id).sort()).toEqual(
+      keys.map(({ key }) => key.id).sort(),
+    )
+  })
+
+  it('is refused a name that a terminal would obey', async () => {
+    for (const org of ['', ' a', 'a\nb', '\u001b[2J', 'x'.repeat(65)]) {
+      await expect(newKey(org)).rejects.toMatchObject({ code: 'invalid_argument' })
+    }
+  })
+
+  it('is not the keyless one of development', async () => {
+    expect((await listKeys(front.store)).map(({ key }) => key.id)).not.toContain('key_dev')
+    expect(await revokeKey(front.store, 'key_dev')).toBe('unknown')
+  })
+})
+
+describe('a caller', () => {
+  it('is known by its key in either header, on both doors', async () => {
+    const { secret } = await newKey()
+    for (const headers of [bearer(secret), { authorization: `bearer  ${secret}` }, { 'x-api-key': secret }]) {
+      expect(await statusOf(headers)).toBe(200)
+      const list = await front.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/list' }, headers)
+      expect(list.status).toBe(200)
+    }
+  })
+
+  it('is known by x-api-key where Authorization says something else, such as a proxy’s word', async () => {
+    const [one, other] = [await newKey('one'), await newKey('other')]
+    expect(await statusOf({ 'x-api-key': one.secret, authorization: 'Basic dXNlcjpwYXNz' })).toBe(200)
+    const answer = await run({ 'x-api-key': one.secret, ...bearer(other.secret) })
+    const { trace_id: runId } = (await answer.json()) as { trace_id: string }
+    expect((await front.store.runs.get(runId))?.keyId).toBe(one.key.id)
+    expect(await statusOf({ 'x-api-key': 'wrong', ...bearer(one.secret), ...from() })).toBe(401)
+  })
+
+  it('is nobody without one: the answer is the one that clients know', async () => {
+    const { secret } = await newKey()
+    const wrong: Record<string, string>[] = [
+      {},
+      bearer('sk-us-wrong'),
+      bearer(`${secret}x`),
+      bearer(secret.toUpperCase()),
+      { authorization: secret },
+      { authorization: `Basic ${secret}` },
+      { authorization: 'Bearer ' },
+      { 'x-api-key': '' },
+      { 'x-api-key': `${secret}, ${secret}` },
+      { cookie: secret },
+    ]
+    for (const headers of wrong) {
+      const answer = await run({ ...headers, ...from() })
+      expect([headers, answer.status]).toEqual([headers, 401])
+      expect(answer.headers.get('www-authenticate')).toBe('Bearer')
+      expect(await answer.json()).toEqual({ error: 'unauthorized', message: 'Invalid or revoked API key.' })
+    }
+  })
+
+  it('needs a key on every path but those that say whether the server lives', async () => {
+    const paths = ['/mcp', '/v1/sandbox/execute', '/v1/executions/trc_x/cancel', '/mcp?key=x']
+    for (const path of paths) {
+      for (const method of ['GET', 'POST', 'PUT', 'DELETE']) {
+        const body = method === 'POST' ? { body: '{}', headers: { 'content-type': 'application/json', ...from() } } : {}
+        const answer = await fetch(`${front.url}${path}`, { method, headers: from(), ...body })
+        expect([method, path, answer.status]).toEqual([method, path, 401])
+      }
+    }
+    for (const path of ['/healthz', '/readyz']) expect((await fetch(`${front.url}${path}`)).status).toBe(200)
+  })
+
+  it('is told when its profile is gone from the configuration, which is no failure of its own', async () => {
+    const { secret } = await newKey('acme', 'removed')
+    const headers = { ...bearer(secret), ...from() }
+    for (let count = 0; count < 5; count++) {
+      const answer = await run(headers)
+      expect(answer.status).toBe(403)
+      expect(await answer.json()).toMatchObject({ error: 'forbidden', message: expect.stringContaining("'removed'") })
+    }
+  })
+
+  it('cannot touch the run of another org', async () => {
+    const [mine, other] = [await newKey('mine'), await newKey('stranger')]
+    const going = run(bearer(mine.secret), 'sleep 0.5; echo done')
+    await expect.poll(async () => (await front.store.runs.unfinished()).length).toBe(1)
+    const [{ id } = { id: '' }] = await front.store.runs.unfinished()
+    const cancel = (secret: string) => front.post(`/v1/executions/${id}/cancel`, {}, bearer(secret))
+    expect((await cancel(other.secret)).status).toBe(404)
+    expect(await (await going).json()).toMatchObject({ stdout: 'done\n', exit_code: 0 })
+  })
+})
+
+describe('an address that fails to authenticate', () => {
+  it('is told to wait from its fourth failure in a minute on, for as long as it says', async () => {
+    const address = from()
+    for (let count = 0; count < 3; count++) expect(await statusOf(address)).toBe(401)
+    for (let count = 0; count < 3; count++) {
+      const answer = await run({ ...address, ...bearer('sk-us-guess') })
+      expect(answer.status).toBe(429)
+      const seconds = Number(answer.headers.get('retry-after'))
+      expect(seconds).toBeGreaterThan(50)
+      expect(seconds).toBeLessThanOrEqual(60)
+      expect(await answer.json()).toMatchObject({
+        error: 'rate_limited',
+        hint: expect.stringContaining(`${seconds} s`),
+      })
+    }
+  })
+
+  it('holds up nobody else, and not even itself once its key is valid', async () => {
+    const { secret } = await newKey()
+    const address = from()
+    for (let count = 0; count < 5; count++) await run(address)
+    expect(await statusOf({ ...address, ...bearer(secret) })).toBe(200)
+    expect(await statusOf(address)).toBe(429)
+    expect(await statusOf(from())).toBe(401)
+  })
+
+  it('is a whole network of IPv6', async () => {
+    for (let count = 1; count < 4; count++) expect(await statusOf(from(`2001:db8:5:5::${count}`))).toBe(401)
+    expect(await statusOf(from('2001:db8:5:5:ffff::9'))).toBe(429)
+    expect(await statusOf(from('2001:db8:5:6::1'))).toBe(401)
+  })
+
+  it('cannot pretend to be another where no proxy is trusted', async () => {
+    const plain = await openFront(undefined, { dev: false })
+    const statuses: number[] = []
+    for (let count = 0; count < 5; count++) statuses.push((await plain.post('/mcp', {}, from())).status)
+    await plain.close()
+    expect(statuses).toEqual([401, 401, 401, 429, 429])
+  })
+})
+
+describe('a key that is revoked', () => {
+  it('is refused from then on', async () => {
+    const { key, secret } = await newKey()
+    expect(await statusOf(bearer(secret))).toBe(200)
+    expect(await revokeKey(front.store, key.id)).toBe('revoked')
+    expect(await statusOf({ ...bearer(secret), ...from() })).toBe(401)
+    expect(await revokeKey(front.store, key.id)).toBe('revoked_before')
+  })
+
+  it('has its runs ended and its slots retired, and nobody else’s', async () => {
+    const [gone, kept] = [await newKey('gone'), await newKey('kept')]
+    const code = 'echo begun; for i in $(seq 40); do sleep 0.05; done; echo done'
+    const [ended, other] = [run(bearer(gone.secret), code), run(bearer(kept.secret), code)]
+    await expect.poll(async () => (await front.store.runs.unfinished()).length).toBe(2)
+    await revokeKey(front.store, gone.key.id)
+    expect(await (await ended).json()).toMatchObject({ ending: { kind: 'cancelled' }, success: false })
+    expect(await (await other).json()).toMatchObject({ exit_code: 0, stdout: 'begun\ndone\n' })
+    await expect.poll(async () => (await front.store.keys.get(gone.key.id))?.retiredAt).toBeTruthy()
+  })
+
+  it('starts nothing with a body that was still on its way', async () => {
+    const { key, secret } = await newKey()
+    const body = JSON.stringify({ language: 'bash', code: 'echo too late' })
+    const socket = connect(front.port, '127.0.0.1')
+    await once(socket, 'connect')
+    socket.write(
+      `POST /v1/sandbox/execute HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${secret}\r\ncontent-type: application/json\r\n` +
+        `content-length: ${body.length}\r\nconnection: close\r\n\r\n${body.slice(0, 5)}`,
+    )
+    // The head has been read when a request that came later is answered.
+    await fetch(`${front.url}/healthz`)
+    await revokeKey(front.store, key.id)
+    socket.write(body.slice(5))
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    socket.destroy()
+    expect(answer.toString()).toMatch(/^HTTP\/1\.1 401 /)
+    const rows = (await front.store.runs.unfinished()).filter(({ keyId }) => keyId === key.id)
+    expect(rows).toEqual([])
+  })
+})
+
+describe('the official client', () => {
+  it('works with a key, and is told without one', async () => {
+    const { secret } = await newKey()
+    const connected = async (headers: Record<string, string>) => {
+      const client = new Client({ name: 'judge', version: '1.0.0' })
+      const transport = new StreamableHTTPClientTransport(new URL(`${front.url}/mcp`), { requestInit: { headers } })
+      await client.connect(transport as Transport)
+      return client
+    }
+    const client = await connected(bearer(secret))
+    const result = await client.callTool({
+      name: 'sandbox_execute',
+      arguments: { code: 'echo $((6 * 7))', language: 'bash' },
+    })
+    expect(result.structuredContent).toMatchObject({ stdout: '42\n' })
+    await client.close()
+    await expect(connected(from())).rejects.toThrow(/401|unauthorized/i)
+  })
+})
+
+describe('the log', () => {
+  it('holds no key, whatever was done with it', async () => {
+    const { secret } = await newKey()
+    const random = secret.slice('sk-us-'.length + 4)
+    const headers = { ...bearer(secret), 'x-api-key': secret, cookie: `key=${secret}` }
+    const mark = front.lines.length
+    await run(headers)
+    await run({ ...headers, 'content-type': 'text/plain' })
+    await fetch(`${front.url}/mcp?api_key=${secret}`, { headers })
+    await fetch(`${front.url}/${secret}`, { headers })
+    const { begin } = front.store.runs
+    front.store.runs.begin = async () => {
+      throw new Error(`no row for Bearer ${secret}`)
+    }
+    expect((await run(headers)).status).toBe(500)
+    front.store.runs.begin = begin
+    await expect.poll(() => front.lines.slice(mark).join('\n')).toContain('no row for')
+    expect(front.lines.join('\n')).not.toContain(random)
+  })
+})
