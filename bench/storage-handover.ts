@@ -39,6 +39,7 @@ export async function measureHandover(rounds: number): Promise<Handover[]> {
     home: join(dir, 'home'),
     mountsDir: join(dir, 'mounts'),
     reserveBytes: 0,
+    lockPatienceMs: 5_000,
   })
   const id = { area: 'threads', org: 'bench', name: 'handover' } as const
   await filesystems.create(id, { bytes: 16 * 1024 * 1024, inodes: 100 })

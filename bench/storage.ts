@@ -39,7 +39,7 @@ const chunkBytes = 256 * 1024
 export async function measureStorage({ rounds, transferBytes }: StoragePlan): Promise<StorageFigure[]> {
   const dir = await mkdtemp(join(tmpdir(), 'glovebox-storage-'))
   try {
-    const settings = { home: join(dir, 'home'), mountsDir: join(dir, 'mounts'), reserveBytes: 0 }
+    const settings = { home: join(dir, 'home'), mountsDir: join(dir, 'mounts'), reserveBytes: 0, lockPatienceMs: 5_000 }
     const filesystems = await Filesystems.open(settings)
     const steps = await measureSteps(filesystems, rounds)
     const handed = await measureAttach(filesystems, join(dir, 'dock'), rounds)

@@ -29,6 +29,8 @@ export interface FilesystemsSettings {
   /** Nothing is made or mounted when the disk of `home` has less room than this: writes of a sandbox would then fail in
    * the middle of its filesystem, not at its quota. */
   reserveBytes: number
+  /** How long to wait for an earlier mount of the same image to end in the kernel: a millisecond, or seconds under load. */
+  lockPatienceMs: number
 }
 
 export interface Usage {
@@ -49,9 +51,6 @@ export interface Mounted {
   /** Whether it was found as a crash had left it. */
   readonly recovered: boolean
 }
-
-/** How long a mount waits for an earlier one of the same image to end in the kernel; measured: about a millisecond. */
-const lockPatienceMs = 5_000
 
 /** What the kernel answers at damage: EUCLEAN and EBADMSG are its EFSCORRUPTED and EFSBADCRC. */
 const damage = new Set(['EUCLEAN', 'EBADMSG', 'EINVAL', 'EIO'])
@@ -107,7 +106,7 @@ export class Filesystems {
   async mount(id: FilesystemId): Promise<Mounted> {
     await this.#requireRoom()
     const imagePath = this.#pathOf(id)
-    await using image = await lockedImage(imagePath, lockPatienceMs)
+    await using image = await lockedImage(imagePath, this.#settings.lockPatienceMs)
     const superblock = await readSuperblock(image)
     if (!superblock || superblock.hasErrors) await check(imagePath)
     this.#mountNumber += 1
@@ -116,6 +115,11 @@ export class Filesystems {
     try {
       await mountChecked(imagePath, image, path)
       const root = await Descriptor.open(path, constants.O_RDONLY | constants.O_DIRECTORY)
+      await dropLostAndFound(root).catch(async (error) => {
+        await root.close()
+        await kernel.unmount(Buffer.from(path), 0)
+        throw error
+      })
       return { id, path, root, recovered: superblock?.needsRecovery !== false || superblock.hasErrors }
     } catch (error) {
       await rmdir(path)
@@ -147,7 +151,7 @@ export class Filesystems {
 
   async #settle(id: FilesystemId): Promise<boolean> {
     try {
-      await using image = await lockedImage(this.#pathOf(id), lockPatienceMs)
+      await using image = await lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs)
       await shrinkIdle(image)
       return true
     } catch (error) {
@@ -159,7 +163,7 @@ export class Filesystems {
   /** Enlarges one that is not mounted. There is no way back to a smaller size. @throws Refusal as `mount`. */
   async grow(id: FilesystemId, quota: Quota): Promise<void> {
     await this.#requireRoom()
-    await using image = await lockedImage(this.#pathOf(id), lockPatienceMs)
+    await using image = await lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs)
     await grow(this.#pathOf(id), image, quota)
   }
 
@@ -171,7 +175,7 @@ export class Filesystems {
 
   /** Erases one that is not mounted. @throws Refusal thread_unknown, thread_busy. */
   async remove(id: FilesystemId): Promise<void> {
-    await using _ = await lockedImage(this.#pathOf(id), lockPatienceMs)
+    await using _ = await lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs)
     await rm(this.#pathOf(id))
   }
 
@@ -209,6 +213,18 @@ async function mountChecked(imagePath: string, image: Descriptor, path: string):
     if (!damage.has(codeOf(error) ?? '')) throw error
     await check(imagePath)
     await kernel.mountImage(image.fd, Buffer.from(path))
+  }
+}
+
+const lostAndFound = Buffer.from('lost+found')
+
+/** What mkfs and e2fsck leave for themselves in the home of the user, while it holds nothing. */
+async function dropLostAndFound(root: Descriptor): Promise<void> {
+  try {
+    const [, , , , , , uid] = await kernel.statName(root.fd, lostAndFound)
+    if (uid === 0) await kernel.removeName(root.fd, lostAndFound, 1)
+  } catch (error) {
+    if (!['ENOENT', 'ENOTEMPTY', 'ENOTDIR'].includes(codeOf(error) ?? '')) throw error
   }
 }
 

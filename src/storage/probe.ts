@@ -26,7 +26,12 @@ const remedies: Readonly<Record<string, string>> = {
 export async function probeStorage(dir: string): Promise<void> {
   const scratch = await mkdtemp(join(dir, 'probe-'))
   try {
-    const settings = { home: join(scratch, 'home'), mountsDir: join(scratch, 'mounts'), reserveBytes: 0 }
+    const settings = {
+      home: join(scratch, 'home'),
+      mountsDir: join(scratch, 'mounts'),
+      reserveBytes: 0,
+      lockPatienceMs: 5_000,
+    }
     const filesystems = await Filesystems.open(settings)
     const id = { area: 'threads', org: 'probe', name: 'probe' } as const
     await filesystems.create(id, { bytes: 1024 * 1024, inodes: 64 })

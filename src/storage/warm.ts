@@ -69,8 +69,7 @@ export class WarmFilesystems {
     if (this.#closed) throw new Refusal('unavailable', { reason: 'storage is closing' })
     const warm = this.#warm.get(key) ?? this.#begin(key, id, quota)
     warm.users += 1
-    this.#uses += 1
-    warm.lastUse = this.#uses
+    this.#touch(warm)
     clearTimeout(warm.idleTimer)
     warm.idleTimer = undefined
     try {
@@ -108,9 +107,15 @@ export class WarmFilesystems {
       if (!held) return
       held = false
       warm.users -= 1
+      this.#touch(warm)
       if (warm.users === 0) this.#startIdling(warm)
     }
     return { mounted, release }
+  }
+
+  #touch(warm: Warm): void {
+    this.#uses += 1
+    warm.lastUse = this.#uses
   }
 
   #startIdling(warm: Warm): void {
