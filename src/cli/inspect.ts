@@ -1,7 +1,9 @@
 import { readFileSync, readlinkSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { StartRefused } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
 import { languages } from '../base/run.ts'
+import type { PeakScope } from '../engine/cgroups.ts'
 import { type EngineHost, openHost } from '../engine/host.ts'
 import { capture, probeLimits } from '../engine/probe.ts'
 import type { EngineSettings } from '../engine/settings.ts'
@@ -46,6 +48,7 @@ function checkHost(host: EngineHost): Check[] {
   return [
     { name: 'runtime', ok: true, detail: `${host.runtime.name} at ${host.runtime.path} (${host.runtimeVersion})` },
     ...host.rejected.map(({ name, reason, remedy }) => ({ name: `not ${name}`, ok: true, detail: reason, remedy })),
+    checkProcessors(host),
     { name: 'cgroups', ok: true, detail: `${host.cgroups.version}, with ${host.cgroups.controllers.join(', ')}` },
     {
       name: 'languages',
@@ -56,12 +59,36 @@ function checkHost(host: EngineHost): Check[] {
   ]
 }
 
+/** Not a wall: the share of a run is limited either way. */
+function checkProcessors({ cgroups: { processors } }: EngineHost): Check {
+  const name = 'processors'
+  if (processors) return { name, ok: true, detail: `runs are bound to what they are given of ${processors.join(', ')}` }
+  return {
+    name,
+    ok: true,
+    detail: 'no cpuset controller: nproc in a run counts every processor, though its share is limited',
+    remedy: 'To let programs count right, give this process the cpuset controller (docs/limits.md).',
+  }
+}
+
+const peakMeanings: Readonly<Record<PeakScope, string>> = {
+  run: 'peak memory is that of each run',
+  slot: 'peak memory is that of all runs of a slot so far: this kernel cannot start the count anew (Linux 6.12 can)',
+  end_of_run: 'peak memory is what was in use at the end of the run: this kernel keeps no peak (Linux 6.12 does)',
+}
+
+async function checkMeasures(host: EngineHost): Promise<Check> {
+  const cgroup = host.cgroups.create(newId('slot'))
+  await cgroup.remove()
+  return { name: 'measures', ok: true, detail: peakMeanings[cgroup.peakScope] }
+}
+
 async function checkSlot(host: EngineHost): Promise<Check[]> {
   const slot = await createSlot(host)
   try {
     slot.bind(limits)
     const started = { name: 'slot', ok: true, detail: `started in ${Math.round(slot.createdMs)} ms` }
-    return [started, ...(await checkLayers(slot)), ...(await checkLimits(slot))]
+    return [started, await checkMeasures(host), ...(await checkLayers(slot)), ...(await checkLimits(slot))]
   } finally {
     await slot.destroy()
   }
