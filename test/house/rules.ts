@@ -74,11 +74,14 @@ function forbiddenNames(tree: Tree): Problem[] {
   })
 }
 
+/** One table, one row for each refusal: it grows with the product and has nothing to be cut at. */
+const tables = ['src/base/errors.ts']
+
 function longFiles(tree: Tree): Problem[] {
   const maxLines = 350
   return [...tree].flatMap(([path, text]) => {
     const lines = text.split('\n').length - 1
-    if (!/^src\/.*\.ts$/.test(path) || lines <= maxLines) return []
+    if (!/^src\/.*\.ts$/.test(path) || lines <= maxLines || tables.includes(path)) return []
     return [{ path, line: 0, problem: `has ${lines} lines, more than ${maxLines}` }]
   })
 }
