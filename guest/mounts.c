@@ -14,6 +14,7 @@
 #include "binds.h"
 #include "fail.h"
 #include "ids.h"
+#include "layers.h"
 #include "proc.h"
 #include "views.h"
 
@@ -102,7 +103,7 @@ static int make_device(const char *name)
 
 	snprintf(from, sizeof(from), "/dev/%s", name);
 	snprintf(to, sizeof(to), IMAGE "/dev/%s", name);
-	return binds_add(from, to) < 0 ? -1 : binds_seal(to, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	return binds_add(from, to) < 0 ? -1 : binds_seal(to, 0, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
 /* A user namespace can't make device nodes, so the slot's are bound over empty files. */
@@ -140,7 +141,7 @@ int mounts_prepare_slot(void)
 	 * pivot_root refuses a locked one (mount_namespaces(7)). Bound over itself the image has a top that is ours. */
 	if (mount(IMAGE, IMAGE, NULL, MS_BIND | MS_REC, NULL) < 0)
 		return fail("bind the image");
-	if (seal_image() < 0)
+	if (seal_image() < 0 || layers_cover_image() < 0)
 		return -1;
 	/* What is bound from VIEWS inherits its flags: one seal for all of them, now and later. */
 	if (make_directory(VIEWS_STORE, 0755) < 0 || make_directory(VIEWS, 0755) < 0 || binds_add(VIEWS_STORE, VIEWS) < 0 ||
