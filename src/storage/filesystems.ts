@@ -3,7 +3,7 @@ import { mkdir, readdir, rm, rmdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Refusal } from '../base/errors.ts'
 import { Descriptor } from './descriptor.ts'
-import { check, grow, ImageMaker, lockedImage, type Quota, shrinkIdle } from './images.ts'
+import { check, grow, ImageMaker, lockedImage, type Quota, shrinkIdle, syncDirectory } from './images.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { readSuperblock } from './superblock.ts'
 
@@ -57,8 +57,12 @@ const damage = new Set(['EUCLEAN', 'EBADMSG', 'EINVAL', 'EIO'])
 
 /**
  * Threads and volumes as filesystems of their own: sparse ext4 images, mounted on loop devices. A limit on bytes and
- * files is the size of the filesystem, so the kernel enforces it. After a crash of this process nothing stays mounted:
- * the mounts end with the mount namespace, the loop devices with the mounts.
+ * files is the size of the filesystem, so the kernel enforces it.
+ *
+ * After a crash of this process nothing stays mounted: the mounts end with the mount namespace, the loop devices with the
+ * mounts. After a power cut an image is as its last flush left it: what a program synced is there, what it wrote in the
+ * last seconds before may not be, and the journal makes the rest whole at the next mount. Growing is done unmounted and
+ * has no limit but ext4's own; a crash in the middle of it leads to a check at the next mount.
  */
 export class Filesystems {
   readonly #settings: FilesystemsSettings
@@ -177,6 +181,7 @@ export class Filesystems {
   async remove(id: FilesystemId): Promise<void> {
     await using _ = await lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs)
     await rm(this.#pathOf(id))
+    await syncDirectory(this.#directoryOf(id.area, id.org))
   }
 
   /** Names of the filesystems of an org, unordered. */
@@ -216,13 +221,13 @@ async function mountChecked(imagePath: string, image: Descriptor, path: string):
   }
 }
 
-const lostAndFound = Buffer.from('lost+found')
+const lostAndFoundName = 'lost+found'
 
 /** What mkfs and e2fsck leave for themselves in the home of the user, while it holds nothing. */
 async function dropLostAndFound(root: Descriptor): Promise<void> {
   try {
-    const [, , , , , , uid] = await kernel.statName(root.fd, lostAndFound)
-    if (uid === 0) await kernel.removeName(root.fd, lostAndFound, 1)
+    const [, , , , , , uid] = await kernel.statName(root.fd, Buffer.from(lostAndFoundName))
+    if (uid === 0) await kernel.removeName(root.fd, Buffer.from(lostAndFoundName), 1)
   } catch (error) {
     if (!['ENOENT', 'ENOTEMPTY', 'ENOTDIR'].includes(codeOf(error) ?? '')) throw error
   }

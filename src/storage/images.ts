@@ -69,7 +69,8 @@ async function format(path: string, quota: Quota): Promise<void> {
   await kernel.syncDescriptor(image.fd)
 }
 
-async function syncDirectory(path: string): Promise<void> {
+/** What was made, named or removed in a directory of ours is so on the disk. */
+export async function syncDirectory(path: string): Promise<void> {
   await using directory = await Descriptor.open(path, constants.O_RDONLY | constants.O_DIRECTORY)
   await kernel.syncDescriptor(directory.fd)
 }

@@ -14,13 +14,16 @@ const remedies: Readonly<Record<string, string>> = {
   fsopen: 'Use a kernel with ext4 (Linux 5.12 or later).',
   mount: 'Start as root with the capability to mount (CAP_SYS_ADMIN), on Linux 5.12 or later with ext4.',
   mount_setattr: 'Use a kernel with idmapped mounts of ext4: Linux 5.12 or later.',
+  fallocate: 'Keep storage on a local filesystem with sparse files (ext4, xfs, btrfs).',
+  FITRIM: 'Keep storage on a local filesystem with sparse files (ext4, xfs, btrfs).',
+  flock: 'Keep storage on a local filesystem.',
   openat2: 'Use Linux 5.6 or later, and a seccomp policy that allows openat2.',
 }
 
 /**
  * Makes a filesystem, mounts it, hands it to another user namespace, opens a file in it: once at every start, so that
  * what this machine cannot do stops the start and not a run.
- * @param dir where it may be done; removed what was made.
+ * @param dir on the disk that will hold the storage, and reachable by nobody but us; nothing stays in it.
  * @throws StartRefused with the step that failed and what to do.
  */
 export async function probeStorage(dir: string): Promise<void> {
