@@ -20,6 +20,9 @@
 
 #define CODE_DIRECTORY IMAGE "/run/glovebox"
 
+/* Where storage appears in the slot while a run has it. */
+#define DOCK "/dock"
+
 /* One inode takes about 1 KiB of kernel memory that no size= counts; small files get 4 KiB each of the size. */
 #define BYTES_PER_INODE 4096u
 #define INODES_MIN 1024u
@@ -134,9 +137,10 @@ static int make_devices(void)
 
 int mounts_prepare_slot(void)
 {
-	/* Nothing that a jail mounts may reach the slot, and the other way round. */
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		return fail("make mounts private");
+	/* Nothing that is mounted here reaches anyone else, and nothing reaches us but through the dock: a slave stays a
+	 * slave, a private mount stays private (mount_namespaces(7)). */
+	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+		return fail("keep mounts to ourselves");
 	/* Mounts that came with the slot are locked in their place, so that nothing here takes their flags away, and
 	 * pivot_root refuses a locked one (mount_namespaces(7)). Bound over itself the image has a top that is ours. */
 	if (mount(IMAGE, IMAGE, NULL, MS_BIND | MS_REC, NULL) < 0)
@@ -193,18 +197,52 @@ static int mount_tmpfs(const char *path, unsigned long flags, const char *owner,
 	return mount("tmpfs", path, "tmpfs", flags, options) < 0 ? fail("mount %s", path) : 0;
 }
 
-static int mount_writable(const struct preparation *p)
+/* A device of its own under the entry shows that the storage has come; the bare directory would take what is written
+ * and lose it. */
+static int is_attached(const char *entry)
+{
+	struct stat dock;
+	struct stat storage;
+
+	if (lstat(DOCK, &dock) < 0 || lstat(entry, &storage) < 0)
+		return fail("look at %s", entry);
+	if (S_ISDIR(storage.st_mode) && storage.st_dev != dock.st_dev)
+		return 0;
+	errno = ENXIO;
+	return fail("%s holds no storage", entry);
+}
+
+/* Storage at home. From here on it is the jail's own mount: what comes and goes in the dock does not touch it. */
+static int mount_storage(const char *home, const char *name)
+{
+	char entry[sizeof(DOCK) + 1 + NAME_MAX + 1];
+
+	snprintf(entry, sizeof(entry), DOCK "/%s", name);
+	if (is_attached(entry) < 0 || binds_add(entry, home) < 0)
+		return -1;
+	return mount(NULL, home, NULL, MS_PRIVATE, NULL) < 0 ? fail("keep the home to the jail") : 0;
+}
+
+static int mount_home(const struct preparation *p)
 {
 	char home[sizeof(IMAGE) + 1024 + 1];
 	char user[64];
-	char ptys[64];
 
 	snprintf(home, sizeof(home), IMAGE "%s", p->home);
+	if (p->dock != NULL)
+		return mount_storage(home, p->dock);
 	snprintf(user, sizeof(user), "mode=0755,uid=%u,gid=%u", JAIL_UID, JAIL_GID);
+	return mount_tmpfs(home, SAFE, user, p->home_bytes);
+}
+
+static int mount_writable(const struct preparation *p)
+{
+	char ptys[64];
+
 	snprintf(ptys, sizeof(ptys), "newinstance,ptmxmode=0666,mode=0620,max=%d", PTYS_MAX);
 	if (mount_tmpfs(IMAGE "/tmp", SAFE, "mode=1777", p->tmp_bytes) < 0 ||
 	    mount_tmpfs(IMAGE "/dev/shm", SEALED, "mode=1777", p->tmp_bytes) < 0 ||
-	    mount_tmpfs(home, SAFE, user, p->home_bytes) < 0)
+	    mount_home(p) < 0)
 		return -1;
 	if (mount("devpts", IMAGE "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, ptys) < 0)
 		return fail("mount /dev/pts");

@@ -85,10 +85,14 @@ static const char *keep_path(struct preparation *p, const struct record *record)
 	char *text = keep_text(p, record);
 
 	if (text == NULL)
-		return "HOME or CODE_FILE holds a NUL";
+		return "HOME, CODE_FILE or DOCK holds a NUL";
 	if (record->tag == RECORD_HOME) {
 		p->home = text;
 		return is_plain_path(text) ? NULL : "HOME is not a plain absolute path";
+	}
+	if (record->tag == RECORD_DOCK) {
+		p->dock = text;
+		return is_plain_name(text) ? NULL : "DOCK is not a plain name";
 	}
 	p->code_file = text;
 	return is_plain_name(text) ? NULL : "CODE_FILE is not a plain file name";
@@ -157,7 +161,7 @@ static const char *parse_records(struct preparation *p, struct reader reader)
 		const char *wrong;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_CREDIT)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_DOCK)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)
@@ -167,7 +171,8 @@ static const char *parse_records(struct preparation *p, struct reader reader)
 			wrong = keep_word(p, &record, p->args, &args);
 		else if (record.tag == RECORD_ENV)
 			wrong = keep_word(p, &record, p->env, &env);
-		else if (record.tag == RECORD_HOME || record.tag == RECORD_CODE_FILE)
+		else if (record.tag == RECORD_HOME || record.tag == RECORD_CODE_FILE ||
+			 record.tag == RECORD_DOCK)
 			wrong = keep_path(p, &record);
 		else
 			wrong = keep_quantity(p, &record);

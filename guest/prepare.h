@@ -20,6 +20,7 @@ enum record_tag {
 	RECORD_CODE_BYTES = 11,
 	RECORD_STDIN_BYTES = 12,
 	RECORD_CREDIT = 13,
+	RECORD_DOCK = 14,
 };
 
 #define WORDS_MAX 4096u
@@ -34,6 +35,7 @@ struct preparation {
 	char **env;  /* ends with NULL */
 	const char *home;
 	const char *code_file; /* NULL: standard input carries the source text */
+	const char *dock;      /* entry of the dock that is the home; NULL: a tmpfs is */
 	uint64_t tmp_bytes;
 	uint64_t home_bytes;
 	uint64_t open_files;

@@ -60,6 +60,8 @@ export interface Preparation {
   home: string
   /** A plain file name below /run/glovebox. Absent: standard input carries the source text. */
   codeFile?: string
+  /** Entry of the dock that is mounted at home. Absent: a tmpfs of `homeBytes` is. */
+  dock?: string
   tmpBytes: number
   homeBytes: number
   openFiles: number
@@ -87,6 +89,7 @@ const tag = {
   codeBytes: 11,
   stdinBytes: 12,
   credit: 13,
+  dock: 14,
 } as const
 
 /** @throws RangeError when it does not fit into one frame, or a word holds a NUL. */
@@ -105,6 +108,7 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
     u64(tag.codeBytes, of.codeBytes),
     ...(of.stdinBytes === undefined ? [] : [u64(tag.stdinBytes, of.stdinBytes)]),
     u64(tag.credit, of.creditBytes),
+    ...(of.dock === undefined ? [] : [text(tag.dock, of.dock)]),
   ]
   return encodeFrame(toGuest.prepare, run, Buffer.concat(records))
 }

@@ -10,7 +10,7 @@ import { probe, type RejectedRuntime } from './probe.ts'
 import { Processors } from './processors.ts'
 import { type Reclaimed, reclaim, removeTree } from './reclaim.ts'
 import type { EngineSettings, RuntimeName } from './settings.ts'
-import type { SlotHost } from './slot.ts'
+import type { OpenDock, SlotHost } from './slot.ts'
 
 export type { EngineSettings } from './settings.ts'
 
@@ -30,15 +30,17 @@ export interface EngineHost extends SlotHost {
 /**
  * Prepares the machine for slots and shows by a real one that they hold.
  * The process must be root in a mount namespace of its own.
+ * @param openDock makes the dock of each slot; absent where there is no storage.
  * @throws StartRefused, with a remedy, when any part of the isolation cannot be had.
  */
-export async function openHost(settings: EngineSettings): Promise<EngineHost> {
+export async function openHost(settings: EngineSettings, openDock?: OpenDock): Promise<EngineHost> {
   requireRoot()
   requireOwnMountNamespace()
   requireInstanceId(settings.instanceId)
   const { stateDir, instanceId } = settings
   const bundlesDir = join(stateDir, 'bundles')
   const rootsDir = join(stateDir, 'roots')
+  const docksDir = join(stateDir, 'docks')
   const runtimeRoot = (name: RuntimeName) => join(stateDir, 'runtime', name)
   const undo = new Cleanup()
   try {
@@ -50,11 +52,12 @@ export async function openHost(settings: EngineSettings): Promise<EngineHost> {
     const cgroups = openCgroups({ root: settings.cgroupRoot, instanceId, base, ...(shadow ? { shadow } : {}) })
     undo.add(() => cgroups.close())
     const ids = new IdRanges(settings.idLeaseDir, instanceId, settings.idBase)
-    const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir], cgroups, ids })
+    const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir, docksDir], cgroups, ids })
     for (const dir of [bundlesDir, join(stateDir, 'runtime')]) mkdirSync(dir, { recursive: true, mode: 0o700 })
+    makeStateDir(docksDir) // The runtimes look for docks as the ids of slots, too.
     const image = undo.owns(await openImage(rootsDir, settings.guestPath, settings.nodePath))
     const processors = cgroups.processors && new Processors(cgroups.processors)
-    const host = { cgroups, ids, image, bundlesDir, processors, openFilesMax: openFilesMax() }
+    const host = { cgroups, ids, image, bundlesDir, docksDir, openDock, processors, openFilesMax: openFilesMax() }
     const { runtime, version, rejected, languages } = await probe(settings.runtime, host, runtimeRoot)
     return { ...host, runtime, runtimeVersion: version, languages, rejected, reclaimed, close: closing(undo.keep()) }
   } catch (error) {

@@ -127,7 +127,7 @@ function writeImage(root: string): void {
 }
 
 function writeSlotRoot(root: string, guestPath: string): void {
-  for (const point of ['', 'proc', 'dev', 'scratch', 'image']) makeDir(join(root, point))
+  for (const point of ['', 'proc', 'dev', 'scratch', 'image', 'dock']) makeDir(join(root, point))
   const guest = join(root, 'guest')
   try {
     copyFileSync(guestPath, guest)

@@ -25,6 +25,8 @@ export interface JailRequest extends Command {
   code: Uint8Array
   /** Absent: empty. Needs a `codeFile`, since otherwise standard input carries the code. */
   stdin: Uint8Array | undefined
+  /** Entry of the slot's dock that becomes the home directory. Absent: an empty tmpfs. */
+  dock?: string | undefined
   limits: Limits
 }
 
@@ -253,7 +255,7 @@ export class JailRun implements SlotRun {
 }
 
 function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {
-  const { argv, codeFile, env, code, stdin, limits } = request
+  const { argv, codeFile, env, code, stdin, dock, limits } = request
   if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
   return [
     encodePrepare(number, {
@@ -266,6 +268,7 @@ function framesOf(number: number, request: JailRequest, shownCpus: number): Buff
       codeBytes: code.length,
       ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
       creditBytes: creditWindowBytes,
+      ...(dock === undefined ? {} : { dock }),
     }),
     ...encodeBytes(toGuest.code, number, code),
     ...encodeBytes(toGuest.stdin, number, stdin ?? new Uint8Array()),

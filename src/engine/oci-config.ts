@@ -9,6 +9,8 @@ export interface SlotSpec {
   arch: NodeJS.Architecture
   /** The most open files that a run can be given. */
   openFilesMax: number
+  /** Directory through which storage comes and goes, a shared mount; absent: none does. */
+  dockDir?: string
 }
 
 interface OciMount {
@@ -77,6 +79,14 @@ const mounts: OciMount[] = [
   { destination: '/scratch', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'nodev', 'mode=755', 'size=16m'] },
 ]
 
+/** What is mounted in the dock later appears inside; nothing goes the other way. */
+const dockMount = (source: string): OciMount => ({
+  destination: '/dock',
+  type: 'bind',
+  source,
+  options: ['rbind', 'rslave', 'nosuid', 'nodev'],
+})
+
 /** The OCI runtime configuration of a slot. Pure: the same arguments give the same bytes, so a test can read it. */
 export function toOciConfig(spec: SlotSpec, ids: Pick<IdRange, 'first'>, cgroup: { ociPath: string }): OciConfig {
   const mapping = [{ containerID: 0, hostID: ids.first, size: idsPerSlot }]
@@ -84,7 +94,7 @@ export function toOciConfig(spec: SlotSpec, ids: Pick<IdRange, 'first'>, cgroup:
     ociVersion: '1.0.2',
     hostname: 'glovebox',
     root: { path: spec.slotRoot, readonly: true },
-    mounts,
+    mounts: spec.dockDir === undefined ? mounts : [...mounts, dockMount(spec.dockDir)],
     process: {
       terminal: false,
       user: { uid: 0, gid: 0 },
@@ -103,7 +113,8 @@ export function toOciConfig(spec: SlotSpec, ids: Pick<IdRange, 'first'>, cgroup:
       uidMappings: mapping,
       gidMappings: mapping,
       resources: { devices: [{ allow: false, access: 'rwm' }, ...devices] },
-      rootfsPropagation: 'rprivate',
+      // Not private: the dock would be cut off before it is bound. Everything else is private already in the runner.
+      rootfsPropagation: 'rslave',
       maskedPaths: [],
       readonlyPaths: [],
       seccomp: slotSeccomp(spec.arch),

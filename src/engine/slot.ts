@@ -16,6 +16,15 @@ import type { Container, Runtime } from './runtime.ts'
 
 export type { RunObserver, SlotRun, SlotRunResult } from './jail-run.ts'
 
+/** A directory through which storage comes into a slot; made by whoever has storage, ended with the slot. */
+export interface SlotDock {
+  readonly dir: string
+  release(): Promise<void>
+}
+
+/** Makes the dock of a slot at a path that does not exist yet. */
+export type OpenDock<Dock extends SlotDock = SlotDock> = (dir: string) => Promise<Dock>
+
 /** What slots are made from on this machine. */
 export interface SlotHost {
   runtime: Runtime
@@ -23,6 +32,10 @@ export interface SlotHost {
   ids: IdRanges
   image: Pick<Image, 'slotRoot'>
   bundlesDir: string
+  /** Where docks are made. */
+  docksDir: string
+  /** Absent where there is no storage: slots have no dock then. */
+  openDock: OpenDock | undefined
   /** Absent where runs cannot be bound to processors. */
   processors: Processors | undefined
   /** The most open files that this machine lets a run have. */
@@ -45,7 +58,13 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
       await cgroup.remove()
       ids.release() // Only now: while something lives in the cgroup, its ids are in use.
     })
-    const spec = { slotRoot: host.image.slotRoot, arch: process.arch, openFilesMax: host.openFilesMax }
+    const dock = host.openDock && undo.owns(await host.openDock(join(host.docksDir, id)))
+    const spec = {
+      slotRoot: host.image.slotRoot,
+      arch: process.arch,
+      openFilesMax: host.openFilesMax,
+      ...(dock && { dockDir: dock.dir }),
+    }
     const bundle = writeBundle(join(host.bundlesDir, id), toOciConfig(spec, ids, cgroup))
     undo.add(() => rmSync(bundle, { recursive: true, force: true }))
     undo.add(() => host.runtime.delete(id))
@@ -53,7 +72,7 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
     const container = await host.runtime.run(bundle, id)
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
     const { languages, processors } = host
-    return new Slot({ id, container, cgroup, guest, languages, processors, undo, startedMs })
+    return new Slot({ id, container, cgroup, guest, dock, languages, processors, undo, startedMs })
   } catch (error) {
     await undo.run().catch((left: Error) => {
       throw new AggregateError([error, left], `${(error as Error).message} (and something of it is left)`)
@@ -73,6 +92,7 @@ interface Parts {
   container: Container
   cgroup: SlotCgroup
   guest: Guest
+  dock: SlotDock | undefined
   languages: readonly LanguageFound[]
   processors: Processors | undefined
   undo: Cleanup
@@ -118,7 +138,12 @@ export class Slot {
     return this.#doubt
   }
 
-  /** Process id of the slot's init on the host, for measuring. */
+  /** Through which storage comes in; absent where this machine has none. */
+  get dock(): SlotDock | undefined {
+    return this.#parts.dock
+  }
+
+  /** Process id of the slot's init on the host: whose ids storage is translated to, and for measuring. */
   get pid(): number {
     return this.#parts.container.pid
   }
@@ -132,12 +157,13 @@ export class Slot {
 
   /**
    * Runs one program in a fresh jail.
+   * @param dock entry of the dock that is its home; absent: an empty tmpfs.
    * @throws Error when the slot is not bound, not healthy, busy, or does not have the language.
    */
-  run(spec: RunSpec, input: RunInput, observer: RunObserver): SlotRun {
+  run(spec: RunSpec, input: RunInput, observer: RunObserver, dock?: string): SlotRun {
     const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
     const env = { ...fixedEnv, ...spec.env }
-    return this.execute({ ...command, ...input, env, limits: spec.limits }, observer)
+    return this.execute({ ...command, ...input, env, dock, limits: spec.limits }, observer)
   }
 
   /** The same for any program of the image; `run` is made from it. */

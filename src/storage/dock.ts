@@ -36,6 +36,7 @@ export interface AttachOptions {
 export class Dock {
   /** What the slot binds. */
   readonly dir: string
+  #released = false
 
   private constructor(dir: string) {
     this.dir = dir
@@ -65,11 +66,23 @@ export class Dock {
       await rmdir(target)
       throw error
     }
-    return { name, detach: () => detach(target) }
+    return { name, detach: () => this.#detach(target) }
+  }
+
+  /** After `release` there is nothing left to detach; one that was under way ends with it. */
+  async #detach(target: string): Promise<boolean> {
+    if (this.#released) return true
+    try {
+      return await detach(target)
+    } catch (error) {
+      if (this.#released) return true
+      throw error
+    }
   }
 
   /** Ends the dock after its slot; what was left attached is detached. */
   async release(): Promise<void> {
+    this.#released = true
     await kernel.unmount(Buffer.from(this.dir), 1)
     // Attachments that were left are under the dock's mount and went with it; their directories remain.
     await removeDirectories(this.dir)
@@ -77,7 +90,12 @@ export class Dock {
 }
 
 async function removeDirectories(dir: string): Promise<void> {
-  for (const name of await readdir(dir)) await rmdir(join(dir, name))
+  for (const name of await readdir(dir)) {
+    // A detaching that was under way may have removed it.
+    await rmdir(join(dir, name)).catch((error: unknown) => {
+      if (codeOf(error) !== 'ENOENT') throw error
+    })
+  }
   await rmdir(dir)
 }
 

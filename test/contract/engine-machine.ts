@@ -7,11 +7,11 @@ import { join } from 'node:path'
 import type { Language, Limits, RunSpec } from '../../src/base/run.ts'
 import { type EngineHost, openHost } from '../../src/engine/host.ts'
 import { type EngineSettings, engineDefaults, type RuntimeName } from '../../src/engine/settings.ts'
-import type { Slot, SlotRun, SlotRunResult } from '../../src/engine/slot.ts'
+import type { OpenDock, Slot, SlotRun, SlotRunResult } from '../../src/engine/slot.ts'
 
 export interface EngineMachine {
   settings: EngineSettings
-  open(): Promise<EngineHost>
+  open(openDock?: OpenDock): Promise<EngineHost>
   /** What of this instance is on the machine now: nothing, after everything was closed. */
   leftovers(): string[]
   remove(): void
@@ -32,7 +32,7 @@ export function engineMachine(runtime: 'auto' | RuntimeName): EngineMachine {
   }
   return {
     settings,
-    open: () => openHost(settings),
+    open: (openDock) => openHost(settings, openDock),
     leftovers: () => [
       ...cgroupsOf(settings),
       ...(existsSync(settings.idLeaseDir) ? readdirSync(settings.idLeaseDir).map((name) => `lease ${name}`) : []),
@@ -76,7 +76,13 @@ export function start(
   slot: Slot,
   language: Language,
   code: string,
-  options: { stdin?: string; timeoutMs?: number; env?: Record<string, string>; onRunning?: () => void } = {},
+  options: {
+    stdin?: string
+    timeoutMs?: number
+    env?: Record<string, string>
+    onRunning?: () => void
+    dock?: string
+  } = {},
 ): { run: SlotRun; ran: Promise<Ran> } {
   const spec: RunSpec = {
     runId: 'trc_test',
@@ -99,6 +105,7 @@ export function start(
       running: options.onRunning ?? (() => undefined),
       output: (stream, bytes) => said[stream].push(Buffer.from(bytes)),
     },
+    options.dock,
   )
   const text = (stream: 'stdout' | 'stderr') => Buffer.concat(said[stream]).toString('utf8')
   return { run, ran: run.ended.then((result) => ({ ...result, stdout: text('stdout'), stderr: text('stderr') })) }

@@ -59,7 +59,7 @@ describe('the configuration of a slot', () => {
         uidMappings: mapping,
         gidMappings: mapping,
         resources: { devices: [{ allow: false, access: 'rwm' }, ...[3, 5, 7, 8, 9].map(device)] },
-        rootfsPropagation: 'rprivate',
+        rootfsPropagation: 'rslave',
         maskedPaths: [],
         readonlyPaths: [],
         seccomp: slotSeccomp('x64'),
@@ -80,6 +80,22 @@ describe('the configuration of a slot', () => {
     expect(other).toEqual({
       ...plain,
       linux: { ...linux, cgroupsPath: '/glovebox/a/slt_2/base', uidMappings: otherMapping, gidMappings: otherMapping },
+    })
+  })
+
+  it('has a dock where there is storage, which only ever takes in what is mounted outside', () => {
+    const plain = toOciConfig(spec, ids, cgroup)
+    expect(toOciConfig({ ...spec, dockDir: '/state/docks/slt_1' }, ids, cgroup)).toEqual({
+      ...plain,
+      mounts: [
+        ...plain.mounts,
+        {
+          destination: '/dock',
+          type: 'bind',
+          source: '/state/docks/slt_1',
+          options: ['rbind', 'rslave', 'nosuid', 'nodev'],
+        },
+      ],
     })
   })
 
