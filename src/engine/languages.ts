@@ -36,12 +36,28 @@ export const fixedEnv: Readonly<Record<string, string>> = {
 }
 
 /**
- * `require` for code that node takes for an ES module: with it, code that mixes `require` and top-level `await` runs,
+ * What node loads with `--require`, before the code of a run.
+ *
+ * Output: node queues what a full pipe does not take, so that a loop without a pause would fill the memory unseen, and
+ * `process.exit()` would lose the rest (https://nodejs.org/api/process.html#a-note-on-process-io). Blocking, it is
+ * written when it is printed, as the other languages do.
+ *
+ * `require`: for code that node takes for an ES module. With it, code that mixes `require` and top-level `await` runs,
  * where node alone says that it cannot tell what the code is. CommonJS code keeps its own.
  */
 export const requireCode = {
   path: 'opt/glovebox/lib/require.cjs',
-  text: `Object.defineProperty(globalThis, 'require', {
+  text: `for (const name of ['stdout', 'stderr']) {
+  const { get } = Object.getOwnPropertyDescriptor(process, name)
+  const open = () => {
+    const stream = get.call(process)
+    stream._handle?.setBlocking?.(true)
+    return stream
+  }
+  let stream
+  Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => (stream ??= open()) })
+}
+Object.defineProperty(globalThis, 'require', {
   value: require('node:module').createRequire('${home}/'),
   configurable: true,
   writable: true,

@@ -124,9 +124,9 @@ describe('node', () => {
     ['sees no input', 'console.log(JSON.stringify(require("fs").readFileSync(0, "utf8")))', exited(0), '""\n'],
     [
       'prints all before it exits',
-      'for (let i = 0; i < 20000; i++) console.log(i)\nprocess.exit(5)',
+      'for (let i = 0; i < 100_000; i++) console.log(i)\nprocess.exit(5)',
       exited(5),
-      /^0\n1\n[\s\S]*\n19999\n$/,
+      /^0\n1\n[\s\S]*\n99999\n$/,
     ],
     [
       'runs workers',
