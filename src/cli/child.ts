@@ -6,6 +6,16 @@ import type { Log } from '../observe/log.ts'
 import { sendConfig } from './hand-over.ts'
 import { exitCodes } from './io.ts'
 
+/**
+ * Nothing of the operator's environment goes further than here. Node's default of four threads for files would let one
+ * slow disk hold up the threads of everyone: https://nodejs.org/api/cli.html#uv_threadpool_sizesize
+ */
+const environment = {
+  PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+  LANG: 'C.UTF-8',
+  UV_THREADPOOL_SIZE: '16',
+}
+
 /** After so long alive a death counts as the first one. */
 const stableMs = 10_000
 const restartDelayMs = (deaths: number): number => Math.min(100 * 2 ** (deaths - 1), 5_000)
@@ -83,8 +93,7 @@ export class Child {
       // A group of its own: a signal from the terminal reaches the supervisor alone.
       detached: true,
       stdio: ['pipe', 'inherit', 'inherit', 'pipe'],
-      // Nothing of the operator's environment goes further than here.
-      env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8' },
+      env: environment,
     })
     this.#process = child
     this.#exited = new Promise((resolve) => {
