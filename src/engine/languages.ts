@@ -33,6 +33,8 @@ export const fixedEnv: Readonly<Record<string, string>> = {
   TZ: 'UTC',
   TMPDIR: '/tmp',
   TERM: 'dumb',
+  // Every python below the program too, not just the one we start: what it printed before a timeout is there.
+  PYTHONUNBUFFERED: '1',
 }
 
 /**

@@ -15,8 +15,11 @@ export const program = fileURLToPath(new URL('../../bin/glovebox', import.meta.u
 const startWithinMs = 30_000
 const endWithinMs = 40_000
 
-/** Ids of their own for each place, so that what is found on the machine can be told apart: 256 ranges each. */
-const idsPerPlace = 256 * 65_536
+/**
+ * Ids of their own for each place, so that what is found on the machine can be told apart: 64 ranges each. Several
+ * suites may run on one machine at once, so the process has its part in them.
+ */
+const idsPerPlace = 64 * 65_536
 let places = 0
 
 export interface LogLine {
@@ -44,10 +47,9 @@ export class Place implements Scope {
     this.directory = mkdtempSync(join(tmpdir(), 'glovebox-story-'))
     // The slots of a server pass through it as users of their own.
     chmodSync(this.directory, 0o711)
-    const number = places++
-    const worker = Number(process.env.VITEST_POOL_ID ?? 0)
-    this.frontUid = 62_000 + worker * 100 + number
-    this.idBase = 0x7000_0000 + ((1 + worker * 7 + number) % 16) * idsPerPlace
+    const number = process.pid * 5 + places++
+    this.frontUid = 62_000 + (number % 3000)
+    this.idBase = 0x7000_0000 + (number % 64) * idsPerPlace
   }
 
   /** Starts a server here and waits until it can take runs. @throws Error when it refuses or dies. */
