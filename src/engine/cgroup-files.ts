@@ -1,5 +1,4 @@
-import { readFileSync, rmdirSync, writeFileSync } from 'node:fs'
-import { writeFile } from 'node:fs/promises'
+import { closeSync, openSync, readFileSync, rmdirSync, write, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -9,9 +8,17 @@ const emptyWithinMs = 3_000
 export const writeControl = (dir: string, file: string, value: string | number): void =>
   writeFileSync(join(dir, file), String(value))
 
-/** For the one file whose writing can take long: off the event loop. */
-export const writeControlSlowly = (dir: string, file: string, value: string | number): Promise<void> =>
-  writeFile(join(dir, file), String(value))
+/** For the one file whose writing can take long: that alone goes off the event loop, since each detour there costs too. */
+export async function writeControlSlowly(dir: string, file: string, value: string | number): Promise<void> {
+  const fd = openSync(join(dir, file), 'w')
+  try {
+    await new Promise<void>((resolve, reject) => {
+      write(fd, String(value), (error) => (error ? reject(error) : resolve()))
+    })
+  } finally {
+    closeSync(fd)
+  }
+}
 
 /** Writes a control file that some kernels do not have. @returns whether it is there. */
 export function writeControlIfThere(dir: string, file: string, value: string | number): boolean {
