@@ -1,14 +1,19 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { execute } from '../support/calls.ts'
-import { Place } from '../support/glovebox.ts'
+import { type Glovebox, Place } from '../support/glovebox.ts'
 
 const place = new Place()
+let server: Glovebox
 let url = ''
 
 beforeAll(async () => {
-  url = (await place.start()).url
+  server = await place.start()
+  url = server.url
 })
-afterAll(() => place.remove())
+afterAll(async () => {
+  await place.remove()
+  expect(server.troubles).toEqual([])
+})
 
 type Case = [what: string, code: string, ending: object, stdout?: string | RegExp, stderr?: string | RegExp]
 const exited = (code: number) => ({ kind: 'exited', code })

@@ -13,7 +13,10 @@ beforeAll(async () => {
   server = await place.start('--output-soft', `${softBytes}`, '--output-hard', `${hardBytes}`)
   url = server.url
 })
-afterAll(() => place.remove())
+afterAll(async () => {
+  await place.remove()
+  expect(server.troubles).toEqual([])
+})
 
 /** Whether anything runs in any slot. */
 const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)

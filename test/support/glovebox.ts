@@ -123,6 +123,11 @@ export class Glovebox {
     return [...this.log.map((line) => line.unparsed ?? '').filter(Boolean), this.#stderrRest].join('\n')
   }
 
+  /** What a server that nobody harms never says: faults, deaths of its processes, words that are no line of its log. */
+  get troubles(): LogLine[] {
+    return this.log.filter(({ level }) => level === undefined || ['warn', 'error', 'fatal'].includes(level))
+  }
+
   /** Where the front serves, as it said last. */
   get url(): string {
     const url = this.log.findLast((line) => line.msg === 'the front serves')?.url
@@ -239,7 +244,9 @@ export async function freePort(): Promise<number> {
   return typeof address === 'object' && address ? address.port : 0
 }
 
+/** SIGKILL for one process, if it still is. */
 export function killIfThere(pid: number): void {
+  if (pid <= 1) throw new Error('there is no such process to kill')
   try {
     process.kill(pid, 'SIGKILL')
   } catch (error) {

@@ -38,8 +38,8 @@ export interface Process {
 /** A slot as the kernel shows it. */
 export interface SlotSeen {
   id: string
-  /** The guest and what makes jails. */
-  basePids: number[]
+  /** Its first process, the guest; `undefined` while the slot is made or ended. */
+  guestPid: number | undefined
   /** The processes of a run. */
   runPids: number[]
 }
@@ -92,7 +92,7 @@ export function slotsOf(scope: Scope): SlotSeen[] {
   const instance = join(point, 'glovebox', id)
   return directoriesIn(instance).map((name) => ({
     id: name,
-    basePids: pidsIn(join(instance, name, 'base')),
+    guestPid: pidsIn(join(instance, name, 'base')).find(isGuest),
     runPids: pidsIn(join(instance, name, 'run')),
   }))
 }
@@ -196,6 +196,9 @@ function belongs({ pid, uid, words }: Process, scope: Scope, id: string | undefi
   if (textOf(`/proc/${pid}/mountinfo`).includes(`${scope.directory}/`)) return true
   return namesIn(`/proc/${pid}/fd`).some((fd) => linkOf(`/proc/${pid}/fd/${fd}`).startsWith(`${scope.directory}/`))
 }
+
+/** First in a pid namespace that is the child of ours, where the first of a jail is one deeper. */
+const isGuest = (pid: number): boolean => /^NSpid:\t\d+\t1$/m.test(textOf(`/proc/${pid}/status`))
 
 const ownsId = ({ frontUid, idBase, idCount }: Scope, uid: number): boolean =>
   uid === frontUid || (uid >= idBase && uid < idBase + idCount)
