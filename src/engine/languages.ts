@@ -44,6 +44,9 @@ export const fixedEnv: Readonly<Record<string, string>> = {
  * `process.exit()` would lose the rest (https://nodejs.org/api/process.html#a-note-on-process-io). Blocking, it is
  * written when it is printed, as the other languages do.
  *
+ * Input: the source text came by standard input where none was given, and a stream that has ended never says so again.
+ * The program finds another that is empty.
+ *
  * `require`: for code that node takes for an ES module. With it, code that mixes `require` and top-level `await` runs,
  * where node alone says that it cannot tell what the code is. CommonJS code keeps its own.
  */
@@ -58,6 +61,13 @@ export const requireCode = {
   }
   let stream
   Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => (stream ??= open()) })
+}
+if (process.argv[1] === '-') {
+  process.stdin.once('end', () => {
+    let empty
+    const get = () => (empty ??= require('node:fs').createReadStream('/dev/null'))
+    Object.defineProperty(process, 'stdin', { configurable: true, enumerable: true, get })
+  })
 }
 Object.defineProperty(globalThis, 'require', {
   value: require('node:module').createRequire('${home}/'),
