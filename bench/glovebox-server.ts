@@ -46,7 +46,9 @@ export class GloveboxServer {
     chmodSync(directory, 0o711) // Slots pass through it on the way to their roots.
     const own = ['--home', join(directory, 'home'), '--state-dir', join(directory, 'state'), '--log-format', 'json']
     const startedMs = performance.now()
-    const child = spawn(process.execPath, [entry, 'serve', '--dev', '--port', '0', ...own, ...flags], {
+    // Ends with the bench, however that ends.
+    const words = ['--pdeathsig', 'TERM', process.execPath, entry, 'serve', '--dev', '--port', '0', ...own, ...flags]
+    const child = spawn('setpriv', words, {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { PATH: process.env.PATH, LANG: 'C.UTF-8' },
     })
@@ -93,9 +95,11 @@ export class GloveboxServer {
     return { front, runner }
   }
 
-  /** The guests of its slots: the first process of each. */
-  guests(): Process[] {
-    return processes().filter(({ words, cgroups }) => words[0] === '/guest' && cgroups.includes(`/${this.instanceId}/`))
+  /** The processes of each of its slots. */
+  slots(): Process[][] {
+    const within = new RegExp(`/${this.instanceId}/([^/\n]+)/`)
+    const slots = Object.groupBy(processes(), ({ cgroups }) => within.exec(cgroups)?.[1] ?? '')
+    return Object.entries(slots).flatMap(([slot, members]) => (slot === '' || !members ? [] : [members]))
   }
 
   get instanceId(): string {

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { cpus, loadavg, release, totalmem } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { measureCgroupMove } from './cgroup-move.ts'
 import { busyCpuMs } from './process-figures.ts'
 import { programs } from './programs.ts'
 
@@ -13,6 +14,7 @@ export interface Machine {
   processors: string
   memoryGib: number
   cgroups: string
+  cgroupMoveMs: number
   versions: Record<string, string>
   /** Share of all processors that others used while nothing of this bench ran: noise. */
   othersBusyShare: number
@@ -24,6 +26,7 @@ const lookMs = 1_500
 export async function describeMachine(root: string): Promise<Machine> {
   const before = busyCpuMs()
   await sleep(lookMs)
+  const othersBusyMs = busyCpuMs() - before
   const processors = cpus()
   return {
     revision: revisionOf(root),
@@ -32,6 +35,7 @@ export async function describeMachine(root: string): Promise<Machine> {
     processors: `${processors.length} × ${processors[0]?.model ?? 'unknown'}`,
     memoryGib: Math.round(totalmem() / 2 ** 30),
     cgroups: existsSync('/sys/fs/cgroup/cgroup.controllers') ? 'v2' : 'v1',
+    cgroupMoveMs: await measureCgroupMove(),
     versions: {
       node: process.version,
       python: firstLine(programs.python.argv[0], '--version'),
@@ -41,7 +45,7 @@ export async function describeMachine(root: string): Promise<Machine> {
       bubblewrap: firstLine('bwrap', '--version'),
       podman: firstLine('podman', '--version'),
     },
-    othersBusyShare: (busyCpuMs() - before) / (lookMs * processors.length),
+    othersBusyShare: othersBusyMs / (lookMs * processors.length),
     loadAverage: loadavg()[0] ?? 0,
   }
 }

@@ -5,8 +5,8 @@ const marker = '--in-own-mount-namespace'
 
 /**
  * Runs `work` in a mount namespace of its own, where crun works on every machine: before 1.9 it refuses where cgroup v1
- * and v2 are both mounted, so the v2 tree is unmounted there, provided that no controller we use lives in it. The
- * machine's own mounts stay as they are.
+ * and v2 are both mounted, so an empty directory takes the place of the v2 tree there, provided that no controller we
+ * use lives in it. The machine's own mounts stay as they are.
  * @param words what follows the program's name on the command line.
  * @returns the exit code.
  */
@@ -29,5 +29,8 @@ function hideEmptyUnifiedCgroup(): void {
   const controllers = `${unified}/cgroup.controllers`
   if (!existsSync(controllers)) return
   const here = readFileSync(controllers, 'utf8').trim().split(' ')
-  if (!here.some((name) => ['memory', 'pids', 'cpu'].includes(name))) execFileSync('umount', [unified])
+  if (here.some((name) => ['memory', 'pids', 'cpu'].includes(name))) return
+  execFileSync('umount', [unified])
+  // crun writes there as if it were a cgroup; this goes with the namespace.
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m,mode=700', 'tmpfs', unified])
 }

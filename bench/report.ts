@@ -37,6 +37,8 @@ function head({ machine, arguments: words, seconds }: Results): string {
   return [
     `Revision ${machine.revision}, ${machine.takenAt}, \`npm run bench${words.length > 0 ? ` -- ${words.join(' ')}` : ''}\`, ${shown(seconds)} s.`,
     `Kernel ${machine.kernel}, ${machine.processors}, ${machine.memoryGib} GiB, cgroup ${machine.cgroups}; ${versions.join('; ')}.`,
+    `To move a process into another cgroup takes ${shown(machine.cgroupMoveMs)} ms here; each run contains one such move. A kernel without favordynmods`,
+    'waits some milliseconds for it when there was none just before, and then our times are longer by up to that.',
     `Before the start others kept the processors ${shown(machine.othersBusyShare * 100)} % busy (load ${shown(machine.loadAverage)}).`,
     '',
     'Machines differ: read the ratios. Everything was measured in turn, in small blocks, on one machine; figures are',
@@ -118,7 +120,14 @@ function resourcesPart({ front, runner, slotIdle, cpuMsPerRun, runs }: Resources
     name,
     ...[idle.pssBytes, idle.rssBytes, afterLoad.pssBytes, afterLoad.rssBytes, peakRssBytes].map(mebibytes),
   ]
-  const slot = ['guest of a slot between runs', mebibytes(slotIdle.pssBytes), mebibytes(slotIdle.rssBytes), '', '', '']
+  const slot = [
+    'a slot between runs, all its processes',
+    mebibytes(slotIdle.pssBytes),
+    mebibytes(slotIdle.rssBytes),
+    '',
+    '',
+    '',
+  ]
   const { front: frontMs, runner: runnerMs, slots: slotsMs } = cpuMsPerRun
   const all = frontMs + runnerMs + slotsMs
   const share = (ms: number) => `${shown(ms)} ms (${shown((ms / all) * 100)} %)`
@@ -127,7 +136,7 @@ function resourcesPart({ front, runner, slotIdle, cpuMsPerRun, runs }: Resources
     '',
     table(header, [part('front', front), part('runner', runner), slot]),
     '',
-    `All that the kernel charges a slot between runs: ${mebibytes(slotIdle.cgroupBytes)} MiB (median of ${slotIdle.slots}).`,
+    `All that the kernel charges such a slot: ${mebibytes(slotIdle.cgroupBytes)} MiB (medians of ${slotIdle.slots} slots).`,
     '',
     `Processor time of one python run, ${atOnceInWords} of ${runs}: front ${share(frontMs)}, runner ${share(runnerMs)}, slot ${share(slotsMs)}.`,
   ].join('\n')

@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { median } from './figures.ts'
 import type { GloveboxServer } from './glovebox-server.ts'
-import { cpuMsOf, type Memory, memoryOf, rssBytesOf } from './process-figures.ts'
+import { cpuMsOf, type Memory, memoryOf, type Process, rssBytesOf } from './process-figures.ts'
 import { programs } from './programs.ts'
 
 export interface Resources {
   front: { idle: Memory; afterLoad: Memory; peakRssBytes: number }
   runner: { idle: Memory; afterLoad: Memory; peakRssBytes: number }
-  /** The guest of a slot between its runs, median of all slots; all that the kernel charges its cgroup with. */
+  /** A slot between its runs, median of all; `cgroupBytes` is all that the kernel charges it with. */
   slotIdle: Memory & { cgroupBytes: number; slots: number }
   /** One run of python, four at once. */
   cpuMsPerRun: { front: number; runner: number; slots: number }
@@ -58,23 +58,27 @@ export async function measureResources(server: GloveboxServer, runs: number): Pr
 }
 
 function slotMemory(server: GloveboxServer): Resources['slotIdle'] {
-  const guests = server.guests()
-  if (guests.length === 0) throw new Error('no slot was found')
-  const memories = guests.map(({ pid }) => memoryOf(pid))
+  const slots = server.slots()
+  if (slots.length === 0) throw new Error('no slot was found')
+  const memories = slots.map((members) => members.map(({ pid }) => memoryOf(pid)))
+  const total = (name: keyof Memory) => memories.map((each) => each.reduce((sum, memory) => sum + memory[name], 0))
   return {
-    pssBytes: median(memories.map(({ pssBytes }) => pssBytes)),
-    rssBytes: median(memories.map(({ rssBytes }) => rssBytes)),
-    cgroupBytes: median(guests.map(({ cgroups }) => chargedBytes(cgroups))),
-    slots: guests.length,
+    pssBytes: median(total('pssBytes')),
+    rssBytes: median(total('rssBytes')),
+    cgroupBytes: median(slots.map((members) => chargedBytes(members))),
+    slots: slots.length,
   }
 }
 
-/** @param cgroups the text of /proc/<pid>/cgroup. */
-function chargedBytes(cgroups: string): number {
-  const v1 = /^\d+:memory:(.*)$/m.exec(cgroups)?.[1]
-  const path = v1 ?? /^0::(.*)$/m.exec(cgroups)?.[1] ?? ''
-  const file = v1 === undefined ? join(path, 'memory.current') : join('memory', path, 'memory.usage_in_bytes')
-  return Number(readFileSync(join('/sys/fs/cgroup', file), 'utf8'))
+/** All leaves of the slot together. */
+function chargedBytes(members: readonly Process[]): number {
+  const files = members.map(({ cgroups }) => {
+    const v1 = /^\d+:memory:(.*)$/m.exec(cgroups)?.[1]
+    const path = v1 ?? /^0::(.*)$/m.exec(cgroups)?.[1] ?? ''
+    return v1 === undefined ? join(path, 'memory.current') : join('memory', path, 'memory.usage_in_bytes')
+  })
+  const bytes = [...new Set(files)].map((file) => Number(readFileSync(join('/sys/fs/cgroup', file), 'utf8')))
+  return bytes.reduce((sum, each) => sum + each, 0)
 }
 
 /** All slots of an instance since it started, those that are gone included. */

@@ -61,8 +61,10 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
       results.latency = await measureLatency(server, plan, plan.atOnce, wantsCell, tell)
     })
   }
-  if (wants('cold')) results.coldSlots = await measureColdSlots(plan.coldSlots)
-  tell('cold slots')
+  if (wants('cold')) {
+    results.coldSlots = await measureColdSlots(plan.coldSlots)
+    tell('cold slots')
+  }
   if (wants('resources')) {
     results.resources = await withServer([], (server) => measureResources(server, plan.loadRuns))
     tell('resources')
