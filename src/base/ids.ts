@@ -8,6 +8,9 @@ const prefixes = {
   runner: 'rnr',
   org: 'org',
   key: 'key',
+  task: 'tsk',
+  front: 'frt',
+  session: 'ses',
 } as const
 
 const idBytes = 15

@@ -136,6 +136,20 @@ export type RunEvent =
 /** Why a run is stopped from outside. */
 export type CancelCause = 'cancelled' | 'shutdown'
 
+/** Of a run whose limits nobody knows any more; zero stands for unknown. */
+export const unknownLimits: Limits = {
+  memoryBytes: 0,
+  cpus: 0,
+  pids: 0,
+  openFiles: 0,
+  fileBytes: 0,
+  tmpBytes: 0,
+  homeBytes: 0,
+  outputSoftBytes: 0,
+  outputHardBytes: 0,
+  timeoutMs: 0,
+}
+
 /** The result of a run of which nothing was measured: its code never started, or whoever measured is gone. */
 export function unmeasured(limits: Limits, ending: Ending): RunResult {
   return {

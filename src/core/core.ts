@@ -1,13 +1,16 @@
 import { timestamp } from '../base/clock.ts'
 import type { Profile } from '../base/profile.ts'
-import type { Log } from '../observe/log.ts'
+import { fault, type Log } from '../observe/log.ts'
 import type { Runner } from '../runner/messages.ts'
 import type { Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
 import { type ExecuteEvent, execute } from './execute.ts'
+import { type Execution, look } from './executions.ts'
 import { Keys } from './keys.ts'
 import type { ExecuteRequest } from './request.ts'
 import { Runs } from './runs.ts'
+import { newSealingSecret, Sealing } from './sealing.ts'
+import { Tasks } from './tasks.ts'
 
 /** What the product does. Every verb takes the caller and decides what that caller may do. */
 export interface Core {
@@ -16,6 +19,18 @@ export interface Core {
 
   /** @throws Refusal `run_unknown` (also for a run of another org), `run_finished`. */
   cancel(caller: Caller, runId: string): Promise<void>
+
+  /**
+   * A run as it is now, or once it has ended; see `look`.
+   * @throws Refusal `run_unknown` (also for a run of another org).
+   */
+  look(caller: Caller, runId: string, waiting: { waitMs: number; signal: AbortSignal }): Promise<Execution>
+
+  /** Calls whose outcome is asked for later. */
+  readonly tasks: Tasks
+
+  /** Seals what clients keep for us. */
+  readonly sealing: Sealing
 
   /** Whether a run could start now, and if not, why. */
   readonly readiness: Runner['readiness']
@@ -55,11 +70,16 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
   const runs = new Runs(store, runner, log)
   for (const profile of profiles) await store.profiles.ensure(toRow(profile))
   const keys = new Keys(store, runner, profiles, log)
+  const sealing = new Sealing(await store.secrets.ensure('sealing', newSealingSecret()))
+  const forgetting = startForgetting(store, log)
   await runs.startWatching()
   keys.startWatching()
   return {
-    execute: (caller, request, signal) => execute(runs, runner, caller, request, signal),
+    execute: (caller, request, signal) => execute(store, runs, runner, caller, request, signal),
     cancel: (caller, runId) => runs.cancel(caller, runId),
+    look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),
+    tasks: new Tasks(store),
+    sealing,
     get readiness() {
       return runner.readiness
     },
@@ -67,10 +87,24 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
     developer: () => developer(store, profiles),
     recover: () => runs.recover(),
     close: async (what, graceMs) => {
+      clearInterval(forgetting)
       await keys.stop()
       await runs.stop(what, graceMs)
     },
   }
+}
+
+/** How long what a run printed can be asked for after its end. */
+const outputLifeMs = 24 * 60 * 60 * 1000
+const forgettingEveryMs = 10 * 60 * 1000
+
+/** Deletes what nobody may ask for any more, again and again. */
+function startForgetting(store: Store, log: Log): NodeJS.Timeout {
+  const forget = () => {
+    const endedBefore = new Date(Date.now() - outputLifeMs).toISOString()
+    store.forget(timestamp(), endedBefore).catch((error: unknown) => fault(error, log))
+  }
+  return setInterval(forget, forgettingEveryMs).unref()
 }
 
 async function developer(store: Store, profiles: readonly Profile[]): Promise<Caller> {

@@ -1,12 +1,21 @@
 import { Refusal } from '../base/errors.ts'
 import { type Ending, type Limits, type RunEvent, type RunResult, type RunSpec, unmeasured } from '../base/run.ts'
 import type { Runner } from '../runner/messages.ts'
+import type { Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
+import { Fold, type Transcript } from './fold.ts'
+import { recall } from './recall.ts'
 import { check, type ExecuteRequest } from './request.ts'
 import type { BegunRun, Runs } from './runs.ts'
 
-/** First comes `accepted`, once the run has a place; last comes `ended`, when its row is written. */
-export type ExecuteEvent = { kind: 'accepted'; runId: string; createdAt: string; limits: Limits } | RunEvent
+/**
+ * First comes `accepted`, once the run has a place; last comes `ended`, when its row is written. Of a run that was
+ * asked for before the last is `recorded`: all that it printed, and how it ended.
+ */
+export type ExecuteEvent =
+  | { kind: 'accepted'; runId: string; createdAt: string; limits: Limits }
+  | { kind: 'recorded'; transcript: Transcript }
+  | RunEvent
 
 /**
  * Runs code for a caller. Its row is written before it starts and gets its ending whatever happens: when `signal`
@@ -16,6 +25,7 @@ export type ExecuteEvent = { kind: 'accepted'; runId: string; createdAt: string;
  * @throws Refusal before the first event, when the request breaks a rule or the run finds no place.
  */
 export async function* execute(
+  store: Store,
   runs: Runs,
   runner: Runner,
   caller: Caller,
@@ -24,13 +34,22 @@ export async function* execute(
 ): AsyncGenerator<ExecuteEvent, void, undefined> {
   const asked = check(caller.profile, request)
   const run = await runs.begin(caller, asked)
+  if ('taken' in run) {
+    const limits = { ...caller.profile.limits, timeoutMs: asked.timeoutMs }
+    yield* recall(store, runner, run.taken, asked, limits, signal)
+    return
+  }
+  const fold = run.kept ? new Fold() : undefined
   const cancel = () => void runs.order(run.spec.runId, 'cancelled')
   signal.addEventListener('abort', cancel, { once: true })
   let seenSeq = 0
   let ended = false
   try {
     const refused = await start(runs, runner, run, asked.input, signal)
-    yield { kind: 'accepted', runId: run.spec.runId, createdAt: run.createdAt, limits: run.spec.limits }
+    const { runId, limits } = run.spec
+    const accepted: ExecuteEvent = { kind: 'accepted', runId, createdAt: run.createdAt, limits }
+    fold?.add(accepted)
+    yield accepted
     if (refused) {
       ended = true
       yield { kind: 'ended', seq: 1, result: refused }
@@ -38,10 +57,11 @@ export async function* execute(
     }
     for await (const event of follow(runner, run.spec)) {
       seenSeq = event.seq
+      fold?.add(event)
       if (event.kind !== 'ended') yield event
       else {
         ended = true
-        await runs.finish(run.spec.runId, event.result)
+        await runs.finish(run.spec.runId, event.result, fold?.keep())
         yield event
       }
     }

@@ -1,5 +1,6 @@
 import type { RunResult, Stream } from '../base/run.ts'
 import { streams } from '../base/run.ts'
+import type { KeptOutput, KeptStream } from '../store/store.ts'
 import type { ExecuteEvent } from './execute.ts'
 
 /** One stream of a finished run as text. */
@@ -24,6 +25,7 @@ export interface Transcript {
 export class Fold {
   #runId = ''
   #result: RunResult | undefined
+  #recorded: Transcript | undefined
   #streams: Record<Stream, StreamFold> | undefined
 
   add(event: ExecuteEvent): void {
@@ -35,6 +37,9 @@ export class Fold {
         return
       }
       case 'running':
+        return
+      case 'recorded':
+        this.#recorded = event.transcript
         return
       case 'output':
         this.#streams?.[event.stream].add(event.bytes)
@@ -49,11 +54,58 @@ export class Fold {
 
   /** @throws Error when the run has not ended yet. */
   finish(): Transcript {
-    const kept = this.#streams
+    if (this.#recorded) return this.#recorded
     const result = this.#result
-    if (kept === undefined || result === undefined) throw new Error('the events of a run stopped before its ending')
-    const texts = streams.map((stream) => [stream, kept[stream].finish(result.outputBytes[stream])] as const)
-    return { runId: this.#runId, result, ...(Object.fromEntries(texts) as Record<Stream, StreamText>) }
+    if (result === undefined) throw new Error('the events of a run stopped before its ending')
+    return toTranscript(this.#runId, result, this.keep())
+  }
+
+  /** What came so far, as it is kept. */
+  keep(): KeptOutput {
+    const kept = this.#streams
+    return { stdout: kept?.stdout.keep() ?? emptyStream, stderr: kept?.stderr.keep() ?? emptyStream }
+  }
+}
+
+const emptyStream: KeptStream = { head: new Uint8Array(0), omittedBytes: 0, tail: new Uint8Array(0) }
+
+export const nothingKept: KeptOutput = { stdout: emptyStream, stderr: emptyStream }
+
+/** The buffered answer of a run that was kept. */
+export function toTranscript(runId: string, result: RunResult, output: KeptOutput): Transcript {
+  const texts = streams.map((stream) => [stream, toStreamText(output[stream], result.outputBytes[stream])] as const)
+  return { runId, result, ...(Object.fromEntries(texts) as Record<Stream, StreamText>) }
+}
+
+/** @param reportedBytes what the stream is said to have had in all. */
+export function toStreamText({ head, omittedBytes, tail }: KeptStream, reportedBytes: number): StreamText {
+  const keptBytes = head.length + tail.length
+  if (omittedBytes === 0) {
+    const text = decode(tail.length === 0 ? head : Buffer.concat([head, tail]))
+    return { text, totalBytes: Math.max(reportedBytes, keptBytes), omittedBytes }
+  }
+  const wholeHead = head.subarray(0, head.length - danglingStart(head))
+  const wholeTail = tail.subarray(danglingEnd(tail))
+  const cutBytes = head.length - wholeHead.length + tail.length - wholeTail.length
+  return {
+    text: `${decode(wholeHead)}\n[… ${omittedBytes + cutBytes} bytes left out …]\n${decode(wholeTail)}`,
+    totalBytes: Math.max(reportedBytes, keptBytes + omittedBytes),
+    omittedBytes: omittedBytes + cutBytes,
+  }
+}
+
+/** Bytes of a stream so far, kept or not. */
+export const bytesOf = ({ head, omittedBytes, tail }: KeptStream): number => head.length + omittedBytes + tail.length
+
+/** What came after the first `offset` bytes of a stream. */
+export function keptAfter({ head, omittedBytes, tail }: KeptStream, offset: number): KeptStream {
+  const rest = head.subarray(Math.min(offset, head.length))
+  const beyondHead = Math.max(offset - head.length, 0)
+  const beyondGap = Math.max(beyondHead - omittedBytes, 0)
+  return {
+    head: rest,
+    omittedBytes: Math.max(omittedBytes - beyondHead, 0),
+    tail: tail.subarray(Math.min(beyondGap, tail.length)),
   }
 }
 
@@ -89,21 +141,12 @@ class StreamFold {
     this.#tailBytes = 0
   }
 
-  finish(reportedBytes: number): StreamText {
-    const head = this.#head.subarray(0, this.#headBytes)
+  keep(): KeptStream {
     const tail = this.#tail.subarray(Math.max(this.#tailBytes - this.#keptBytes, 0), this.#tailBytes)
-    const omittedBytes = this.#omittedBytes + this.#tailBytes - tail.length
-    if (omittedBytes === 0) {
-      const text = decode(tail.length === 0 ? head : Buffer.concat([head, tail]))
-      return { text, totalBytes: Math.max(reportedBytes, head.length + tail.length), omittedBytes }
-    }
-    const wholeHead = head.subarray(0, head.length - danglingStart(head))
-    const wholeTail = tail.subarray(danglingEnd(tail))
-    const cutBytes = head.length - wholeHead.length + tail.length - wholeTail.length
     return {
-      text: `${decode(wholeHead)}\n[… ${omittedBytes + cutBytes} bytes left out …]\n${decode(wholeTail)}`,
-      totalBytes: Math.max(reportedBytes, head.length + tail.length + omittedBytes),
-      omittedBytes: omittedBytes + cutBytes,
+      head: this.#head.subarray(0, this.#headBytes),
+      omittedBytes: this.#omittedBytes + this.#tailBytes - tail.length,
+      tail,
     }
   }
 

@@ -1,6 +1,7 @@
 import { Refusal } from '../base/errors.ts'
 import type { Profile } from '../base/profile.ts'
 import { type Language, languages, type RunInput } from '../base/run.ts'
+import { type Claim, toClaim } from './claims.ts'
 import { checkVariables } from './variables.ts'
 
 export const codeLimitBytes = 1024 * 1024
@@ -19,6 +20,10 @@ export interface ExecuteRequest {
   stdin?: string | undefined
   /** Goes on when nobody reads it any more; otherwise it is cancelled then. */
   detached: boolean
+  /** What it prints is kept when it has ended, for those who ask later; so it always is with an idempotency key. */
+  kept?: boolean
+  /** Executes it at most once: a repeat is answered with what the first one did. */
+  idempotencyKey?: string | undefined
 }
 
 /** What will be run: every rule holds, every default is filled in. */
@@ -31,6 +36,8 @@ export interface CheckedRequest {
   /** As JSON. */
   metadata: string | null
   detached: boolean
+  kept: boolean
+  claim: Claim | undefined
 }
 
 /**
@@ -46,6 +53,8 @@ export function check(profile: Profile, request: ExecuteRequest): CheckedRequest
     env: { ...profile.env, ...checkVariables(request.env ?? {}) },
     metadata: checkMetadata(request.metadata),
     detached: request.detached,
+    kept: request.kept === true || request.idempotencyKey !== undefined,
+    claim: toClaim(request),
   }
 }
 

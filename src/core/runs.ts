@@ -3,16 +3,20 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs, timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import type { CancelCause, Ending, RunResult, RunSpec } from '../base/run.ts'
+import { type CancelCause, type Ending, type Limits, type RunResult, type RunSpec, unknownLimits } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner, RunSummary } from '../runner/messages.ts'
-import type { RunRow, Store } from '../store/store.ts'
+import type { ClaimRow, KeptOutput, RunRow, Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
+import { type Claim, claimLifeMs } from './claims.ts'
+import { Fold } from './fold.ts'
 import type { CheckedRequest } from './request.ts'
 
 export interface BegunRun {
   spec: RunSpec
   createdAt: string
+  /** What it prints is kept with its ending. */
+  kept: boolean
 }
 
 /** How soon a runner that came back is noticed; only a property is read, so it costs nothing. */
@@ -52,11 +56,12 @@ export class Runs {
   }
 
   /**
-   * Writes the row of a run that is about to start.
+   * Writes the row of a run that is about to start; with a claim it is on the disk before this resolves.
+   * @returns the claim that stands already, where the caller asked for the same before.
    * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` when the key
    * was revoked since it was looked at.
    */
-  async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun> {
+  async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { taken: ClaimRow }> {
     const spec = toRunSpec(caller, asked)
     if (this.#closing) throw new Refusal('unavailable', { reason: 'the server is shutting down' })
     const { identity: owner, readiness } = this.#runner
@@ -64,14 +69,21 @@ export class Runs {
     if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
     const createdAt = timestamp()
     this.#inFlight.add(spec.runId)
+    const row = toRow(spec, asked, owner, createdAt)
     try {
-      await this.#store.runs.begin(toRow(spec, asked, owner, createdAt))
+      const { claim } = asked
+      const taken = claim ? await this.#store.runs.beginOnce(row, toClaimRow(row, claim)) : undefined
+      if (taken) {
+        this.#inFlight.delete(spec.runId)
+        return { taken }
+      }
+      if (!claim) await this.#store.runs.begin(row)
     } catch (error) {
       this.#inFlight.delete(spec.runId)
       throw error
     }
     await this.#requireLiveKey(spec)
-    return { spec, createdAt }
+    return { spec, createdAt, kept: asked.kept }
   }
 
   /** Once the row is there a revocation finds it, so one that came before is seen here and none is missed. */
@@ -86,9 +98,9 @@ export class Runs {
    * Writes the ending of a run and then lets the runner forget it, for which nobody waits. Never rejects: a result that could not be written
    * still reaches its caller, and `recover` writes it later, since the runner keeps what was not acknowledged.
    */
-  async finish(runId: string, result: RunResult): Promise<void> {
+  async finish(runId: string, result: RunResult, output?: KeptOutput): Promise<void> {
     try {
-      await this.#store.runs.finish(runId, timestamp(), result.ending, result)
+      await this.#store.runs.finish(runId, timestamp(), result.ending, result, output)
       void this.#acknowledge(runId)
     } catch (error) {
       this.#leaveForLater(error)
@@ -97,9 +109,10 @@ export class Runs {
     }
   }
 
-  /** Writes the ending of a run that has no result: nothing of it was measured. */
+  /** Writes the ending of a run that has no result: nothing of it was measured, for it was not executed. */
   async close(runId: string, ending: Ending): Promise<void> {
     try {
+      await this.#store.runs.unclaim(runId)
       await this.#store.runs.finish(runId, timestamp(), ending, null)
     } finally {
       this.#inFlight.delete(runId)
@@ -130,7 +143,7 @@ export class Runs {
   abandon(run: BegunRun, seenSeq: number): void {
     if (!this.#inFlight.has(run.spec.runId)) return
     if (!run.spec.detached) void this.order(run.spec.runId, 'cancelled')
-    void this.#follow(run.spec.runId, seenSeq)
+    void this.#follow(run.spec.runId, seenSeq, run.kept ? run.spec.limits : undefined)
   }
 
   /**
@@ -147,7 +160,7 @@ export class Runs {
     const kept = new Map((await this.#runner.list()).map((run) => [run.runId, run]))
     for (const row of await this.#store.runs.unfinished()) {
       if (this.#inFlight.has(row.id)) continue
-      if (kept.has(row.id)) this.#adopt(row.id)
+      if (kept.has(row.id)) this.#adopt(row.id, row.kept)
       else await this.#store.runs.finish(row.id, timestamp(), { kind: 'failed', reason: 'interrupted' }, null)
     }
     for (const run of kept.values()) if (!this.#inFlight.has(run.runId)) await this.#letGo(run)
@@ -204,16 +217,22 @@ export class Runs {
     if (!(error instanceof Refusal)) fault(error, this.#log)
   }
 
-  #adopt(runId: string): void {
+  #adopt(runId: string, kept: boolean): void {
     this.#inFlight.add(runId)
-    void this.#follow(runId, 0)
+    void this.#follow(runId, 0, kept ? adoptedLimits : undefined)
   }
 
-  /** Reads a run to its end for its row alone. Never rejects. */
-  async #follow(runId: string, afterSeq: number): Promise<void> {
+  /**
+   * Reads a run to its end for its row alone. Never rejects.
+   * @param keepWithin limits of a run whose output is kept: it is read from its beginning.
+   */
+  async #follow(runId: string, afterSeq: number, keepWithin: Limits | undefined): Promise<void> {
+    const fold = keepWithin && new Fold()
     try {
-      for await (const event of this.#runner.attach(runId, afterSeq)) {
-        if (event.kind === 'ended') return await this.finish(runId, event.result)
+      if (keepWithin) fold?.add({ kind: 'accepted', runId, createdAt: '', limits: keepWithin })
+      for await (const event of this.#runner.attach(runId, fold ? 0 : afterSeq)) {
+        fold?.add(event)
+        if (event.kind === 'ended') return await this.finish(runId, event.result, fold?.keep())
       }
       throw new Error(`the events of ${runId} stopped before its ending`)
     } catch (error) {
@@ -228,7 +247,7 @@ export class Runs {
     const row = await this.#store.runs.get(run.runId)
     if (row !== undefined && row.finishedAt === null) return
     if (run.state !== 'ended') await this.order(run.runId, 'cancelled')
-    this.#adopt(run.runId)
+    this.#adopt(run.runId, false)
   }
 
   async #acknowledge(runId: string): Promise<void> {
@@ -239,6 +258,17 @@ export class Runs {
       if (!(error instanceof Refusal)) fault(error, this.#log)
     }
   }
+}
+
+/** Of a run that an earlier front began only the output limit matters here, and the runner holds to the real one. */
+const adoptedLimits: Limits = { ...unknownLimits, outputSoftBytes: 1024 * 1024 }
+
+function toClaimRow(
+  { id, orgId, keyId, createdAt }: Pick<RunRow, 'id' | 'orgId' | 'keyId' | 'createdAt'>,
+  claim: Claim,
+): ClaimRow {
+  const expiresAt = new Date(Date.parse(createdAt) + claimLifeMs).toISOString()
+  return { orgId, keyId, ...claim, runId: id, expiresAt }
 }
 
 function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedRequest): RunSpec {
@@ -258,7 +288,7 @@ function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedRequest): Ru
 
 function toRow(
   spec: RunSpec,
-  { input, metadata }: CheckedRequest,
+  { input, metadata, kept }: CheckedRequest,
   owner: { runnerId: string; epoch: number },
   createdAt: string,
 ): Omit<RunRow, 'finishedAt' | 'ending' | 'result'> {
@@ -275,6 +305,7 @@ function toRow(
     runnerId: owner.runnerId,
     epoch: owner.epoch,
     detached: spec.detached,
+    kept,
     createdAt,
   }
 }

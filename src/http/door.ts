@@ -34,7 +34,9 @@ export function admit(
   if (!servesEveryHost && !isServed(host, port, rules.allowedHosts))
     return new Refusal('host_not_allowed', { host: shown(host) })
   const { origin } = headers
-  const originAllowed = origin !== undefined && rules.allowedOrigins.includes(origin)
+  // A page that was served here, under the name just checked, is ours.
+  const isOwn = origin?.toLowerCase() === `http://${host}`
+  const originAllowed = origin !== undefined && (isOwn || rules.allowedOrigins.includes(origin))
   if (origin !== undefined && !originAllowed) return new Refusal('origin_not_allowed', { origin: shown(origin) })
   const site = headers['sec-fetch-site']
   if (site !== undefined && site !== 'none' && site !== 'same-origin' && !originAllowed) {

@@ -1,7 +1,12 @@
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../base/errors.ts'
-import type { Calls } from '../mcp/calls.ts'
-import { handle } from '../mcp/handle.ts'
+import { Calls } from '../mcp/calls.ts'
+import type { Changes } from '../mcp/changes.ts'
+import { isModernHeader } from '../mcp/era.ts'
+import { type HeaderOf, handle, type McpContext, type McpReply, type McpState, readsEvents } from '../mcp/handle.ts'
+import { news } from '../mcp/legacy/news.ts'
+import { Sessions } from '../mcp/legacy/sessions.ts'
+import { LiveTasks } from '../mcp/modern/live-tasks.ts'
 import { fault } from '../observe/log.ts'
 import { type Catalog, chooseToolsets } from '../tools/catalog.ts'
 import { sendJson, startWriting } from './answer.ts'
@@ -10,34 +15,113 @@ import type { HttpRooms } from './routes.ts'
 /** Common clients and proxies wait one to five minutes for the head of an answer. */
 const quietMs = 10_000
 
-/** MCP over Streamable HTTP: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports */
-export const mcp =
-  ({ core, version, log }: HttpRooms, catalog: Catalog, calls: Calls): RouteHandlerMethod =>
-  async (request, reply) => {
-    const { caller, headers } = request
-    const offer = catalog.offer(caller.profile, chooseToolsets(toolsetsAskedFor(request)))
-    const context = { core, caller, offer, calls, serverVersion: version, quietMs, log: request.log as typeof log }
-    const mcpHeaders = { protocolVersion: singleHeader(headers['mcp-protocol-version']), accept: headers.accept }
-    const answer = await handle(mcpHeaders, request.body as Buffer, context)
-    switch (answer.kind) {
-      case 'empty':
-        return reply.code(answer.status).send()
-      case 'json':
-        if (answer.retryAfterSeconds !== undefined) reply.header('retry-after', answer.retryAfterSeconds)
-        return sendJson(reply, answer.status, answer.body)
-      case 'stream':
-        return sendEvents(reply, answer.messages, request.log as typeof log)
-    }
+/** The handlers of one endpoint, which share what the protocol keeps between requests. */
+export interface McpEndpoint {
+  post: RouteHandlerMethod
+  get: RouteHandlerMethod
+  delete: RouteHandlerMethod
+}
+
+/** MCP over Streamable HTTP: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports */
+export function mcpEndpoint(rooms: HttpRooms, catalog: Catalog, changes: Changes, closing: AbortSignal): McpEndpoint {
+  const state: McpState = {
+    calls: new Calls(),
+    sessions: new Sessions(),
+    tasks: new LiveTasks(changes),
+    changes,
+    closing,
+  }
+  return {
+    post: async (request, reply) => {
+      const context = contextOf(request, reply, rooms, catalog, state)
+      return send(reply, await handle(headersOf(request), request.body as Buffer, context), context.log)
+    },
+    get: async (request, reply) => {
+      const header = headersOf(request)
+      refuseModern(request, header)
+      if (!readsEvents(header)) throw new Refusal('not_acceptable', { wanted: 'text/event-stream' })
+      const context = contextOf(request, reply, rooms, catalog, state)
+      const sessionId = header('mcp-session-id')
+      const session = sessionId === undefined ? undefined : state.sessions.find(request.caller.keyId, sessionId)
+      return sendEvents(reply, news(session, context), context.log)
+    },
+    delete: async (request, reply) => {
+      const header = headersOf(request)
+      const sessionId = header('mcp-session-id')
+      if (sessionId === undefined) throw new Refusal('method_not_allowed', { method: 'DELETE', allowed: 'GET, POST' })
+      refuseModern(request, header)
+      state.sessions.end(request.caller.keyId, sessionId)
+      return reply.code(204).send()
+    },
+  }
+}
+
+/** Since 2026-07-28 there is nothing but POST. */
+function refuseModern({ method }: FastifyRequest, header: HeaderOf): void {
+  if (isModernHeader(header('mcp-protocol-version'))) {
+    throw new Refusal('method_not_allowed', { method, allowed: 'POST' })
+  }
+}
+
+function contextOf(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { core, version, log }: HttpRooms,
+  catalog: Catalog,
+  state: McpState,
+): McpContext {
+  const { caller } = request
+  return {
+    ...state,
+    core,
+    caller,
+    offer: catalog.offer(caller.profile, chooseToolsets(queryOf(request, 'toolsets'))),
+    serverVersion: version,
+    quietMs,
+    wantsSession: queryOf(request, 'session') === 'true',
+    gone: goneSignal(reply),
+    log: request.log as typeof log,
+  }
+}
+
+/** Aborts when the connection closes before the answer is complete. */
+function goneSignal({ raw }: FastifyReply): AbortSignal {
+  const gone = new AbortController()
+  raw.once('close', () => {
+    if (!raw.writableFinished) gone.abort()
+  })
+  return gone.signal
+}
+
+const headersOf =
+  ({ headers }: FastifyRequest): HeaderOf =>
+  (name) => {
+    const value = headers[name]
+    return Array.isArray(value) ? value.join(', ') : value
   }
 
-/** Each message is one server-sent event. When the client leaves, so do we; the call itself goes on. */
+async function send(reply: FastifyReply, answer: McpReply, log: HttpRooms['log']): Promise<void> {
+  switch (answer.kind) {
+    case 'empty':
+      return reply.code(answer.status).send()
+    case 'json':
+      if (answer.retryAfterSeconds !== undefined) reply.header('retry-after', answer.retryAfterSeconds)
+      if (answer.sessionId !== undefined) reply.header('mcp-session-id', answer.sessionId)
+      return sendJson(reply, answer.status, answer.body)
+    case 'stream':
+      return sendEvents(reply, answer.messages, log)
+  }
+}
+
+/** Each message is one server-sent event. When the client leaves, so do we. */
 async function sendEvents(
   reply: FastifyReply,
   messages: AsyncGenerator<string, void, undefined>,
   log: HttpRooms['log'],
 ): Promise<void> {
   reply.code(200).header('content-type', 'text/event-stream').header('x-accel-buffering', 'no')
-  const writer = startWriting(reply).keepAlive(': still running\n\n')
+  const writer = startWriting(reply).keepAlive(': still here\n\n')
+  reply.raw.flushHeaders()
   try {
     for await (const message of messages) {
       await writer.write(`event: message\ndata: ${message}\n\n`)
@@ -50,11 +134,8 @@ async function sendEvents(
   }
 }
 
-function toolsetsAskedFor(request: FastifyRequest): string | undefined {
-  const { toolsets } = request.query as { toolsets?: unknown }
-  if (toolsets === undefined || typeof toolsets === 'string') return toolsets
-  throw new Refusal('invalid_argument', { field: 'toolsets', problem: 'must be given once, as a list with commas' })
+function queryOf(request: FastifyRequest, name: 'toolsets' | 'session'): string | undefined {
+  const value = (request.query as Record<string, unknown>)[name]
+  if (value === undefined || typeof value === 'string') return value
+  throw new Refusal('invalid_argument', { field: name, problem: 'must be given once' })
 }
-
-const singleHeader = (value: string | string[] | undefined): string | undefined =>
-  Array.isArray(value) ? value.join(', ') : value

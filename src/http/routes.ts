@@ -1,11 +1,11 @@
 import type { FastifyInstance, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import type { Core } from '../core/core.ts'
-import { Calls } from '../mcp/calls.ts'
+import { Changes } from '../mcp/changes.ts'
 import type { Log } from '../observe/log.ts'
-import { Catalog } from '../tools/catalog.ts'
+import { Catalog, type Inventory } from '../tools/catalog.ts'
 import { alive, ready } from './health.ts'
-import { mcp } from './mcp.ts'
+import { mcpEndpoint } from './mcp.ts'
 import { executeCode } from './rest/execute.ts'
 import { cancelExecution } from './rest/executions.ts'
 
@@ -13,18 +13,26 @@ export interface HttpRooms {
   core: Core
   version: string
   log: Log
+  /** What is offered and how it changes, where it is not what the product offers. */
+  offers?: { inventory: Inventory; changes: Changes }
 }
 
 /** Every path there is. */
 export function routes(app: FastifyInstance, rooms: HttpRooms): void {
-  const catalog = new Catalog()
-  const calls = new Calls()
+  const closing = new AbortController()
+  app.addHook('preClose', async () => closing.abort())
+  const mcp = mcpEndpoint(
+    rooms,
+    new Catalog(rooms.offers?.inventory),
+    rooms.offers?.changes ?? new Changes(),
+    closing.signal,
+  )
 
-  only(app, 'GET', '/healthz', alive, { open: true })
-  only(app, 'GET', '/readyz', ready(rooms.core), { open: true })
-  only(app, 'POST', '/mcp', mcp(rooms, catalog, calls))
-  only(app, 'POST', '/v1/sandbox/execute', executeCode(rooms.core))
-  only(app, 'POST', '/v1/executions/:id/cancel', cancelExecution(rooms.core))
+  only(app, '/healthz', { GET: alive }, { open: true })
+  only(app, '/readyz', { GET: ready(rooms.core) }, { open: true })
+  only(app, '/mcp', { POST: mcp.post, GET: mcp.get, DELETE: mcp.delete })
+  only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core) })
+  only(app, '/v1/executions/:id/cancel', { POST: cancelExecution(rooms.core) })
 
   app.setNotFoundHandler((request) => {
     throw new Refusal('not_found', { what: request.url.split('?')[0]!.slice(0, 128) })
@@ -33,21 +41,21 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 
-/** One method answers at a path; every other is told which. */
+/** The methods named answer at a path; every other is told which. */
 function only(
   app: FastifyInstance,
-  method: 'GET' | 'POST',
   url: string,
-  handler: RouteHandlerMethod,
+  handlers: Partial<Record<(typeof methods)[number], RouteHandlerMethod>>,
   config: { open?: boolean } = {},
 ): void {
-  app.route({ method, url, handler, config })
+  const served = methods.filter((method) => handlers[method])
+  for (const method of served) app.route({ method, url, handler: handlers[method]!, config })
   app.route({
-    method: methods.filter((other) => other !== method),
+    method: methods.filter((method) => !handlers[method]),
     url,
     config,
     handler: async (request) => {
-      throw new Refusal('method_not_allowed', { method: request.method, allowed: method })
+      throw new Refusal('method_not_allowed', { method: request.method, allowed: served.join(', ') })
     },
   })
 }

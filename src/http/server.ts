@@ -7,7 +7,7 @@ import type { Log } from '../observe/log.ts'
 import { authenticator } from './authenticate.ts'
 import { admit, type DoorRules } from './door.ts'
 import { answerError } from './errors.ts'
-import { routes } from './routes.ts'
+import { type HttpRooms, routes } from './routes.ts'
 
 export interface HttpConfig extends DoorRules {
   host: string
@@ -44,10 +44,13 @@ export async function buildServer({
   core,
   config,
   log,
+  offers,
 }: {
   core: Core
   config: HttpConfig
   log: Log
+  /** For suites that offer something else than the product does. */
+  offers?: HttpRooms['offers']
 }): Promise<FastifyInstance> {
   const authenticate = await authenticator(core, config)
   const app: FastifyInstance = fastify({
@@ -95,7 +98,7 @@ export async function buildServer({
 
   endConnectionsOnClose(app)
 
-  routes(app, { core, version: config.version, log })
+  routes(app, { core, version: config.version, log, ...(offers && { offers }) })
   return app
 }
 

@@ -9,41 +9,43 @@ export const latestLegacyVersion: LegacyVersion = '2025-11-25'
 /** Assumed where a legacy client sends no header, as the transport of 2025-06-18 says. */
 const headerlessVersion: LegacyVersion = '2025-03-26'
 
-const firstModernVersion = '2026-07-28'
-const modernClaim = 'io.modelcontextprotocol/protocolVersion'
+/** The versions without sessions and initialization, whose every request says what it speaks. */
+export const modernVersions = ['2026-07-28'] as const
 
-export type Era =
-  | { kind: 'legacy'; version: LegacyVersion }
-  /** Stateless, since 2026-07-28; not served yet, and answered so that a client falls back. */
-  | { kind: 'modern'; requested: string }
+export const metaKey = (name: string): string => `io.modelcontextprotocol/${name}`
+const modernClaim = metaKey('protocolVersion')
+
+export type Era = { kind: 'legacy'; version: LegacyVersion; claimed: boolean } | { kind: 'modern' }
 
 /**
- * Decides, once for each HTTP request, which protocol it speaks: a version claim in `_meta` means modern;
- * `initialize` without one, a batch, or no claim at all means legacy.
+ * Decides, once for each HTTP request, which era it belongs to: a version claim in `_meta` means modern;
+ * `initialize` without one, a batch, or no claim at all means legacy. A header of the modern era without the claim is
+ * a modern request that lacks it.
  * @param header the value of MCP-Protocol-Version.
  * @throws Refusal `unsupported_version` when the header names no version of either era.
  */
 export function classify(header: string | undefined, body: unknown): Era {
-  const claim = claimOf(body)
-  if (claim !== undefined) return { kind: 'modern', requested: claim }
-  if (header === undefined) return { kind: 'legacy', version: headerlessVersion }
+  if (claimsModern(body)) return { kind: 'modern' }
+  if (header === undefined) return { kind: 'legacy', version: headerlessVersion, claimed: false }
   const version = toLegacyVersion(header)
-  if (version !== undefined) return { kind: 'legacy', version }
-  if (header >= firstModernVersion && /^\d{4}-\d{2}-\d{2}$/.test(header)) {
+  if (version !== undefined) return { kind: 'legacy', version, claimed: true }
+  if (isModernHeader(header)) {
     const negotiates = isObject(body) && own(body, 'method') === 'initialize'
-    return negotiates ? { kind: 'legacy', version: latestLegacyVersion } : { kind: 'modern', requested: header }
+    return negotiates ? { kind: 'legacy', version: latestLegacyVersion, claimed: false } : { kind: 'modern' }
   }
   throw new Refusal('unsupported_version', { version: header.slice(0, 32), supported: legacyVersions })
 }
 
+/** Whether a header names a version of the modern era, served here or not yet. */
+export const isModernHeader = (header: string | undefined): boolean =>
+  header !== undefined && header >= modernVersions[0] && /^\d{4}-\d{2}-\d{2}$/.test(header)
+
 export const toLegacyVersion = (version: unknown): LegacyVersion | undefined =>
   legacyVersions.find((known) => known === version)
 
-function claimOf(body: unknown): string | undefined {
-  if (!isObject(body)) return undefined
+function claimsModern(body: unknown): boolean {
+  if (!isObject(body)) return false
   const params = own(body, 'params')
   const meta = isObject(params) ? own(params, '_meta') : undefined
-  if (!isObject(meta) || !Object.hasOwn(meta, modernClaim)) return undefined
-  const claim = own(meta, modernClaim)
-  return typeof claim === 'string' ? claim.slice(0, 32) : ''
+  return isObject(meta) && Object.hasOwn(meta, modernClaim)
 }

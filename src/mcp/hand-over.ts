@@ -22,6 +22,13 @@ export class HandOver<Item> implements AsyncIterable<Item> {
     this.#wake?.()
   }
 
+  /** Nobody takes items any more; what is on its way is dropped. */
+  leave(): void {
+    this.#left = true
+    this.#item?.taken()
+    this.#item = undefined
+  }
+
   async *[Symbol.asyncIterator](): AsyncGenerator<Item, void, undefined> {
     try {
       for (;;) {
@@ -38,8 +45,7 @@ export class HandOver<Item> implements AsyncIterable<Item> {
         }
       }
     } finally {
-      this.#left = true
-      this.#item?.taken()
+      this.leave()
     }
   }
 }

@@ -4,57 +4,70 @@ import type { Core } from '../core/core.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Offer } from '../tools/catalog.ts'
 import type { Calls } from './calls.ts'
-import { classify, type Era, legacyVersions } from './era.ts'
+import type { Changes } from './changes.ts'
+import { classify } from './era.ts'
 import { parseJson } from './json.ts'
-import { errorText, isObject, own, type RequestId } from './json-rpc.ts'
+import { errorText } from './json-rpc.ts'
 import { answerLegacy } from './legacy/answer.ts'
+import type { Sessions } from './legacy/sessions.ts'
+import { answerModern } from './modern/answer.ts'
+import type { LiveTasks } from './modern/live-tasks.ts'
 
-/** The headers of an HTTP request that mean something here. */
-export interface McpHeaders {
-  protocolVersion: string | undefined
-  accept: string | undefined
+/** A header of the HTTP request, by its name in lower case. */
+export type HeaderOf = (name: string) => string | undefined
+
+/** What the protocol keeps between requests, for as long as this process lives. */
+export interface McpState {
+  calls: Calls
+  sessions: Sessions
+  tasks: LiveTasks
+  changes: Changes
+  /** Aborts when this process is about to end: what only waits for news ends then. */
+  closing: AbortSignal
 }
 
-export interface McpContext {
+export interface McpContext extends McpState {
   core: Core
   caller: Caller
-  /** The tools of the caller's profile, within the toolsets asked for. */
+  /** What the caller's profile offers, within the toolsets asked for. */
   offer: Offer
-  calls: Calls
   serverVersion: string
   /** Longest a client that reads events waits for the head of its answer; the stream then keeps it alive. */
   quietMs: number
+  /** The client asked for a session, which only what asks the client back needs. */
+  wantsSession: boolean
+  /** Aborts when the client has closed the connection before its answer was complete. */
+  gone: AbortSignal
   log: Log
 }
 
 /** What HTTP answers; bodies and messages are JSON texts. */
 export type McpReply =
-  | { kind: 'empty'; status: 202 }
-  | { kind: 'json'; status: number; body: string; retryAfterSeconds?: number }
-  /** Server-sent events; ending the iteration early means the client is gone, which cancels nothing. */
+  | { kind: 'empty'; status: 202 | 204 }
+  | { kind: 'json'; status: number; body: string; retryAfterSeconds?: number; sessionId?: string }
+  /** Server-sent events; whether ending the iteration early cancels anything is the era's to say, by `gone`. */
   | { kind: 'stream'; messages: AsyncGenerator<string, void, undefined> }
 
-/** Answers one POST. Knows nothing of HTTP but two headers and a status; never rejects. */
-export async function handle(headers: McpHeaders, body: Buffer, context: McpContext): Promise<McpReply> {
+/** Answers one POST. Knows nothing of HTTP but headers and a status; never rejects. */
+export async function handle(header: HeaderOf, body: Buffer, context: McpContext): Promise<McpReply> {
   try {
     const message = parseJson(body)
-    const era = classify(headers.protocolVersion, message)
+    const era = classify(header('mcp-protocol-version'), message)
     return era.kind === 'modern'
-      ? refuseModern(era, message)
-      : await answerLegacy(era.version, headers, message, context)
+      ? await answerModern(message, header, context)
+      : await answerLegacy(era, message, header, context)
   } catch (error) {
-    const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, context.log) })
-    const { http, rpc } = refusal.row
-    return { kind: 'json', status: http, body: errorText(null, rpc, `${refusal.message} ${refusal.hint}`, undefined) }
+    return refuse(error, context.log)
   }
 }
 
-/** Shape of the error: https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning */
-function refuseModern({ requested }: Extract<Era, { kind: 'modern' }>, message: unknown): McpReply {
-  const id = isObject(message) ? own(message, 'id') : null
-  const supported = [...legacyVersions].reverse()
-  const refusal = new Refusal('era_unsupported', { requested, supported })
-  const readableId: RequestId | null = typeof id === 'string' || typeof id === 'number' ? id : null
-  const body = errorText(readableId, refusal.row.rpc, refusal.message, { supported, requested })
-  return { kind: 'json', status: refusal.row.http, body }
+/** An error of a body that no era could be asked about. */
+export function refuse(error: unknown, log: Log): McpReply {
+  const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
+  const { http, rpc } = refusal.row
+  return { kind: 'json', status: http, body: errorText(null, rpc, `${refusal.message} ${refusal.hint}`, undefined) }
 }
+
+/** Whether a client takes server-sent events. */
+export const readsEvents = (header: HeaderOf): boolean =>
+  (header('accept') ?? '').toLowerCase().includes('text/event-stream')

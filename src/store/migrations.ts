@@ -5,7 +5,7 @@ import type { Tables } from './tables.ts'
 type Step = (db: Kysely<Tables>) => Promise<void>
 
 /** In order; a step that was released is never edited, only followed by another. */
-const steps: readonly Step[] = [createFirstTables, addKeySecrets]
+const steps: readonly Step[] = [createFirstTables, addKeySecrets, addLaterAnswers]
 
 export const newestVersion = steps.length
 
@@ -96,6 +96,57 @@ async function addKeySecrets(db: Kysely<Tables>): Promise<void> {
     .column('revokedAt')
     .where(sql.ref('revoked_at'), 'is not', null)
     .where(sql.ref('retired_at'), 'is', null)
+    .execute()
+}
+
+/** What outlives the request that it belongs to: output, claims and tasks, and the secret that seals states. */
+async function addLaterAnswers(db: Kysely<Tables>): Promise<void> {
+  await db.schema
+    .alterTable('runs')
+    .addColumn('kept', 'integer', (column) => column.notNull().defaultTo(0))
+    .execute()
+  await db.schema
+    .createTable('runOutputs')
+    .addColumn('runId', 'text', (column) => column.primaryKey().references('runs.id'))
+    .addColumn('stdoutHead', 'blob', (column) => column.notNull())
+    .addColumn('stdoutOmittedBytes', 'bigint', (column) => column.notNull())
+    .addColumn('stdoutTail', 'blob', (column) => column.notNull())
+    .addColumn('stderrHead', 'blob', (column) => column.notNull())
+    .addColumn('stderrOmittedBytes', 'bigint', (column) => column.notNull())
+    .addColumn('stderrTail', 'blob', (column) => column.notNull())
+    .addColumn('endedAt', 'text', (column) => column.notNull())
+    .execute()
+  await db.schema.createIndex('runOutputsByEnd').on('runOutputs').column('endedAt').execute()
+
+  await db.schema
+    .createTable('claims')
+    .addColumn('orgId', 'text', (column) => column.notNull().references('orgs.id'))
+    .addColumn('keyId', 'text', (column) => column.notNull().references('keys.id'))
+    .addColumn('idempotencyKey', 'text', (column) => column.notNull())
+    .addColumn('requestHash', 'text', (column) => column.notNull())
+    .addColumn('runId', 'text', (column) => column.notNull().references('runs.id'))
+    .addColumn('expiresAt', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('claimsPrimary', ['orgId', 'keyId', 'idempotencyKey'])
+    .execute()
+  await db.schema.createIndex('claimsByRun').on('claims').column('runId').execute()
+
+  await db.schema
+    .createTable('tasks')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('orgId', 'text', (column) => column.notNull().references('orgs.id'))
+    .addColumn('keyId', 'text', (column) => column.notNull().references('keys.id'))
+    .addColumn('runId', 'text', (column) => column.references('runs.id'))
+    .addColumn('frontId', 'text', (column) => column.notNull())
+    .addColumn('status', 'text', (column) => column.notNull())
+    .addColumn('outcome', 'text')
+    .addColumn('createdAt', 'text', (column) => column.notNull())
+    .addColumn('updatedAt', 'text', (column) => column.notNull())
+    .addColumn('expiresAt', 'text', (column) => column.notNull())
+    .execute()
+  await db.schema
+    .createTable('secrets')
+    .addColumn('name', 'text', (column) => column.primaryKey())
+    .addColumn('value', 'text', (column) => column.notNull())
     .execute()
 }
 

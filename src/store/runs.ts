@@ -1,24 +1,44 @@
-import type { Kysely } from 'kysely'
+import type { Kysely, Transaction } from 'kysely'
 import type { Ending, RunResult } from '../base/run.ts'
-import type { RunRow, Store } from './store.ts'
-import type { StoredRun, Tables } from './tables.ts'
+import { durably } from './durably.ts'
+import type { ClaimRow, KeptOutput, RunRow, Store } from './store.ts'
+import type { StoredOutput, StoredRun, Tables } from './tables.ts'
 
 export const runs = (db: Kysely<Tables>): Store['runs'] => ({
   async begin(run) {
-    await db
-      .insertInto('runs')
-      .values({ ...run, detached: run.detached ? 1 : 0, finishedAt: null, ending: null, result: null })
-      .execute()
+    await db.insertInto('runs').values(toStored(run)).execute()
   },
 
-  async finish(id, finishedAt, ending, result) {
-    const changed = await db
-      .updateTable('runs')
-      .set({ finishedAt, ending: JSON.stringify(ending), result: result === null ? null : JSON.stringify(result) })
-      .where('id', '=', id)
-      .where('finishedAt', 'is', null)
-      .executeTakeFirst()
-    return changed.numUpdatedRows === 1n
+  beginOnce: (run, claim) =>
+    durably(db, async (transaction) => {
+      const taken = await claimed(transaction, claim)
+      if (taken !== undefined && taken.expiresAt > run.createdAt) return taken
+      if (taken !== undefined) await transaction.deleteFrom('claims').where('runId', '=', taken.runId).execute()
+      await transaction.insertInto('runs').values(toStored(run)).execute()
+      await transaction.insertInto('claims').values(claim).execute()
+      return undefined
+    }),
+
+  async unclaim(id) {
+    await db.deleteFrom('claims').where('runId', '=', id).execute()
+  },
+
+  finish: (id, finishedAt, ending, result, output) =>
+    output === undefined
+      ? finish(db, id, finishedAt, ending, result)
+      : db.transaction().execute(async (transaction) => {
+          const wrote = await finish(transaction, id, finishedAt, ending, result)
+          if (wrote)
+            await transaction
+              .insertInto('runOutputs')
+              .values(toStoredOutput(id, finishedAt, output))
+              .execute()
+          return wrote
+        }),
+
+  async output(id) {
+    const stored = await db.selectFrom('runOutputs').selectAll().where('runId', '=', id).executeTakeFirst()
+    return stored && toOutput(stored)
   },
 
   async get(id) {
@@ -37,9 +57,69 @@ export const runs = (db: Kysely<Tables>): Store['runs'] => ({
   },
 })
 
+async function finish(
+  db: Kysely<Tables>,
+  id: string,
+  finishedAt: string,
+  ending: Ending,
+  result: RunResult | null,
+): Promise<boolean> {
+  const changed = await db
+    .updateTable('runs')
+    .set({ finishedAt, ending: JSON.stringify(ending), result: result === null ? null : JSON.stringify(result) })
+    .where('id', '=', id)
+    .where('finishedAt', 'is', null)
+    .executeTakeFirst()
+  return changed.numUpdatedRows === 1n
+}
+
+const claimed = (db: Transaction<Tables>, { orgId, keyId, idempotencyKey }: Pick<ClaimRow, ClaimName>) =>
+  db
+    .selectFrom('claims')
+    .selectAll()
+    .where('orgId', '=', orgId)
+    .where('keyId', '=', keyId)
+    .where('idempotencyKey', '=', idempotencyKey)
+    .executeTakeFirst()
+
+type ClaimName = 'orgId' | 'keyId' | 'idempotencyKey'
+
+/** See `Store.forget`. */
+export async function forget(db: Kysely<Tables>, now: string, endedBefore: string): Promise<void> {
+  await db.deleteFrom('claims').where('expiresAt', '<', now).execute()
+  await db.deleteFrom('tasks').where('expiresAt', '<', now).execute()
+  await db.deleteFrom('runOutputs').where('endedAt', '<', endedBefore).execute()
+}
+
+const toStored = (run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>): StoredRun => ({
+  ...run,
+  detached: run.detached ? 1 : 0,
+  kept: run.kept ? 1 : 0,
+  finishedAt: null,
+  ending: null,
+  result: null,
+})
+
 const toRow = (stored: StoredRun): RunRow => ({
   ...stored,
   detached: stored.detached === 1,
+  kept: stored.kept === 1,
   ending: stored.ending === null ? null : (JSON.parse(stored.ending) as Ending),
   result: stored.result === null ? null : (JSON.parse(stored.result) as RunResult),
+})
+
+const toStoredOutput = (runId: string, endedAt: string, { stdout, stderr }: KeptOutput): StoredOutput => ({
+  runId,
+  stdoutHead: stdout.head,
+  stdoutOmittedBytes: stdout.omittedBytes,
+  stdoutTail: stdout.tail,
+  stderrHead: stderr.head,
+  stderrOmittedBytes: stderr.omittedBytes,
+  stderrTail: stderr.tail,
+  endedAt,
+})
+
+const toOutput = (stored: StoredOutput): KeptOutput => ({
+  stdout: { head: stored.stdoutHead, omittedBytes: stored.stdoutOmittedBytes, tail: stored.stdoutTail },
+  stderr: { head: stored.stderrHead, omittedBytes: stored.stderrOmittedBytes, tail: stored.stderrTail },
 })

@@ -7,9 +7,11 @@ import { keys } from './keys.ts'
 import { migrate } from './migrations.ts'
 import { orgs } from './orgs.ts'
 import { profiles } from './profiles.ts'
-import { runs } from './runs.ts'
+import { forget, runs } from './runs.ts'
+import { secrets } from './secrets.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
+import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
 
 /** https://www.sqlite.org/rescode.html#busy */
@@ -42,6 +44,9 @@ export async function openStore(path: string): Promise<Store> {
     profiles: profiles(db),
     threads: threads(db),
     runs: runs(db),
+    tasks: tasks(db),
+    secrets: secrets(db),
+    forget: (now, endedBefore) => forget(db, now, endedBefore),
     close: () => db.destroy(),
   }
 }

@@ -62,11 +62,54 @@ export interface RunRow {
   runnerId: string
   epoch: number
   detached: boolean
+  /** What it prints is kept when it ends, for those who ask later. */
+  kept: boolean
   createdAt: string
   finishedAt: string | null
   ending: Ending | null
   /** Everything measured; `null` until finished, and where nothing could be measured. */
   result: RunResult | null
+}
+
+/** One stream of an ended run, as much of it as was kept. */
+export interface KeptStream {
+  head: Uint8Array
+  /** Bytes between head and tail that were not kept. */
+  omittedBytes: number
+  tail: Uint8Array
+}
+
+export interface KeptOutput {
+  stdout: KeptStream
+  stderr: KeptStream
+}
+
+/** A promise that whatever a caller names with a key is executed at most once. */
+export interface ClaimRow {
+  orgId: string
+  keyId: string
+  /** Chosen by the caller. */
+  idempotencyKey: string
+  /** SHA-256 of what was asked, hex: the same key never means two things. */
+  requestHash: string
+  runId: string
+  expiresAt: string
+}
+
+export interface TaskRow {
+  id: string
+  orgId: string
+  keyId: string
+  /** The run that the outcome comes from; `null` where it is some other work of the front that made the task. */
+  runId: string | null
+  /** The front process that made it. */
+  frontId: string
+  status: 'working' | 'completed' | 'failed' | 'cancelled'
+  /** Of a completed task its result, of a failed one its error, as JSON. */
+  outcome: string | null
+  createdAt: string
+  updatedAt: string
+  expiresAt: string
 }
 
 export interface Store {
@@ -100,11 +143,48 @@ export interface Store {
   }
   runs: {
     begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>): Promise<void>
-    /** Writes the ending once; a run that is finished already stays as it is. @returns whether this call wrote it. */
-    finish(id: string, finishedAt: string, ending: Ending, result: RunResult | null): Promise<boolean>
+    /**
+     * Begins a run that is executed at most once, with its claim, in one transaction that survives a power cut.
+     * A claim that has expired by `createdAt` of the run makes room.
+     * @returns the claim that is there already, and then nothing was written.
+     */
+    beginOnce(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, claim: ClaimRow): Promise<ClaimRow | undefined>
+    /** Gives up the claim of a run that was never executed. */
+    unclaim(id: string): Promise<void>
+    /**
+     * Writes the ending once, and with it what the run printed where that is kept; a run that is finished already
+     * stays as it is. @returns whether this call wrote it.
+     */
+    finish(
+      id: string,
+      finishedAt: string,
+      ending: Ending,
+      result: RunResult | null,
+      output?: KeptOutput,
+    ): Promise<boolean>
+    /** What an ended run printed, while it is kept. */
+    output(id: string): Promise<KeptOutput | undefined>
     get(id: string): Promise<RunRow | undefined>
     /** Runs without an ending. */
     unfinished(): Promise<RunRow[]>
   }
+  tasks: {
+    /** Survives a power cut once it resolves. */
+    create(task: TaskRow): Promise<void>
+    get(id: string): Promise<TaskRow | undefined>
+    /** Ends a task that is still working. @returns whether this call did. */
+    settle(
+      id: string,
+      updatedAt: string,
+      status: Exclude<TaskRow['status'], 'working'>,
+      outcome: string | null,
+    ): Promise<boolean>
+  }
+  secrets: {
+    /** @returns the secret of this name: the one that is there, or else this one, kept from now on. */
+    ensure(name: string, value: string): Promise<string>
+  }
+  /** Deletes tasks and claims that expired before `now`, and what runs printed that ended before `endedBefore`. */
+  forget(now: string, endedBefore: string): Promise<void>
   close(): Promise<void>
 }

@@ -1,10 +1,22 @@
-import type { KeyRow, OrgRow, ProfileRow, RunRow, ThreadRow } from './store.ts'
+import type { ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow, ThreadRow } from './store.ts'
 
 /** A run as columns: JSON is text and a flag is 0 or 1, the same in every database. */
-export type StoredRun = Omit<RunRow, 'detached' | 'ending' | 'result'> & {
+export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'ending' | 'result'> & {
   detached: number
+  kept: number
   ending: string | null
   result: string | null
+}
+
+export interface StoredOutput {
+  runId: string
+  stdoutHead: Uint8Array
+  stdoutOmittedBytes: number
+  stdoutTail: Uint8Array
+  stderrHead: Uint8Array
+  stderrOmittedBytes: number
+  stderrTail: Uint8Array
+  endedAt: string
 }
 
 /** Names in code are camelCase, columns are their snake_case. */
@@ -15,4 +27,8 @@ export interface Tables {
   profiles: ProfileRow
   threads: ThreadRow
   runs: StoredRun
+  runOutputs: StoredOutput
+  claims: ClaimRow
+  tasks: TaskRow
+  secrets: { name: string; value: string }
 }

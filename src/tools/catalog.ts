@@ -1,31 +1,58 @@
-import { Refusal } from '../base/errors.ts'
+import { type Details, Refusal, type RefusalCode } from '../base/errors.ts'
 import type { Profile } from '../base/profile.ts'
+import type { Caller } from '../core/caller.ts'
+import type { ResourceContents } from './content.ts'
 import { sandboxExecute } from './execute/sandbox-execute.ts'
-import { type Tool, type ToolListing, type Toolset, toolsets, unknownTool } from './tool.ts'
+import { limitsResource } from './limits.ts'
+import type { Prompt, PromptListing } from './prompt.ts'
+import type { RequestContext } from './request-context.ts'
+import type { Resource, ResourceListing, ResourceTemplate, TemplateListing } from './resource.ts'
+import { type MirroredArgument, type Tool, type ToolListing, type Toolset, toolsets, unknownTool } from './tool.ts'
 
-/** Every tool of the product. */
-export const tools: readonly Tool[] = [sandboxExecute]
+/** Everything there is to offer: the product has one, and each suite that needs its own has another. */
+export interface Inventory {
+  readonly tools: readonly Tool[]
+  readonly prompts: readonly Prompt[]
+  readonly resources: readonly Resource[]
+  readonly templates: readonly ResourceTemplate[]
+}
+
+/** What the product offers. */
+export const productInventory: Inventory = {
+  tools: [sandboxExecute],
+  prompts: [],
+  resources: [limitsResource],
+  templates: [],
+}
 
 /** Shown at `/mcp` unless a client asks otherwise. */
 export const defaultToolsets: readonly Toolset[] = ['execute', 'files']
 
-/** The tools that one profile offers within one choice of toolsets. */
+/** What one profile offers within one choice of toolsets; the same for every call, in a fixed order. */
 export interface Offer {
-  /** In a fixed order: the same for every call and every process. */
-  readonly listings: readonly ToolListing[]
-  /** The result of `tools/list` as JSON: the same bytes for every call. */
-  readonly listJson: string
+  readonly tools: readonly ToolListing[]
+  readonly prompts: readonly PromptListing[]
+  readonly resources: readonly ResourceListing[]
+  readonly templates: readonly TemplateListing[]
   /** @throws Refusal `unknown_tool`, also for a tool that is not offered here. */
-  find(name: string): Tool
+  tool(name: string): Tool
+  /** The arguments that a tool wants repeated as headers; none where there is no such tool. */
+  mirrored(name: string): readonly MirroredArgument[]
+  /** @throws Refusal `unknown_prompt`. */
+  prompt(name: string): Prompt
+  /** What is at a URI. @throws Refusal `resource_unknown`. */
+  read(caller: Caller, uri: string, context: RequestContext): Promise<ResourceContents[]>
+  /** @throws Refusal `resource_unknown`. */
+  template(uriTemplate: string): ResourceTemplate
 }
 
 /** Offers are made once for each profile and choice; there are only as many as there are subsets of toolsets. */
 export class Catalog {
   readonly #offers = new WeakMap<Profile, Map<string, Offer>>()
-  readonly #tools: readonly Tool[]
+  readonly #inventory: Inventory
 
-  constructor(all: readonly Tool[] = tools) {
-    this.#tools = all
+  constructor(inventory: Inventory = productInventory) {
+    this.#inventory = inventory
   }
 
   offer(profile: Profile, chosen: readonly Toolset[]): Offer {
@@ -34,22 +61,42 @@ export class Catalog {
     this.#offers.set(profile, offers)
     const known = offers.get(choice)
     if (known) return known
-    const made = this.#make(profile, chosen)
+    const made = makeOffer(this.#inventory, profile, chosen)
     offers.set(choice, made)
     return made
   }
+}
 
-  #make(profile: Profile, chosen: readonly Toolset[]): Offer {
-    const offered = new Map(
-      this.#tools.filter((tool) => chosen.includes(tool.toolset)).map((tool) => [tool.name, tool]),
-    )
-    const listings = [...offered.values()].map((tool) => tool.listing(profile))
-    return {
-      listings,
-      listJson: JSON.stringify({ tools: listings }),
-      find: (name) => offered.get(name) ?? unknownTool(name),
-    }
+function makeOffer(inventory: Inventory, profile: Profile, chosen: readonly Toolset[]): Offer {
+  const offered = inventory.tools.filter((tool) => chosen.includes(tool.toolset))
+  const tools = new Map(offered.map((tool) => [tool.name, tool]))
+  const prompts = new Map(inventory.prompts.map((prompt) => [prompt.listing.name, prompt]))
+  const resources = new Map(inventory.resources.map((resource) => [resource.listing(profile).uri, resource]))
+  return {
+    tools: offered.map((tool) => tool.listing(profile)),
+    prompts: inventory.prompts.map(({ listing }) => listing),
+    resources: inventory.resources.map((resource) => resource.listing(profile)),
+    templates: inventory.templates.map(({ listing }) => listing),
+    tool: (name) => tools.get(name) ?? unknownTool(name),
+    mirrored: (name) => tools.get(name)?.mirrored ?? [],
+    prompt: (name) => prompts.get(name) ?? refuse('unknown_prompt', { prompt: name.slice(0, 128) }),
+    read: async (caller, uri, context) => {
+      const resource = resources.get(uri)
+      if (resource) return resource.read(caller, context)
+      for (const template of inventory.templates) {
+        const contents = await template.read(caller, uri, context)
+        if (contents) return contents
+      }
+      return refuse('resource_unknown', { uri: uri.slice(0, 256) })
+    },
+    template: (uriTemplate) =>
+      inventory.templates.find(({ listing }) => listing.uriTemplate === uriTemplate) ??
+      refuse('resource_unknown', { uri: uriTemplate.slice(0, 256) }),
   }
+}
+
+function refuse(code: RefusalCode, details: Details): never {
+  throw new Refusal(code, details)
 }
 
 /**

@@ -2,29 +2,41 @@ import type { Static, TObject } from 'typebox'
 import { Refusal } from '../base/errors.ts'
 import type { Profile } from '../base/profile.ts'
 import type { Caller } from '../core/caller.ts'
-import type { Core } from '../core/core.ts'
 import { type CheckArguments, compile } from './arguments.ts'
+import type { Content } from './content.ts'
+import type { RequestContext } from './request-context.ts'
 
 export const toolsets = ['execute', 'files'] as const
 export type Toolset = (typeof toolsets)[number]
 
 /** What a tool answers: for a person or a model, and for a program. */
 export interface ToolResult {
-  content: { type: 'text'; text: string }[]
-  structuredContent: Record<string, unknown>
+  content: Content[]
+  /** As the output schema says, where there is one. */
+  structuredContent?: Record<string, unknown>
   isError: boolean
 }
 
-export interface ToolContext {
-  core: Core
-  /** Aborts when the call is cancelled; the tool then still answers. */
-  signal: AbortSignal
+/** How far a call has come; without numbers it is only known that it went on. */
+export interface Progress {
+  message: string
+  done?: number
+  total?: number
+}
+
+export interface ToolContext extends RequestContext {
   /** The call goes on when its client disconnects. */
   detached: boolean
   /** Called once the call was taken: what goes wrong from then on is a result, not a refusal. */
   started?: () => void
-  /** Text as it is printed; resolves when there is room for more. Nobody listens when it is absent. */
-  progress?: (text: string) => Promise<void>
+  /** Resolves when there is room for more. Nobody listens when it is absent. */
+  progress?: (progress: Progress) => Promise<void>
+  /**
+   * Answers the client now, with a task that it asks for the outcome later; the call goes on. Resolves when the task
+   * is written. Absent where the client can't follow a task.
+   * @param runId the run that the outcome comes from: with it the task outlives this process.
+   */
+  toTask?: (runId?: string) => Promise<void>
 }
 
 /** MCP's hints about a tool: https://modelcontextprotocol.io/specification/2025-11-25/server/tools */
@@ -33,6 +45,13 @@ export interface Annotations {
   destructiveHint: boolean
   idempotentHint: boolean
   openWorldHint?: boolean
+}
+
+/** An argument that a client repeats as the header `Mcp-Param-NAME`, for proxies that route by it. */
+export interface MirroredArgument {
+  /** Names of properties from the arguments down. */
+  path: readonly string[]
+  header: string
 }
 
 interface ToolDefinition<Input extends TObject> {
@@ -46,7 +65,7 @@ interface ToolDefinition<Input extends TObject> {
   input: Input
   /** The input as it holds for a profile. */
   narrow(input: Input, profile: Profile): object
-  output: TObject
+  output?: TObject
   /** @throws Refusal when the arguments break a rule that a schema can't say. */
   run(caller: Caller, input: Static<Input>, context: ToolContext): Promise<ToolResult>
 }
@@ -55,6 +74,7 @@ interface ToolDefinition<Input extends TObject> {
 export interface Tool {
   readonly name: string
   readonly toolset: Toolset
+  readonly mirrored: readonly MirroredArgument[]
   /** As `tools/list` shows it to a key of this profile. */
   listing(profile: Profile): ToolListing
   /** @throws Refusal `invalid_argument` that names the field, or whatever the tool refuses. */
@@ -66,7 +86,7 @@ export interface ToolListing {
   title: string
   description: string
   inputSchema: object
-  outputSchema: object
+  outputSchema?: object
   annotations: Annotations
 }
 
@@ -77,16 +97,27 @@ export function tool<Input extends TObject>(definition: ToolDefinition<Input>): 
   return {
     name,
     toolset,
+    mirrored: mirroredIn(input, []),
     listing: (profile) => ({
       name,
       title,
       description: definition.describe(profile),
       inputSchema: definition.narrow(input, profile),
-      outputSchema: output,
+      ...(output && { outputSchema: output }),
       annotations,
     }),
     call: async (caller, given, context) => definition.run(caller, check(given), context),
   }
+}
+
+/** Arguments marked `x-mcp-header`, reachable through `properties` alone: https://modelcontextprotocol.io/seps/2243-http-standardization */
+function mirroredIn(schema: object, path: readonly string[]): MirroredArgument[] {
+  const { properties = {} } = schema as { properties?: Record<string, { 'x-mcp-header'?: unknown }> }
+  return Object.entries(properties).flatMap(([name, property]) => {
+    const header = property['x-mcp-header']
+    const own = typeof header === 'string' ? [{ path: [...path, name], header: header.toLowerCase() }] : []
+    return [...own, ...mirroredIn(property, [...path, name])]
+  })
 }
 
 /** @throws Refusal `unknown_tool`. */

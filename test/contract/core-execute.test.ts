@@ -182,6 +182,7 @@ describe('what an earlier front left', () => {
       runnerId: 'rnr_test',
       epoch: 1,
       detached: true,
+      kept: false,
       createdAt: '2026-01-01T00:00:00.000Z',
     })
     expect(await endingOf('trc_left')).toBeNull()

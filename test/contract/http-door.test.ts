@@ -44,7 +44,7 @@ describe('the host of a request that needs a key', () => {
 
 describe('a request of a web page', () => {
   it('is refused by its origin', () => {
-    for (const origin of ['https://evil.example', 'null', '', 'http://localhost:5555', 'https://app.example.evil']) {
+    for (const origin of ['https://evil.example', 'null', '', 'http://localhost:5556', 'https://app.example.evil']) {
       expect([origin, verdict({ origin })]).toEqual([origin, 'origin_not_allowed'])
     }
   })
@@ -55,6 +55,11 @@ describe('a request of a web page', () => {
       expect(verdict({ 'sec-fetch-site': site }, 'GET')).toBe('origin_not_allowed')
     }
     for (const site of ['none', 'same-origin']) expect(verdict({ 'sec-fetch-site': site })).toBe('admitted')
+  })
+
+  it('passes from a page that this server itself served', () => {
+    expect(verdict({ host: 'localhost:5555', origin: 'http://localhost:5555' })).toBe('admitted')
+    expect(verdict({ host: 'evil.example', origin: 'http://evil.example' })).toBe('host_not_allowed')
   })
 
   it('passes from an origin that is allowed', () => {

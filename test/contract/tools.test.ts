@@ -4,7 +4,7 @@ import type { Profile } from '../../src/base/profile.ts'
 import type { Ending, RunResult } from '../../src/base/run.ts'
 import type { Transcript } from '../../src/core/fold.ts'
 import { compile } from '../../src/tools/arguments.ts'
-import { Catalog, chooseToolsets, defaultToolsets, tools } from '../../src/tools/catalog.ts'
+import { Catalog, chooseToolsets, defaultToolsets, productInventory } from '../../src/tools/catalog.ts'
 import { bytesInWords, endingInWords, exitCodeOf } from '../../src/tools/execute/ending-words.ts'
 import { toMarkdown, toStructuredContent, toToolResult } from '../../src/tools/execute/result.ts'
 import { SandboxExecuteInput } from '../../src/tools/execute/schema.ts'
@@ -94,7 +94,7 @@ describe('the text of a result', () => {
 
 describe('the fields of a result', () => {
   it('hold to the output schema, however a run ended', () => {
-    const [listing] = new Catalog().offer(testProfile, defaultToolsets).listings
+    const [listing] = new Catalog().offer(testProfile, defaultToolsets).tools
     const validate = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(listing?.outputSchema ?? false)
     for (const ending of endings) {
       const content = toStructuredContent(transcript('out', 'err', ending))
@@ -125,14 +125,14 @@ describe('the fields of a result', () => {
 })
 
 describe('the tools that are shown', () => {
-  const listed = (profile: Profile) => new Catalog().offer(profile, defaultToolsets).listings[0]!
+  const listed = (profile: Profile) => new Catalog().offer(profile, defaultToolsets).tools[0]!
 
   it('are the same bytes for every call and every catalog', () => {
     const catalog = new Catalog()
     const offer = catalog.offer(testProfile, defaultToolsets)
     expect(catalog.offer(testProfile, defaultToolsets)).toBe(offer)
     expect(catalog.offer(testProfile, ['files', 'execute'])).toBe(offer)
-    expect(new Catalog().offer(testProfile, defaultToolsets).listJson).toBe(offer.listJson)
+    expect(JSON.stringify(new Catalog().offer(testProfile, defaultToolsets).tools)).toBe(JSON.stringify(offer.tools))
   })
 
   it('have the inputs of the clients that know this tool', () => {
@@ -173,13 +173,13 @@ describe('the tools that are shown', () => {
 
   it('can be narrowed by toolset, and a hidden one is unknown', () => {
     const offer = new Catalog().offer(testProfile, chooseToolsets('files'))
-    expect(offer.listings).toEqual([])
-    expect(() => offer.find('sandbox_execute')).toThrow('Unknown tool: sandbox_execute')
+    expect(offer.tools).toEqual([])
+    expect(() => offer.tool('sandbox_execute')).toThrow('Unknown tool: sandbox_execute')
     expect(() => chooseToolsets('execute,sandboxes')).toThrow('toolsets must list any of execute, files')
   })
 
   it('have names that every client accepts, each once', () => {
-    const names = tools.map(({ name }) => name)
+    const names = productInventory.tools.map(({ name }) => name)
     expect(new Set(names).size).toBe(names.length)
     for (const name of names) expect(name).toMatch(/^[a-z0-9_]{1,64}$/)
   })

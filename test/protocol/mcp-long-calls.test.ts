@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Calls } from '../../src/mcp/calls.ts'
-import { handle, type McpReply } from '../../src/mcp/handle.ts'
+import { Changes } from '../../src/mcp/changes.ts'
+import { type HeaderOf, handle, type McpReply } from '../../src/mcp/handle.ts'
+import { Sessions } from '../../src/mcp/legacy/sessions.ts'
+import { LiveTasks } from '../../src/mcp/modern/live-tasks.ts'
 import { Catalog, defaultToolsets } from '../../src/tools/catalog.ts'
 import { openRooms, type Rooms } from '../support/front.ts'
 
@@ -14,14 +17,24 @@ afterAll(async () => {
 
 const accept = { both: 'application/json, text/event-stream', json: 'application/json' }
 
+const never = new AbortController().signal
+
 function call(code: string, reads: keyof typeof accept, quietMs: number): Promise<McpReply> {
   const params = { name: 'sandbox_execute', arguments: { code, language: 'bash' } }
   const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }))
-  return handle({ protocolVersion: undefined, accept: accept[reads] }, body, {
+  const changes = new Changes()
+  const header: HeaderOf = (name) => (name === 'accept' ? accept[reads] : undefined)
+  return handle(header, body, {
     core: rooms.core,
     caller: rooms.caller,
     offer: new Catalog().offer(rooms.caller.profile, defaultToolsets),
     calls: new Calls(),
+    sessions: new Sessions(),
+    tasks: new LiveTasks(changes),
+    changes,
+    closing: never,
+    gone: never,
+    wantsSession: false,
     serverVersion: '0',
     quietMs,
     log: rooms.log,

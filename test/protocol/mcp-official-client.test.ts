@@ -21,7 +21,11 @@ afterAll(async () => {
 describe('the official client', () => {
   it('connects, agrees on the latest version and is told who we are', () => {
     expect(client.getServerVersion()).toMatchObject({ name: 'glovebox' })
-    expect(client.getServerCapabilities()).toEqual({ tools: { listChanged: false } })
+    expect(client.getServerCapabilities()).toEqual({
+      logging: {},
+      tools: { listChanged: false },
+      resources: { listChanged: false, subscribe: false },
+    })
   })
 
   it('lists the tool and accepts its schemas', async () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { Profile } from '../../src/base/profile.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
+import type { HttpRooms } from '../../src/http/routes.ts'
 import { buildServer, type HttpConfig } from '../../src/http/server.ts'
 import { createLog, type Log } from '../../src/observe/log.ts'
 import { openStore } from '../../src/store/sqlite.ts'
@@ -71,11 +72,16 @@ export interface Front extends Rooms {
 }
 
 /** A server on a free loopback port over real rooms. */
-export async function openFront(profile?: Profile, config: Partial<HttpConfig> = {}): Promise<Front> {
+export async function openFront(
+  profile?: Profile,
+  config: Partial<HttpConfig> = {},
+  offers?: HttpRooms['offers'],
+): Promise<Front> {
   const rooms = await openRooms(profile)
   const app = await buildServer({
     core: rooms.core,
     log: rooms.log,
+    ...(offers && { offers }),
     config: {
       host: '127.0.0.1',
       port: 0,

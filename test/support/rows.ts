@@ -32,6 +32,7 @@ export const plainRun = (id: string): Omit<RunRow, 'finishedAt' | 'ending' | 're
   runnerId: 'rnr_1',
   epoch: Date.UTC(2026, 0, 1),
   detached: true,
+  kept: false,
   createdAt,
 })
 

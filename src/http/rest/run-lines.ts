@@ -37,12 +37,17 @@ export class RunLines {
           this.#rest(event.stream, event.seq) +
           line({ type: 'gap', seq: event.seq, stream: event.stream, bytes: event.bytes })
         )
+      case 'recorded':
+        return line({ type: 'result', ...this.#execution() })
       case 'ended': {
         const rest = this.#rest('stdout', event.seq) + this.#rest('stderr', event.seq)
-        const execution = toExecution(this.#fold.finish(), this.#accepted.createdAt, 'streaming')
-        return rest + line({ type: 'result', seq: event.seq, ...execution })
+        return rest + line({ type: 'result', seq: event.seq, ...this.#execution() })
       }
     }
+  }
+
+  #execution(): object {
+    return toExecution(this.#fold.finish(), this.#accepted.createdAt, 'streaming')
   }
 
   #output({ stream, seq, bytes }: Extract<ExecuteEvent, { kind: 'output' }>): string {

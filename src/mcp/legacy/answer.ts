@@ -1,53 +1,75 @@
 import { Refusal } from '../../base/errors.ts'
-import { type LegacyVersion, latestLegacyVersion, toLegacyVersion } from '../era.ts'
-import type { McpContext, McpHeaders, McpReply } from '../handle.ts'
-import { type Message, own, type Params, resultText, toMessage } from '../json-rpc.ts'
+import { type LogLevel, logLevels } from '../../tools/request-context.ts'
+import { type Era, latestLegacyVersion, toLegacyVersion } from '../era.ts'
+import { type HeaderOf, type McpContext, type McpReply, readsEvents } from '../handle.ts'
+import { instructionsFor } from '../instructions.ts'
+import { isObject, type Message, own, type Params, resultText, toMessage } from '../json-rpc.ts'
+import { complete, featuresOf, isList, isServed, list } from '../methods.ts'
+import { serverInfo } from '../modern/codec.ts'
 import { errorReply } from './codec.ts'
-import { callTool, type ToolCall } from './tools-call.ts'
+import { converse } from './converse.ts'
+import type { Session } from './sessions.ts'
 
 type Request = Extract<Message, { kind: 'request' }>
 type JsonReply = Extract<McpReply, { kind: 'json' }>
+type LegacyEra = Extract<Era, { kind: 'legacy' }>
+
+/** What every message of one body shares. */
+interface Surroundings {
+  era: LegacyEra
+  session: Session | undefined
+  eventsRead: boolean
+}
 
 /** A batch costs as much as its calls; nobody sends more than a few at once. */
 const maxBatch = 16
 
 /** Answers one body of the versions 2024-11-05 to 2025-11-25. */
 export async function answerLegacy(
-  version: LegacyVersion,
-  headers: McpHeaders,
+  era: LegacyEra,
   body: unknown,
+  header: HeaderOf,
   context: McpContext,
 ): Promise<McpReply> {
-  if (Array.isArray(body)) return answerBatch(version, body, context)
+  const sessionId = header('mcp-session-id')
+  // Clients of other servers send sessions of theirs; they mean something only to who asked for one here.
+  const session = sessionId?.startsWith('ses_') ? context.sessions.find(context.caller.keyId, sessionId) : undefined
+  const around: Surroundings = { era, session, eventsRead: readsEvents(header) }
+  if (Array.isArray(body)) return answerBatch(body, around, context)
   const message = toMessage(body)
   switch (message.kind) {
     case 'response':
+      session?.take(body)
       return { kind: 'empty', status: 202 }
     case 'notification':
       return takeNotification(message.method, message.params, context)
     case 'invalid':
       return { ...errorReply(message.id, message.refusal, context.log), status: message.refusal.row.http }
     case 'request':
-      return answerRequest(version, message, readsEvents(headers), context)
+      return answerRequest(message, around, context)
   }
 }
 
 /** Batches exist in 2025-03-26 and before only; `initialize` is never part of one. */
-async function answerBatch(version: LegacyVersion, items: unknown[], context: McpContext): Promise<McpReply> {
+async function answerBatch(items: unknown[], around: Surroundings, context: McpContext): Promise<McpReply> {
+  const { version } = around.era
   if (version > '2025-03-26') throw new Refusal('invalid_request', { problem: `version ${version} has no batches` })
   if (items.length === 0) throw new Refusal('invalid_request', { problem: 'a batch must not be empty' })
   if (items.length > maxBatch) {
     throw new Refusal('invalid_request', { problem: `a batch holds at most ${maxBatch} messages, not ${items.length}` })
   }
-  const replies = await Promise.all(items.map((item) => answerItem(version, toMessage(item), context)))
+  const inside = { ...around, eventsRead: false }
+  const replies = await Promise.all(items.map((item) => answerItem(item, inside, context)))
   const bodies = replies.filter((reply) => reply.kind === 'json').map((reply) => reply.body)
   if (bodies.length === 0) return { kind: 'empty', status: 202 }
   return { kind: 'json', status: 200, body: `[${bodies.join(',')}]` }
 }
 
-async function answerItem(version: LegacyVersion, message: Message, context: McpContext): Promise<McpReply> {
+async function answerItem(item: unknown, around: Surroundings, context: McpContext): Promise<McpReply> {
+  const message = toMessage(item)
   switch (message.kind) {
     case 'response':
+      around.session?.take(item)
       return { kind: 'empty', status: 202 }
     case 'notification':
       return takeNotification(message.method, message.params, context)
@@ -58,7 +80,7 @@ async function answerItem(version: LegacyVersion, message: Message, context: Mcp
         const refusal = new Refusal('invalid_request', { problem: 'initialize cannot be part of a batch' })
         return errorReply(message.id, refusal, context.log)
       }
-      return answerRequest(version, message, false, context)
+      return answerRequest(message, around, context)
   }
 }
 
@@ -71,78 +93,98 @@ function takeNotification(method: string, params: Params, context: McpContext): 
   return { kind: 'empty', status: 202 }
 }
 
-async function answerRequest(
-  version: LegacyVersion,
-  request: Request,
-  eventsRead: boolean,
-  context: McpContext,
-): Promise<McpReply> {
+async function answerRequest(request: Request, around: Surroundings, context: McpContext): Promise<McpReply> {
+  const { method, params } = request
+  const { offer, caller } = context
   try {
-    switch (request.method) {
+    if (!isServed(method, offer)) throw new Refusal('method_not_found', { method: method.slice(0, 128) })
+    if (isList(method)) return result(request, list(method, params, offer))
+    switch (method) {
       case 'initialize':
-        return result(request, JSON.stringify(initialize(request.params, context)))
+        return initialize(request, context)
       case 'ping':
-        return result(request, '{}')
-      case 'tools/list':
-        return result(request, listTools(request.params, context))
+        return result(request, {})
+      case 'completion/complete':
+        return result(request, await complete(caller, params, offer))
       case 'tools/call':
-        return await callTool(toToolCall(request, version, eventsRead), context)
+      case 'prompts/get':
+      case 'resources/read':
+        return await converse({ ...request, method }, around, context)
+      case 'logging/setLevel':
+        return result(request, setLevel(params, around.session))
+      case 'resources/subscribe':
+      case 'resources/unsubscribe':
+        return result(request, subscribe(method, params, around.session))
       default:
-        throw new Refusal('method_not_found', { method: request.method.slice(0, 128) })
+        throw new Refusal('method_not_found', { method: method.slice(0, 128) })
     }
   } catch (error) {
     return errorReply(request.id, error, context.log)
   }
 }
 
-const result = ({ id }: Request, resultJson: string): JsonReply => ({
+const result = ({ id }: Request, value: object): JsonReply => ({
   kind: 'json',
   status: 200,
-  body: resultText(id, resultJson),
+  body: resultText(id, JSON.stringify(value)),
 })
 
-/** Accepted, never required: nothing of it is remembered. */
-function initialize(params: Params, { serverVersion, caller, offer }: McpContext): object {
+/** Accepted, never required: nothing of it is remembered, unless the client asked for a session. */
+function initialize(request: Request, context: McpContext): JsonReply {
+  const { params } = request
+  const { serverVersion, caller, offer, wantsSession, sessions } = context
+  const version = toLegacyVersion(own(params, 'protocolVersion')) ?? latestLegacyVersion
+  const capabilities = own(params, 'capabilities')
+  const session = wantsSession
+    ? sessions.open(caller.keyId, version, isObject(capabilities) ? capabilities : {})
+    : undefined
+  const answer = result(request, {
+    protocolVersion: version,
+    capabilities: capabilitiesFor(context, session !== undefined),
+    serverInfo: serverInfo(serverVersion),
+    instructions: instructionsFor(offer, caller.profile),
+  })
+  return session ? { ...answer, sessionId: session.id } : answer
+}
+
+/** What needs a session is not promised without one. */
+function capabilitiesFor({ offer, changes: { kinds } }: McpContext, inSession: boolean): object {
+  const { prompts, resources, completions } = featuresOf(offer)
   return {
-    protocolVersion: toLegacyVersion(own(params, 'protocolVersion')) ?? latestLegacyVersion,
-    capabilities: { tools: { listChanged: false } },
-    serverInfo: { name: 'glovebox', title: 'Glovebox', version: serverVersion },
-    instructions: instructionsFor(
-      offer.listings.map(({ name }) => name),
-      caller.profile.languages,
-    ),
+    logging: {},
+    tools: { listChanged: inSession && kinds.tools },
+    ...(prompts && { prompts: { listChanged: inSession && kinds.prompts } }),
+    ...(resources && {
+      resources: { listChanged: inSession && kinds.resources, subscribe: inSession && kinds.resource },
+    }),
+    ...(completions && { completions: {} }),
   }
 }
 
-function instructionsFor(tools: readonly string[], languages: readonly string[]): string {
-  const use = tools.includes('sandbox_execute')
-    ? `Use sandbox_execute to run ${languages.join(', ')} code; each call starts in a fresh sandbox without network.`
-    : 'No tools are shown with the toolsets asked for.'
-  return `Glovebox runs code for AI agents in real isolation. ${use}`
-}
-
-/** All tools fit one page, so no cursor was ever given out. */
-function listTools(params: Params, { offer }: McpContext): string {
-  const cursor = own(params, 'cursor')
-  if (cursor !== undefined && cursor !== '') {
-    throw new Refusal('invalid_argument', { field: 'cursor', problem: 'was not given out by this server' })
+/** Without a session there is nowhere to remember it, and what is told then is little. */
+function setLevel(params: Params, session: Session | undefined): object {
+  const level = own(params, 'level')
+  if (!logLevels.some((known) => known === level)) {
+    throw new Refusal('invalid_argument', { field: 'level', problem: `must be one of ${logLevels.join(', ')}` })
   }
-  return offer.listJson
+  if (session) session.logLevel = level as LogLevel
+  return {}
 }
 
-function toToolCall({ id, params }: Request, version: LegacyVersion, eventsRead: boolean): ToolCall {
-  const name = own(params, 'name')
-  if (typeof name !== 'string') {
-    throw new Refusal('invalid_argument', { field: 'name', problem: 'must be a string that names a tool' })
-  }
-  const given = own(params, 'arguments') ?? {}
-  return { id, version, name, given, readsEvents: eventsRead, progressToken: progressTokenOf(params) }
-}
+/** More than one client can mean. */
+const maxSubscriptions = 256
 
-const readsEvents = ({ accept }: McpHeaders): boolean => (accept ?? '').toLowerCase().includes('text/event-stream')
-
-function progressTokenOf(params: Params): string | number | undefined {
-  const meta = own(params, '_meta')
-  const token = typeof meta === 'object' && meta !== null ? own(meta as Params, 'progressToken') : undefined
-  return typeof token === 'string' || typeof token === 'number' ? token : undefined
+function subscribe(
+  method: 'resources/subscribe' | 'resources/unsubscribe',
+  params: Params,
+  session: Session | undefined,
+): object {
+  if (!session) throw new Refusal('method_not_found', { method })
+  const uri = own(params, 'uri')
+  if (typeof uri !== 'string') throw new Refusal('invalid_argument', { field: 'uri', problem: 'must be a string' })
+  if (method === 'resources/unsubscribe') session.subscriptions.delete(uri)
+  else if (session.subscriptions.size < maxSubscriptions) session.subscriptions.add(uri)
+  else
+    throw new Refusal('invalid_argument', { field: 'uri', problem: `is one more than the ${maxSubscriptions} allowed` })
+  return {}
 }

@@ -1,9 +1,7 @@
 import { Refusal } from '../../base/errors.ts'
 import { fault, type Log } from '../../observe/log.ts'
-import type { ToolResult } from '../../tools/tool.ts'
-import type { LegacyVersion } from '../era.ts'
 import type { McpReply } from '../handle.ts'
-import { errorText, type RequestId, resultText } from '../json-rpc.ts'
+import { errorText, type RequestId } from '../json-rpc.ts'
 
 type JsonReply = Extract<McpReply, { kind: 'json' }>
 
@@ -23,18 +21,5 @@ export function errorReply(id: RequestId | null, error: unknown, log: Log): Json
     ...(typeof retryAfterSeconds === 'number' && { retryAfterSeconds }),
   }
 }
-
-/**
- * How a version tells a model that its arguments are wrong: as a result that it sees since 2025-11-25, as a JSON-RPC
- * error before. https://modelcontextprotocol.io/specification/2025-11-25/server/tools#error-handling
- */
-export function argumentsAsResult(version: LegacyVersion, error: unknown): ToolErrorResult | undefined {
-  const mendable = error instanceof Refusal && error.row.error === 'validation_error' && version >= '2025-11-25'
-  return mendable ? { content: [{ type: 'text', text: inWords(error) }], isError: true } : undefined
-}
-
-type ToolErrorResult = Pick<ToolResult, 'content' | 'isError'>
-
-export const toolResultText = (id: RequestId, result: ToolErrorResult): string => resultText(id, JSON.stringify(result))
 
 const inWords = ({ message, hint }: Refusal): string => `${message} ${hint}`

@@ -1,5 +1,6 @@
-import type { Ending, Limits } from '../../base/run.ts'
-import type { StreamText, Transcript } from '../../core/fold.ts'
+import { type Ending, type Limits, unknownLimits, unmeasured } from '../../base/run.ts'
+import type { Execution } from '../../core/executions.ts'
+import { nothingKept, type StreamText, type Transcript, toTranscript } from '../../core/fold.ts'
 import type { ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'
 
@@ -10,6 +11,16 @@ export function toToolResult(transcript: Transcript): ToolResult {
     structuredContent: toStructuredContent(transcript),
     isError: !succeeded(transcript.result.ending),
   }
+}
+
+/**
+ * The answer of a run that has ended, told later.
+ * @throws Error when it goes on.
+ */
+export function executionResult({ runId, ending, result, output }: Execution): ToolResult {
+  if (ending === null) throw new Error(`${runId} has not ended`)
+  const kept = output ?? nothingKept
+  return toToolResult(toTranscript(runId, result ?? unmeasured(unknownLimits, ending), kept))
 }
 
 export const succeeded = (ending: Ending): boolean => ending.kind === 'exited' && ending.code === 0

@@ -24,7 +24,7 @@ export const sandboxExecute = tool({
     for await (const event of core.execute(caller, toRequest(input, detached), signal)) {
       fold.add(event)
       if (event.kind === 'accepted') started?.()
-      if (live) for (const text of textOf(event, live)) await progress(text)
+      if (live) for (const message of textOf(event, live)) await progress({ message })
     }
     return toToolResult(fold.finish())
   },
@@ -48,6 +48,7 @@ export function toRequest(input: Static<typeof SandboxExecuteInput>, detached: b
 function textOf(event: ExecuteEvent, live: LiveText): string[] {
   switch (event.kind) {
     case 'accepted':
+    case 'recorded':
     case 'running':
       return []
     case 'output':

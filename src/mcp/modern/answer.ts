@@ -1,0 +1,108 @@
+import { Refusal } from '../../base/errors.ts'
+import type { Offer } from '../../tools/catalog.ts'
+import { modernVersions } from '../era.ts'
+import type { HeaderOf, McpContext, McpReply } from '../handle.ts'
+import { readsEvents } from '../handle.ts'
+import { instructionsFor } from '../instructions.ts'
+import { type Message, toMessage } from '../json-rpc.ts'
+import { complete, featuresOf, isList, isServed, list } from '../methods.ts'
+import { errorReply, resultReply, Stamp } from './codec.ts'
+import { converse } from './converse.ts'
+import { type Envelope, readEnvelope } from './envelope.ts'
+import { listen } from './listen.ts'
+import { cancelTask, getTask, tasksExtension, updateTask } from './tasks.ts'
+
+type Request = Extract<Message, { kind: 'request' }>
+
+/** Answers one body of 2026-07-28: https://modelcontextprotocol.io/specification/2026-07-28 */
+export async function answerModern(body: unknown, header: HeaderOf, context: McpContext): Promise<McpReply> {
+  const message = toMessage(body)
+  switch (message.kind) {
+    case 'notification':
+      return { kind: 'empty', status: 202 }
+    case 'response':
+      return errorReply(null, new Refusal('invalid_request', { problem: 'this server asks nothing' }), context.log)
+    case 'invalid':
+      return errorReply(message.id, message.refusal, context.log)
+    case 'request':
+      return answerRequest(message, header, context).catch((error: unknown) =>
+        errorReply(message.id, error, context.log),
+      )
+  }
+}
+
+async function answerRequest(request: Request, header: HeaderOf, context: McpContext): Promise<McpReply> {
+  const { id, method, params } = request
+  const { offer, caller, serverVersion } = context
+  const envelope = readEnvelope(method, params, header, offer)
+  if (!isServed(method, offer)) throw new Refusal('method_not_found', { method: method.slice(0, 128) })
+  const stamp = stampOf(serverVersion)
+  if (isList(method))
+    return resultReply(
+      id,
+      cached(offer, method, () => stamp.cacheable(list(method, params, offer))),
+    )
+  switch (method) {
+    case 'server/discover':
+      return resultReply(
+        id,
+        cached(offer, method, () => stamp.cacheable(discover(context))),
+      )
+    case 'completion/complete':
+      return resultReply(id, stamp.complete(await complete(caller, params, offer)))
+    case 'tools/call':
+    case 'prompts/get':
+    case 'resources/read':
+      return converse({ ...request, method }, envelope, readsEvents(header), stamp, context)
+    case 'subscriptions/listen':
+      return listen(request, envelope, stamp, context)
+    case 'tasks/get':
+      return resultReply(id, stamp.complete(await getTask(params, tasksOf(envelope), context)))
+    case 'tasks/update':
+      return resultReply(id, stamp.complete(await updateTask(params, tasksOf(envelope), context)))
+    case 'tasks/cancel':
+      return resultReply(id, stamp.complete(await cancelTask(params, tasksOf(envelope), context)))
+    default:
+      throw new Refusal('method_not_found', { method: method.slice(0, 128) })
+  }
+}
+
+/** @throws Refusal `capability_missing`: nobody who did not declare the extension has a task. */
+function tasksOf({ client }: Envelope): true {
+  if (!client.hasExtension(tasksExtension)) throw new Refusal('capability_missing', { capability: tasksExtension })
+  return true
+}
+
+function discover({ offer, caller, changes: { kinds } }: McpContext): object {
+  const { prompts, resources, completions } = featuresOf(offer)
+  return {
+    supportedVersions: modernVersions,
+    capabilities: {
+      logging: {},
+      tools: { listChanged: kinds.tools },
+      ...(prompts && { prompts: { listChanged: kinds.prompts } }),
+      ...(resources && { resources: { listChanged: kinds.resources, subscribe: kinds.resource } }),
+      ...(completions && { completions: {} }),
+      extensions: { [tasksExtension]: {} },
+    },
+    instructions: instructionsFor(offer, caller.profile),
+  }
+}
+
+/** Lists are the same for every call of an offer: their text is made once. */
+const texts = new WeakMap<Offer, Map<string, string>>()
+
+function cached(offer: Offer, name: string, make: () => string): string {
+  const known = texts.get(offer) ?? new Map<string, string>()
+  texts.set(offer, known)
+  const text = known.get(name) ?? make()
+  known.set(name, text)
+  return text
+}
+
+let lastStamp: { version: string; stamp: Stamp } | undefined
+
+function stampOf(version: string): Stamp {
+  if (lastStamp?.version !== version) lastStamp = { version, stamp: new Stamp(version) }
+  return lastStamp.stamp
+}

@@ -1,0 +1,107 @@
+import { Refusal } from '../../base/errors.ts'
+import type { Offer } from '../../tools/catalog.ts'
+import { ClientCapabilities, type LogLevel, logLevels } from '../../tools/request-context.ts'
+import { metaKey, modernVersions } from '../era.ts'
+import type { HeaderOf } from '../handle.ts'
+import { isObject, own, type Params } from '../json-rpc.ts'
+import { matches } from './header-value.ts'
+
+/** What a request of this era says of itself. */
+export interface Envelope {
+  client: ClientCapabilities
+  /** Mildest level of which the client wants to hear; it wants to hear nothing when absent. */
+  logLevel: LogLevel | undefined
+  progressToken: string | number | undefined
+}
+
+/**
+ * Reads `_meta` and holds the headers against the body: intermediaries route by the headers, so a body that says
+ * something else must go nowhere. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+ * @throws Refusal `meta_invalid`, `header_mismatch`, `era_unsupported`.
+ */
+export function readEnvelope(method: string, params: Params, header: HeaderOf, offer: Offer): Envelope {
+  const meta = own(params, '_meta')
+  if (!isObject(meta)) throw metaInvalid('protocolVersion', 'is missing, as is all of _meta')
+  checkVersion(meta, header)
+  checkHeader('Mcp-Method', header('mcp-method'), method)
+  const name = nameOf(method, params)
+  if (name !== undefined) checkHeader('Mcp-Name', header('mcp-name'), name)
+  if (method === 'tools/call') checkMirrored(params, header, offer)
+  return {
+    client: new ClientCapabilities(metaObject(meta, 'clientCapabilities')),
+    logLevel: logLevelOf(meta),
+    progressToken: progressTokenOf(meta),
+  }
+}
+
+function checkVersion(meta: Params, header: HeaderOf): void {
+  const claimed = own(meta, metaKey('protocolVersion'))
+  if (typeof claimed !== 'string') throw metaInvalid('protocolVersion', 'must be a string')
+  checkHeader('MCP-Protocol-Version', header('mcp-protocol-version'), claimed)
+  if (!modernVersions.some((known) => known === claimed)) {
+    throw new Refusal('era_unsupported', { requested: claimed.slice(0, 64), supported: modernVersions })
+  }
+}
+
+function checkHeader(header: string, given: string | undefined, expected: string): void {
+  if (given === undefined) throw new Refusal('header_mismatch', { header, problem: 'is missing' })
+  if (!matches(given, expected)) {
+    throw new Refusal('header_mismatch', { header, problem: 'does not say what the body says' })
+  }
+}
+
+/** What `Mcp-Name` repeats, where the method has it. */
+function nameOf(method: string, params: Params): string | undefined {
+  const field = nameFields.get(method)
+  const value = field === undefined ? undefined : own(params, field)
+  return typeof value === 'string' ? value : undefined
+}
+
+const nameFields: ReadonlyMap<string, string> = new Map([
+  ['tools/call', 'name'],
+  ['prompts/get', 'name'],
+  ['resources/read', 'uri'],
+  ['tasks/get', 'taskId'],
+  ['tasks/update', 'taskId'],
+  ['tasks/cancel', 'taskId'],
+])
+
+function checkMirrored(params: Params, header: HeaderOf, offer: Offer): void {
+  const tool = own(params, 'name')
+  // An unknown tool mirrors nothing; it is refused where it is called.
+  for (const { path, header: suffix } of offer.mirrored(typeof tool === 'string' ? tool : '')) {
+    const name = `Mcp-Param-${suffix}`
+    const given = header(name.toLowerCase())
+    const value = path.reduce<unknown>(
+      (object, property) => (isObject(object) ? own(object, property) : undefined),
+      own(params, 'arguments'),
+    )
+    if (value === undefined || value === null) {
+      if (given === undefined) continue
+      throw new Refusal('header_mismatch', { header: name, problem: 'repeats an argument that is not there' })
+    }
+    checkHeader(name, given, String(value))
+  }
+}
+
+function metaObject(meta: Params, key: string): Params {
+  const value = own(meta, metaKey(key))
+  if (value === undefined) throw metaInvalid(key, 'is missing')
+  if (!isObject(value)) throw metaInvalid(key, 'must be an object')
+  return value
+}
+
+function logLevelOf(meta: Params): LogLevel | undefined {
+  const value = own(meta, metaKey('logLevel'))
+  if (value === undefined) return undefined
+  const level = logLevels.find((known) => known === value)
+  if (level === undefined) throw metaInvalid('logLevel', `must be one of ${logLevels.join(', ')}`)
+  return level
+}
+
+function progressTokenOf(meta: Params): string | number | undefined {
+  const token = own(meta, 'progressToken')
+  return typeof token === 'string' || typeof token === 'number' ? token : undefined
+}
+
+const metaInvalid = (key: string, problem: string): Refusal => new Refusal('meta_invalid', { key, problem })

@@ -1,0 +1,30 @@
+import type { Profile } from '../base/profile.ts'
+import type { Caller } from '../core/caller.ts'
+import type { ResourceContents } from './content.ts'
+import type { RequestContext } from './request-context.ts'
+
+export interface ResourceListing {
+  uri: string
+  name: string
+  title: string
+  description: string
+  mimeType: string
+}
+
+export interface Resource {
+  listing(profile: Profile): ResourceListing
+  read(caller: Caller, context: RequestContext): Promise<ResourceContents[]>
+}
+
+export interface TemplateListing extends Omit<ResourceListing, 'uri'> {
+  uriTemplate: string
+}
+
+/** Resources that a URI names by its form. */
+export interface ResourceTemplate {
+  readonly listing: TemplateListing
+  /** @returns the contents, or nothing when the URI is not of this form or nothing is there. */
+  read(caller: Caller, uri: string, context: RequestContext): Promise<ResourceContents[] | undefined>
+  /** Values of a variable that begin with what was typed. */
+  complete?(caller: Caller, variable: string, typed: string): Promise<string[]>
+}

@@ -1,0 +1,21 @@
+import { Changes } from '../../src/mcp/changes.ts'
+import type { Inventory } from '../../src/tools/catalog.ts'
+import { contentTools } from './content-tools.ts'
+import { inputTools } from './input-tools.ts'
+import { prompts } from './prompts.ts'
+import { resources, templates } from './resources.ts'
+import { taskTools } from './task-tools.ts'
+
+/** What the conformance suite expects a server to offer, on our protocol and our core. */
+export function conformanceOffers(): { inventory: Inventory; changes: Changes } {
+  const changes = new Changes({ tools: true, prompts: true, resources: true, resource: true })
+  return {
+    changes,
+    inventory: {
+      tools: [...contentTools(changes), ...inputTools, ...taskTools],
+      prompts,
+      resources,
+      templates,
+    },
+  }
+}
