@@ -7,8 +7,7 @@ import type { ToolResult } from '../tools/tool.ts'
  * @throws whatever is not the arguments' fault.
  */
 export function mendable(error: unknown): ToolResult {
-  if (!(error instanceof Refusal) || error.row.error !== 'validation_error' || error.code === 'state_invalid')
-    throw error
+  if (!(error instanceof Refusal) || error.row.error !== 'validation_error') throw error
   return errorResult(error)
 }
 

@@ -87,11 +87,11 @@ function makeOffer(inventory: Inventory, profile: Profile, chosen: readonly Tool
         const contents = await template.read(caller, uri, context)
         if (contents) return contents
       }
-      return refuse('resource_unknown', { uri: uri.slice(0, 256) })
+      return refuse('resource_unknown', { uri: uri.slice(0, 2048) })
     },
     template: (uriTemplate) =>
       inventory.templates.find(({ listing }) => listing.uriTemplate === uriTemplate) ??
-      refuse('resource_unknown', { uri: uriTemplate.slice(0, 256) }),
+      refuse('resource_unknown', { uri: uriTemplate.slice(0, 2048) }),
   }
 }
 

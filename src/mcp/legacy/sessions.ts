@@ -36,7 +36,7 @@ export class Session {
 
   /**
    * Asks the client on the stream of its own request.
-   * @throws Refusal `capability_missing`, `invalid_argument` for an answer that is none.
+   * @throws Refusal `capability_missing`, `input_invalid` for an answer that is none.
    */
   async ask(
     requests: InputRequests,

@@ -78,6 +78,8 @@ function dataOf({ code, row, details }: Refusal): object {
       return { supported: details.supported, requested: details.requested }
     case 'capability_missing':
       return { requiredCapabilities: requiredCapabilities(String(details.capability)) }
+    case 'resource_unknown':
+      return { error: row.error, uri: details.uri }
     default:
       return { error: row.error }
   }

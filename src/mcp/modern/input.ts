@@ -35,7 +35,7 @@ export class Input {
   /**
    * The answers to these requests, if all are there.
    * @returns otherwise those that are still to be asked for.
-   * @throws Refusal `invalid_argument` for an answer that is none.
+   * @throws Refusal `input_invalid` for an answer that is none.
    */
   answersTo(requests: InputRequests): { answers: InputResponses } | { missing: InputRequests } {
     const missing = Object.entries(requests).filter(([name]) => own(this.#answers, name) === undefined)
@@ -59,11 +59,11 @@ function purposeOf(method: string, params: Params): string {
   return `input ${createHash('sha256').update(asked).digest('base64url')}`
 }
 
-/** BOUNDARY: an answer comes from a client; tools rely on its shape. @throws Refusal `invalid_argument`. */
+/** BOUNDARY: an answer comes from a client; tools rely on its shape. @throws Refusal `input_invalid`. */
 export function checkAnswer(name: string, { method }: InputRequest, answer: unknown): Params {
   const problem = isObject(answer) ? problemOf(method, answer) : 'must be an object'
   if (problem === undefined) return answer as Params
-  throw new Refusal('invalid_argument', { field: `inputResponses.${name}`, problem })
+  throw new Refusal('input_invalid', { name: name.slice(0, 128), problem })
 }
 
 function problemOf(method: InputRequest['method'], answer: Params): string | undefined {

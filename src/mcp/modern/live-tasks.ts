@@ -48,7 +48,7 @@ export class LiveTask {
     }
   }
 
-  /** Takes the answers to what is asked now; others are nobody's. @throws Refusal `invalid_argument`. */
+  /** Takes the answers to what is asked now; others are nobody's. @throws Refusal `input_invalid`. */
   answer(responses: Params): void {
     for (const [name, { request, answered }] of this.#open) {
       const response = own(responses, name)

@@ -62,7 +62,7 @@ async function adopt(row: Task, { core, caller, log, closing }: McpContext): Pro
   return core.tasks.get(caller, row.id)
 }
 
-/** Takes answers to what the task asks. @throws Refusal `task_unknown`, `invalid_argument`. */
+/** Takes answers to what the task asks. @throws Refusal `task_unknown`, `input_invalid`. */
 export async function updateTask(params: Params, _declared: true, context: McpContext): Promise<object> {
   const { core, caller, tasks } = context
   const responses = own(params, 'inputResponses')
