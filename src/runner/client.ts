@@ -8,6 +8,9 @@ import { encodeMessage, MessageReader, WireError } from './wire.ts'
 /** A runner that restarts is back within this, when all is well; further attempts come at this pace. */
 const reconnectDelayMs = 50
 
+/** For the runner to read what was sent before the end; it is on the same machine and does nothing else then. */
+const farewellMs = 1_000
+
 interface Pending {
   resolve(answer: FromRunner): void
   reject(error: Error): void
@@ -78,13 +81,22 @@ export class RunnerClient implements Runner {
     await this.#ask((request) => ({ type: 'retire_key', request, keyId }))
   }
 
-  /** Gives the connection up; what waits is answered as unavailable, runs that are followed end as lost. */
-  close(): void {
+  /**
+   * Gives the connection up; what waits is answered as unavailable, runs that are followed end as lost. Resolves when
+   * the runner has read what was sent, the last acknowledgements among it, or has had its time.
+   */
+  async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#timer)
-    this.#socket?.destroy()
     this.#lose('the server is stopping')
     this.#endAttachments()
+    const socket = this.#socket
+    if (socket === undefined || socket.destroyed) return
+    const closed = new Promise((resolve) => socket.once('close', resolve))
+    const late = setTimeout(() => socket.destroy(), farewellMs)
+    socket.end()
+    await closed
+    clearTimeout(late)
   }
 
   #connect(): void {

@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { callTool, execute, type Following, follow, post } from '../support/calls.ts'
+import { type Glovebox, Place, until } from '../support/glovebox.ts'
+import { slotsOf } from '../support/machine.ts'
+
+const place = new Place()
+let server: Glovebox
+let url = ''
+beforeAll(async () => {
+  server = await place.start('--runs-max', '1', '--queue-per-org', '2', '--queue-wait-s', '2')
+  url = server.url
+})
+afterAll(async () => {
+  await place.remove()
+  expect(server.troubles).toEqual([])
+})
+
+const cancel = (runId: string) => post(`${url}/v1/executions/${runId}/cancel`, {})
+
+/** A run that has the only place. */
+async function occupy(): Promise<Following> {
+  const run = await follow(url, 'bash', 'echo on; sleep 60')
+  await run.said('on')
+  return run
+}
+
+describe('a server with one place to run in', () => {
+  it('lets runs wait for their turn, in the order in which they came', async () => {
+    const first = await occupy()
+    const order: string[] = []
+    const waiting = ['a', 'b'].map(async (name) => {
+      const run = await execute(url, 'bash', `echo ${name}`)
+      order.push(run.stdout)
+      return run
+    })
+    await until(() => place.runs().length === 3, 'both wait')
+    expect(slotsOf(place).filter(({ runPids }) => runPids.length > 0)).toHaveLength(1)
+    await cancel(first.runId)
+    for (const run of await Promise.all(waiting)) expect(run).toMatchObject({ exit_code: 0 })
+    expect(order).toEqual(['a\n', 'b\n'])
+  })
+
+  it('refuses one too many at once, with when to come again, and takes it then', async () => {
+    const first = await occupy()
+    const rows = place.runs().length
+    const waiting = [execute(url, 'bash', 'echo a'), execute(url, 'bash', 'echo b')]
+    await until(() => place.runs().length === rows + 2, 'both wait')
+
+    const rest = await post<{ error: string; message: string }>(`${url}/v1/sandbox/execute`, { code: 'print(1)' })
+    expect(rest.status).toBe(503)
+    expect(Number(rest.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(rest.body).toMatchObject({
+      error: 'unavailable',
+      message: 'All 1 places are taken and 2 runs are already waiting.',
+    })
+    const mcp = await callTool(url, { code: 'print(1)' })
+    expect(mcp.status).toBe(503)
+    expect(Number(mcp.headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(mcp.body).toMatchObject({ id: 1, error: { code: -32000, data: { error: 'unavailable' } } })
+    expect((await fetch(`${url}/readyz`)).status).toBe(200)
+
+    await cancel(first.runId)
+    await Promise.all(waiting)
+    expect(await execute(url, 'python', 'print("now")')).toMatchObject({ stdout: 'now\n' })
+    const refused = place.runs().filter(({ ending }) => String(ending).includes('not_started'))
+    expect(refused).toHaveLength(2)
+  })
+
+  it('refuses what has waited for too long', async () => {
+    const first = await occupy()
+    const answer = await post<{ error: string }>(`${url}/v1/sandbox/execute`, { code: 'print(1)' })
+    expect(answer.status).toBe(503)
+    expect(answer.body.error).toBe('unavailable')
+    await cancel(first.runId)
+    expect(await execute(url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n' })
+  })
+
+  it('cancels a run that waits, before it ran', async () => {
+    const first = await occupy()
+    const rows = place.runs().length
+    const waiting = execute(url, 'bash', 'echo never')
+    await until(() => place.runs().length === rows + 1, 'it waits')
+    const { id } = place.runs().at(-1) ?? {}
+    expect((await cancel(String(id))).status).toBe(200)
+    expect(await waiting).toMatchObject({ ending: { kind: 'cancelled' }, stdout: '', duration_ms: 0 })
+    await cancel(first.runId)
+    await first.result
+    expect(await execute(url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n' })
+  })
+
+  it('answers for runs that ended or never were', async () => {
+    const { trace_id } = await execute(url, 'bash', 'true')
+    expect((await cancel(trace_id)).status).toBe(409)
+    expect((await cancel('trc_AAAAAAAAAAAAAAAAAAAA')).status).toBe(404)
+    expect((await cancel(encodeURIComponent('../../x'))).status).toBe(404)
+  })
+})

@@ -1,0 +1,133 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Glovebox, Place, program, until, within } from '../support/glovebox.ts'
+import { slotsOf } from '../support/machine.ts'
+
+const place = new Place()
+let server: Glovebox
+beforeAll(async () => {
+  server = await place.start()
+})
+afterAll(async () => {
+  await place.remove()
+  expect(server.troubles).toEqual([])
+})
+
+/** Writes a file to run. */
+function file(name: string, text: string): string {
+  const path = join(place.directory, name)
+  writeFileSync(path, text)
+  return path
+}
+
+/** `glovebox` with these words, as a process of its own. */
+function start(words: string[], input = '') {
+  const child = spawn(program, words, { env: { PATH: process.env.PATH ?? '', GLOVEBOX_URL: server.url } })
+  const said = { stdout: '', stderr: '' }
+  child.stdout.setEncoding('latin1').on('data', (text: string) => (said.stdout += text))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (said.stderr += text))
+  child.stdin.on('error', () => undefined)
+  child.stdin.end(input)
+  const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, ...said }))
+  return { child, said, ended: within(ended, 30_000, 'the command ends') }
+}
+
+const run = (...words: string[]) => start(['run', ...words]).ended
+const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
+
+describe('glovebox run', () => {
+  it.each([
+    ['a.py', 'import sys\nprint("python", sys.version_info[0])\nsys.exit(3)', 'python 3\n', 3],
+    ['a.mjs', 'import "node:fs"\nconsole.log("node")\nprocess.exit(4)', 'node\n', 4],
+    ['a.cjs', 'console.log(typeof require("node:fs"))', 'object\n', 0],
+    ['a.sh', 'echo bash; exit 5', 'bash\n', 5],
+    ['named-for-nothing', '#!/usr/bin/env bash\necho by its first line', 'by its first line\n', 0],
+  ])('runs %s and exits with its code', async (name, text, stdout, code) => {
+    expect(await run(file(name, text))).toEqual({ code, stdout, stderr: '' })
+  })
+
+  it('runs what comes on its standard input', async () => {
+    expect(await start(['run', '-', '--language', 'bash'], 'echo from here').ended).toMatchObject({
+      stdout: 'from here\n',
+      code: 0,
+    })
+    expect(await start(['run', '-'], 'print("python by default")').ended).toMatchObject({
+      stdout: 'python by default\n',
+    })
+  })
+
+  it('gives it input, variables and a time limit', async () => {
+    const input = file('input.txt', 'some input')
+    const path = file('b.sh', 'cat; echo " $A"; sleep 30')
+    const ended = await run(path, '--stdin', input, '--env', 'A=a b', '--timeout', '1')
+    expect(ended).toMatchObject({ code: 124, stdout: 'some input a b\n' })
+    expect(ended.stderr).toMatch(/killed after 1 s \(timed out\)/)
+  })
+
+  it('passes both streams on, byte for byte', async () => {
+    const path = file('c.sh', String.raw`printf 'a\0\377\303b'; printf 'e\n' >&2`)
+    expect(await run(path)).toEqual({ code: 0, stdout: 'a\0\xff\xc3b', stderr: 'e\n' })
+  })
+
+  it('shows output while the program runs, and cancels it on Ctrl-C', async () => {
+    const { child, said, ended } = start(['run', file('d.py', 'print("on")\nimport time\ntime.sleep(60)')])
+    await until(() => said.stdout === 'on\n', 'the first line is there')
+    child.kill('SIGINT')
+    expect((await ended).code).toBe(130)
+    await until(nothingRuns, 'no process of it is left')
+    expect(place.runs().at(-1)?.ending).toBe('{"kind":"cancelled"}')
+  })
+
+  it('tells how a program died, and exits as a shell would', async () => {
+    const ended = await run(file('e.sh', 'kill -SEGV $$'))
+    expect(ended.code).toBe(128 + 11)
+    expect(ended.stderr).toMatch(/ended by signal SIGSEGV/)
+  })
+
+  it('fails in its own words where nothing ran', async () => {
+    expect(await run(join(place.directory, 'gone.py'))).toMatchObject({
+      code: 125,
+      stderr: expect.stringMatching(/gone.py cannot be read/),
+    })
+    expect(await run(file('f.py', ''))).toMatchObject({
+      code: 125,
+      stderr: expect.stringMatching(/the server refused: code must be/),
+    })
+    expect(await run(file('g.py', '1'), '--timeout', 'soon')).toMatchObject({ code: 64 })
+    expect(await run(file('g.py', '1'), '--language', 'cobol')).toMatchObject({
+      code: 125,
+      stderr: expect.stringMatching(/cobol/),
+    })
+    expect(await run(file('g.py', '1'), '--url', 'http://127.0.0.1:1')).toMatchObject({
+      code: 125,
+      stderr: expect.stringMatching(/no server answers at/),
+    })
+    expect(await start(['run']).ended).toMatchObject({ code: 64 })
+  })
+
+  it('does not wait for a reader that went away', async () => {
+    const { child, ended } = start(['run', file('h.sh', 'while :; do echo more; sleep 0.01; done'), '--timeout', '2'])
+    await once(child.stdout, 'data')
+    child.stdout.destroy()
+    expect([124, 0, 141]).toContain((await ended).code)
+    await until(nothingRuns, 'no process of it is left')
+  })
+})
+
+describe('the program', () => {
+  it('says its version and its words', async () => {
+    expect(await start(['--version']).ended).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
+    })
+    expect(await start(['--help']).ended).toMatchObject({ code: 0, stdout: expect.stringMatching(/serve[\s\S]*run/) })
+    expect(await start(['no-such-command']).ended).toMatchObject({
+      code: 64,
+      stderr: expect.stringMatching(/no-such-command/),
+    })
+    expect(await start(['runner'], '{}').ended).toMatchObject({ code: 70 })
+  })
+})
