@@ -9,6 +9,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { callTool, execute, follow, post } from '../support/calls.ts'
 import { type Glovebox, Place, program, until } from '../support/glovebox.ts'
+import { manageKeys, newKey as newKeyIn } from '../support/keys.ts'
 import { slotsOf } from '../support/machine.ts'
 
 const place = new Place()
@@ -21,25 +22,8 @@ beforeAll(async () => {
 })
 afterAll(() => place.remove())
 
-/** Runs the program's own command as an operator would, in this place. */
-async function keys(words: string[], as: string[] = []): Promise<{ code: number; stdout: string; stderr: string }> {
-  const own = [
-    ...['--config', config, '--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
-    ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`],
-  ]
-  const [command, ...args] = [...as, program, 'keys', ...words, ...own]
-  const child = spawn(command!, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH ?? '' } })
-  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
-  return { code: code as number, stdout, stderr }
-}
-
-async function newKey(...words: string[]): Promise<{ id: string; secret: string; headers: { authorization: string } }> {
-  const { code, stdout, stderr } = await keys(['create', ...words])
-  const id = /key_[\w-]+/.exec(stderr)?.[0]
-  if (code !== 0 || id === undefined) throw new Error(`no key: ${code} ${stderr}`)
-  const secret = stdout.trim()
-  return { id, secret, headers: { authorization: `Bearer ${secret}` } }
-}
+const keys = (words: string[], as: string[] = []) => manageKeys(place, [...words, '--config', config], as)
+const newKey = (...words: string[]) => newKeyIn(place, ...words, '--config', config)
 
 /** Each call comes from an address of its own, so that failures of one test do not count for another. */
 let calls = 0

@@ -14,6 +14,7 @@ export interface Execution {
   duration_ms: number
   cpu_time_ms: number
   memory_peak_bytes: number
+  oom_kills: number
   trace_id: string
 }
 
