@@ -42,6 +42,9 @@ export interface Config {
   runsPerOrg: number
   queuePerOrg: number
   queueWaitMs: number
+  threadsMountedMax: number
+  threadIdleMs: number
+  storageReserveBytes: number
   frontGraceMs: number
   drainMs: number
   /** Always holds `default`. */
@@ -143,6 +146,12 @@ function checkMachine(values: Values): void {
       'Lower slots_ready or raise slots_max.',
     )
   }
+  if (values.runs_max > values.threads_mounted_max) {
+    refuse(
+      `runs_max (${values.runs_max}) is more than threads_mounted_max (${values.threads_mounted_max}).`,
+      'Each run may use a thread: lower runs_max or raise threads_mounted_max.',
+    )
+  }
   if (values.runs_max > values.slots_max) {
     refuse(
       `runs_max (${values.runs_max}) is more than slots_max (${values.slots_max}).`,
@@ -204,6 +213,9 @@ function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values
     runsPerOrg: values.runs_per_org,
     queuePerOrg: values.queue_per_org,
     queueWaitMs: values.queue_wait_s * 1000,
+    threadsMountedMax: values.threads_mounted_max,
+    threadIdleMs: values.thread_idle_s * 1000,
+    storageReserveBytes: values.storage_reserve,
     frontGraceMs: values.front_grace_s * 1000,
     drainMs: values.drain_s * 1000,
   }
@@ -262,6 +274,10 @@ function toProfile(name: string, values: ProfileValues): Profile {
     },
     env: Object.fromEntries(Object.entries(values.env).sort(([a], [b]) => (a < b ? -1 : 1))),
     reuse: values.reuse,
+    storage:
+      values.storage === 'none'
+        ? { kind: 'none' }
+        : { kind: 'threads', quota: { bytes: values.limit_thread, inodes: values.limit_thread_files } },
   }
   return { ...content, revision: createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16) }
 }

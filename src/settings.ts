@@ -3,7 +3,7 @@
  * configuration file and `docs/configuration.md` all come from this table.
  */
 import Type, { type Static, type TSchema } from 'typebox'
-import { languages } from './base/run.ts'
+import { languages, reuses } from './base/run.ts'
 import { logFormats, logLevels } from './observe/log.ts'
 
 /** `bytes` may be written as a number or as `512MiB`; every other unit is written as a plain number. */
@@ -116,6 +116,16 @@ const capacity = {
   queue_wait_s: setting(seconds(0, 3600), 30, 'How long a run waits for its turn before it is refused.', {
     unit: 'seconds',
   }),
+  threads_mounted_max: setting(count(1, 4096), 200, 'Threads mounted at once, used and idle.', { unit: 'count' }),
+  thread_idle_s: setting(seconds(0, 86_400), 300, 'How long a thread stays mounted for its next run.', {
+    unit: 'seconds',
+  }),
+  storage_reserve: setting(
+    bytes(0, 1024 * GiB),
+    GiB,
+    'Room on the disk that threads leave free: with less, none is made or mounted.',
+    { unit: 'bytes' },
+  ),
   front_grace_s: setting(seconds(0, 3600), 10, 'How long runs go on when the process that speaks HTTP is gone.', {
     unit: 'seconds',
   }),
@@ -159,6 +169,22 @@ const profile = {
     unit: 'bytes',
     inProfiles,
   }),
+  storage: setting(
+    Type.Enum(['none', 'threads']),
+    'threads',
+    'Whether a call may name a thread, whose home directory is kept from call to call.',
+    { inProfiles },
+  ),
+  limit_thread: setting(bytes(8 * MiB, 16 * 1024 * GiB), GiB, 'What a thread made from now on can hold.', {
+    unit: 'bytes',
+    inProfiles,
+  }),
+  limit_thread_files: setting(
+    count(16, 100_000_000),
+    100_000,
+    'Files, directories and links that a thread made from now on can hold.',
+    { unit: 'count', inProfiles },
+  ),
   output_soft: setting(
     bytes(1 * KiB, 64 * MiB),
     1 * MiB,
@@ -178,9 +204,9 @@ const profile = {
     { inProfiles, secret: true },
   ),
   reuse: setting(
-    Type.Enum(['key', 'never']),
+    Type.Enum(reuses),
     'key',
-    'Which runs may share a slot, one after another: those of one key, or none.',
+    'Which runs may share a slot, one after another: those of one key, those of one key and thread, or none.',
     { inProfiles },
   ),
 }

@@ -1,4 +1,10 @@
-import type { Language, Limits, Reuse } from './run.ts'
+import type { Language, Limits, Quota, Reuse } from './run.ts'
+
+/** What runs of a profile may keep. */
+export type Storage =
+  | { kind: 'none' }
+  /** A thread is made with this quota; it keeps the one it was made with. */
+  | { kind: 'threads'; quota: Quota }
 
 /** What a key may run: made from the configuration at start, the same for every run until the next start. */
 export interface Profile {
@@ -14,4 +20,5 @@ export interface Profile {
   /** Variables of every run; those of a call win over them. */
   env: Readonly<Record<string, string>>
   reuse: Reuse
+  storage: Storage
 }

@@ -34,10 +34,28 @@ export interface Limits {
 }
 
 /**
- * Which runs may share a slot, one after another. `key`: those of one key and profile revision;
- * `never`: each run has a slot of its own.
+ * Which runs may share a slot, one after another. `key`: those of one key and profile revision; `thread`: those that
+ * have the same thread as well; `never`: each run has a slot of its own, and so has one without a thread under `thread`.
  */
-export type Reuse = 'key' | 'never'
+export const reuses = ['key', 'thread', 'never'] as const
+export type Reuse = (typeof reuses)[number]
+
+/** What a filesystem may hold, enforced by its size alone. */
+export interface Quota {
+  bytes: number
+  /** Files, directories and links. */
+  inodes: number
+}
+
+/** The thread that a run has for itself: its home directory, kept from run to run. */
+export interface RunThread {
+  /** As its org calls it. */
+  id: string
+  /** Grows with each holder of the thread; a runner that has seen a higher one refuses. */
+  fence: number
+  /** With which it is made when there is none yet. */
+  quota: Quota
+}
 
 export interface RunSpec {
   /** Public id of the run (`trace_id`). */
@@ -54,6 +72,8 @@ export interface RunSpec {
   limits: Limits
   /** Goes on when the front that started it is gone. */
   detached: boolean
+  /** Absent: the home directory is an empty tmpfs. */
+  thread?: RunThread
 }
 
 export interface RunInput {
@@ -89,6 +109,7 @@ export type Ending =
   | { kind: 'timed_out'; limitMs: number }
   | { kind: 'out_of_memory'; limitBytes: number }
   | { kind: 'output_limit'; limitBytes: number }
+  /** Its storage was full when the program gave up by itself. */
   | { kind: 'disk_quota'; limitBytes: number }
   | { kind: 'cancelled' }
   | { kind: 'shutdown' }

@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
@@ -33,6 +34,15 @@ export async function runner(config: Config, io: Io): Promise<number> {
         waitingPerOrg: config.queuePerOrg,
         waitMs: config.queueWaitMs,
       },
+      storage: Object.values(config.profiles).every(({ storage }) => storage.kind === 'none')
+        ? 'none'
+        : {
+            home: join(config.home, 'storage'),
+            mountsDir: join(instance.stateDir, 'storage'),
+            reserveBytes: config.storageReserveBytes,
+            mountedMax: config.threadsMountedMax,
+            idleMs: config.threadIdleMs,
+          },
       frontUid: config.frontUid,
       frontGid: config.frontGid,
       graceMs: config.frontGraceMs,

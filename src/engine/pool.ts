@@ -164,7 +164,7 @@ export class SlotPool {
   async #release(bound: Bound, spec: RunSpec): Promise<void> {
     if (!this.#busy.delete(bound)) return
     const { slot } = bound
-    const spent = spec.reuse === 'never' || slot.runs >= this.#settings.runsPerSlot || bound.binding === retired
+    const spent = isForOneRun(spec) || slot.runs >= this.#settings.runsPerSlot || bound.binding === retired
     if (this.#closed || spent || !slot.healthy) return this.#end(slot)
     bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), this.#settings.idleMs)
     this.#idle.push(bound)
@@ -256,6 +256,11 @@ export class SlotPool {
 /** No run has this binding, so a slot that carries it is never taken again. */
 const retired = ''
 
+const isForOneRun = ({ reuse, thread }: RunSpec): boolean =>
+  reuse === 'never' || (reuse === 'thread' && thread === undefined)
+
 function bindingOf(spec: RunSpec): string {
-  return spec.reuse === 'never' ? spec.runId : JSON.stringify([spec.keyId, spec.profile, spec.profileRevision])
+  if (isForOneRun(spec)) return spec.runId
+  const { keyId, profile, profileRevision } = spec
+  return JSON.stringify([keyId, profile, profileRevision, ...(spec.reuse === 'thread' ? [spec.thread?.id] : [])])
 }

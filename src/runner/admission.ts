@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { Compile } from 'typebox/compile'
-import { languages, type RunSpec } from '../base/run.ts'
+import { languages, type RunSpec, reuses } from '../base/run.ts'
 import type { ToRunner } from './messages.ts'
 import { WireError } from './wire.ts'
 
@@ -29,6 +29,25 @@ const Limits = Type.Object(
   { additionalProperties: false },
 )
 
+/** It becomes the name of a file. */
+const storageName = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$' })
+
+const Thread = Type.Object(
+  {
+    id: storageName,
+    fence: count,
+    quota: Type.Object(
+      {
+        // With less ext4 has no journal.
+        bytes: Type.Integer({ minimum: 8 * 1024 * 1024, maximum: 2 ** 44 }),
+        inodes: Type.Integer({ minimum: 16, maximum: 2 ** 31 }),
+      },
+      { additionalProperties: false },
+    ),
+  },
+  { additionalProperties: false },
+)
+
 const Spec = Type.Object(
   {
     runId: id,
@@ -36,7 +55,7 @@ const Spec = Type.Object(
     keyId: id,
     profile: id,
     profileRevision: id,
-    reuse: Type.Union([Type.Literal('key'), Type.Literal('never')]),
+    reuse: Type.Union(reuses.map((reuse) => Type.Literal(reuse))),
     language: Type.Union(languages.map((language) => Type.Literal(language))),
     env: Type.Record(Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,127}$' }), Type.String({ maxLength: 65_536 }), {
       maxProperties: 256,
@@ -44,6 +63,7 @@ const Spec = Type.Object(
     }),
     limits: Limits,
     detached: Type.Boolean(),
+    thread: Type.Optional(Thread),
   },
   { additionalProperties: false },
 )
@@ -52,6 +72,11 @@ const closed = { additionalProperties: false }
 const cause = Type.Union([Type.Literal('cancelled'), Type.Literal('shutdown')])
 const codeBytes = Type.Integer({ minimum: 0, maximum: 1024 * 1024 })
 const stdinBytes = Type.Integer({ minimum: 0, maximum: 4 * 1024 * 1024 })
+
+/** What it may be is said by a refusal, not by the end of the connection: clients choose paths. */
+const path = Type.String({ maxLength: 65_536 })
+const where = Type.Object({ area: Type.Literal('threads'), org: storageName, name: storageName }, closed)
+const inStorage = <Name extends string>(type: Name) => ({ type: Type.Literal(type), request: count, where })
 
 const shapes = {
   hello: Type.Object({ type: Type.Literal('hello'), version: count }, closed),
@@ -68,6 +93,32 @@ const shapes = {
   cancel: Type.Object({ type: Type.Literal('cancel'), request: count, runId: id, cause }, closed),
   list: Type.Object({ type: Type.Literal('list'), request: count }, closed),
   acknowledge: Type.Object({ type: Type.Literal('acknowledge'), request: count, runId: id }, closed),
+  files_list: Type.Object(
+    {
+      ...inStorage('files_list'),
+      path,
+      cursor: Type.Optional(Type.String({ maxLength: 32 })),
+      limit: Type.Integer({ minimum: 1, maximum: 1_000 }),
+    },
+    closed,
+  ),
+  files_stat: Type.Object({ ...inStorage('files_stat'), path }, closed),
+  files_read: Type.Object(
+    {
+      ...inStorage('files_read'),
+      path,
+      range: Type.Optional(Type.Object({ offset: count, lengthBytes: count }, closed)),
+    },
+    closed,
+  ),
+  files_write: Type.Object({ ...inStorage('files_write'), path }, closed),
+  files_bytes: Type.Object({ type: Type.Literal('files_bytes'), request: count }, closed),
+  files_finish: Type.Object({ type: Type.Literal('files_finish'), request: count }, closed),
+  files_more: Type.Object({ type: Type.Literal('files_more'), request: count, bytes: count }, closed),
+  files_stop: Type.Object({ type: Type.Literal('files_stop'), request: count }, closed),
+  files_make_directory: Type.Object({ ...inStorage('files_make_directory'), path }, closed),
+  files_move: Type.Object({ ...inStorage('files_move'), from: path, to: path, mayReplace: Type.Boolean() }, closed),
+  files_delete: Type.Object({ ...inStorage('files_delete'), path, recursive: Type.Boolean() }, closed),
   retire_key: Type.Object({ type: Type.Literal('retire_key'), request: count, keyId: id }, closed),
 }
 

@@ -2,6 +2,7 @@ import { connect, type Socket } from 'node:net'
 import { Refusal, type RefusalCode, refusals } from '../base/errors.ts'
 import type { CancelCause, RunEvent, RunInput, RunSpec } from '../base/run.ts'
 import { Attachment } from './attachment.ts'
+import { FileClient } from './file-client.ts'
 import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from './messages.ts'
 import { encodeMessage, MessageReader, WireError } from './wire.ts'
 
@@ -21,6 +22,7 @@ type FollowMessage = Extract<FromRunner, { type: RunEvent['kind'] }>
 
 /** The front's end of the run protocol. Keeps trying to reach the runner until closed. */
 export class RunnerClient implements Runner {
+  readonly files: FileClient
   readonly #socketPath: string
   readonly #onTrouble: (problem: string) => void
   readonly #pending = new Map<number, Pending>()
@@ -36,6 +38,10 @@ export class RunnerClient implements Runner {
   constructor(socketPath: string, onTrouble: (problem: string) => void) {
     this.#socketPath = socketPath
     this.#onTrouble = onTrouble
+    this.files = new FileClient({
+      ask: (message, numbered) => this.#askNumbered(message, numbered),
+      send: (message, payload = noBytes) => this.#send(message, payload),
+    })
     this.#connect()
   }
 
@@ -136,6 +142,7 @@ export class RunnerClient implements Runner {
     this.#readiness = { ready: false, reason }
     for (const pending of this.#pending.values()) pending.reject(new Refusal('unavailable', { reason }))
     this.#pending.clear()
+    this.files.lose(reason)
   }
 
   #endAttachments(): void {
@@ -153,10 +160,20 @@ export class RunnerClient implements Runner {
         break
       case 'ok':
       case 'runs':
+      case 'files_listing':
+      case 'files_status':
+      case 'files_opened':
+      case 'files_written':
+      case 'files_deleted':
         this.#settle(message.request)?.resolve(message)
         break
       case 'refused':
-        this.#settle(message.request)?.reject(refusalOf(message))
+        this.#refused(message.request, refusalOf(message))
+        break
+      case 'files_bytes':
+      case 'files_end':
+      case 'files_room':
+        this.files.take(message, payload)
         break
       case 'running':
       case 'output':
@@ -165,6 +182,12 @@ export class RunnerClient implements Runner {
         this.#follow(message, payload)
         break
     }
+  }
+
+  /** A question, or a file that is under way after its question was answered. */
+  #refused(request: number, refusal: Refusal): void {
+    this.#settle(request)?.reject(refusal)
+    this.files.refuse(request, refusal)
   }
 
   #follow({ request, type, ...rest }: FollowMessage, payload: Buffer): void {
@@ -205,20 +228,29 @@ export class RunnerClient implements Runner {
   }
 
   #ask(message: (request: number) => ToRunner, ...payload: Uint8Array[]): Promise<FromRunner> {
+    return this.#askNumbered(message, undefined, ...payload)
+  }
+
+  #askNumbered(
+    message: (request: number) => ToRunner,
+    numbered: ((request: number) => void) | undefined,
+    ...payload: Uint8Array[]
+  ): Promise<FromRunner> {
     const socket = this.#socket
     if (!socket) {
       const reason = this.#readiness.ready ? 'the runner is not connected' : this.#readiness.reason
       return Promise.reject(new Refusal('unavailable', { reason }))
     }
     const request = ++this.#lastRequest
+    numbered?.(request)
     return new Promise((resolve, reject) => {
       this.#pending.set(request, { resolve, reject })
       socket.write(encodeMessage(message(request), ...payload))
     })
   }
 
-  #send(message: ToRunner): void {
-    this.#socket?.write(encodeMessage(message))
+  #send(message: ToRunner, payload: Uint8Array = noBytes): void {
+    this.#socket?.write(encodeMessage(message, payload))
   }
 
   #settle(request: number): Pending | undefined {

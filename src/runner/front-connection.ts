@@ -3,8 +3,10 @@ import { Refusal } from '../base/errors.ts'
 import type { RunEvent } from '../base/run.ts'
 import type { Log } from '../observe/log.ts'
 import { admit, inputOf } from './admission.ts'
+import { FileRequests } from './file-requests.ts'
 import { type FromRunner, protocolVersion, type ToRunner } from './messages.ts'
 import type { Runs } from './runs.ts'
+import type { Threads } from './threads.ts'
 import type { Transcript } from './transcript.ts'
 import { encodeMessage, MessageReader, WireError } from './wire.ts'
 
@@ -33,6 +35,7 @@ export class FrontConnection {
   readonly #log: Log
   readonly #reader = new MessageReader()
   readonly #attachments = new Map<number, Attachment>()
+  readonly #files: FileRequests
   #trouble: string | undefined
   #greeted = false
   #pendingStarts = 0
@@ -41,6 +44,7 @@ export class FrontConnection {
   constructor(
     socket: Socket,
     runs: Runs,
+    threads: Threads | undefined,
     identity: { runnerId: string; epoch: number },
     trouble: string | undefined,
     log: Log,
@@ -50,10 +54,18 @@ export class FrontConnection {
     this.#identity = identity
     this.#trouble = trouble
     this.#log = log
+    this.#files = new FileRequests(
+      threads,
+      (message, payload) => this.#send(message, ...(payload ? [payload] : [])),
+      (request, error) => this.#refuse(request, error),
+    )
     socket.on('data', (chunk) => this.#receive(chunk))
     socket.on('drain', () => this.#pump())
     socket.on('error', (error) => log.warn({ err: error }, 'the connection to a front failed'))
-    socket.on('close', () => this.#forgetAttachments())
+    socket.on('close', () => {
+      this.#forgetAttachments()
+      this.#files.stop()
+    })
   }
 
   attachedRuns(): Iterable<string> {
@@ -111,6 +123,8 @@ export class FrontConnection {
       case 'retire_key':
         this.#answer(message.request, () => this.#runs.retireKey(message.keyId))
         break
+      default:
+        this.#files.obey(message, payload)
     }
   }
 
@@ -211,11 +225,7 @@ export class FrontConnection {
 
   /** Does what was asked and answers it; a refusal goes back as one, anything else is a fault of the runner's. */
   #answer(request: number, work: () => Promise<void> | void): void {
-    const refuse = (error: unknown) => {
-      const refusal = error instanceof Refusal ? error : new Refusal('unavailable', { reason: 'the runner failed' })
-      if (refusal !== error) this.#log.error({ err: error }, 'a request of a front failed')
-      this.#send({ type: 'refused', request, code: refusal.code, details: refusal.details })
-    }
+    const refuse = (error: unknown) => this.#refuse(request, error)
     try {
       const done = work()
       if (done) done.then(() => this.#send({ type: 'ok', request }), refuse)
@@ -224,6 +234,12 @@ export class FrontConnection {
       if (error instanceof WireError) throw error
       refuse(error)
     }
+  }
+
+  #refuse(request: number, error: unknown): void {
+    const refusal = error instanceof Refusal ? error : new Refusal('unavailable', { reason: 'the runner failed' })
+    if (refusal !== error) this.#log.error({ err: error }, 'a request of a front failed')
+    this.#send({ type: 'refused', request, code: refusal.code, details: refusal.details })
   }
 
   #send(header: FromRunner, ...payload: Uint8Array[]): void {

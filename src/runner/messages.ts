@@ -6,9 +6,13 @@
  */
 import type { Details, RefusalCode } from '../base/errors.ts'
 import type { CancelCause, RunEvent, RunInput, RunResult, RunSpec, Stream } from '../base/run.ts'
+import type { Deleted } from '../storage/deletion.ts'
+import type { Range } from '../storage/files.ts'
+import type { Listing } from '../storage/listing.ts'
+import type { Status } from '../storage/walk.ts'
 
 /** Both sides must say the same; a front refuses a runner of another version and the other way round. */
-export const protocolVersion = 1
+export const protocolVersion = 2
 
 /** No message may be larger: code and standard input together stay below it. */
 export const maxMessageBytes = 8 * 1024 * 1024
@@ -20,6 +24,18 @@ export interface RunSummary {
   detached: boolean
   state: 'queued' | 'preparing' | 'running' | 'ended'
 }
+
+/** A thread of an org: where its files are. */
+export interface StorageRef {
+  area: 'threads'
+  org: string
+  name: string
+}
+
+/** Bytes of a file that may be on their way, in either direction, before the receiver has said that it took some. */
+export const fileWindowBytes = 1024 * 1024
+/** Largest piece of a file in one message. */
+export const filePieceBytes = 256 * 1024
 
 /** From the front. `request` pairs an answer with its question. */
 export type ToRunner =
@@ -37,6 +53,22 @@ export type ToRunner =
   | { type: 'acknowledge'; request: number; runId: string }
   /** The slots of a key end: idle ones now, busy ones with their run. */
   | { type: 'retire_key'; request: number; keyId: string }
+  | { type: 'files_list'; request: number; where: StorageRef; path: string; cursor?: string; limit: number }
+  | { type: 'files_stat'; request: number; where: StorageRef; path: string }
+  /** The answer is followed by `files_bytes`, at first as many as a window holds, and `files_end`. */
+  | { type: 'files_read'; request: number; where: StorageRef; path: string; range?: Range }
+  /** `files_bytes` follow when the runner gives room for them, then `files_finish`; until then nothing is replaced. */
+  | { type: 'files_write'; request: number; where: StorageRef; path: string }
+  /** Payload: the next bytes of a write. */
+  | { type: 'files_bytes'; request: number }
+  | { type: 'files_finish'; request: number }
+  /** The reader took so many bytes. */
+  | { type: 'files_more'; request: number; bytes: number }
+  /** Ends a read, or a write without effect. Never an error: it may cross the end. */
+  | { type: 'files_stop'; request: number }
+  | { type: 'files_make_directory'; request: number; where: StorageRef; path: string }
+  | { type: 'files_move'; request: number; where: StorageRef; from: string; to: string; mayReplace: boolean }
+  | { type: 'files_delete'; request: number; where: StorageRef; path: string; recursive: boolean }
 
 /** From the runner. */
 export type FromRunner =
@@ -44,12 +76,52 @@ export type FromRunner =
   | { type: 'ready'; ready: boolean; reason: string }
   | { type: 'ok'; request: number }
   | { type: 'runs'; request: number; runs: RunSummary[] }
+  /** Also in the middle of a read or write, which it ends. */
   | { type: 'refused'; request: number; code: RefusalCode; details: Details }
   /** Events of an attachment carry the number of the request that made it. */
   | { type: 'running'; request: number; seq: number }
   | { type: 'output'; request: number; seq: number; stream: Stream }
   | { type: 'gap'; request: number; seq: number; stream: Stream; bytes: number }
   | { type: 'ended'; request: number; seq: number; result: RunResult }
+  | { type: 'files_listing'; request: number; listing: Omit<Listing, 'cursor'> & { cursor?: string } }
+  | { type: 'files_status'; request: number; status: Status }
+  | { type: 'files_opened'; request: number; status: Status; lengthBytes: number }
+  /** Payload: the next bytes of a read. */
+  | { type: 'files_bytes'; request: number }
+  | { type: 'files_end'; request: number }
+  /** So many more bytes of a write may be sent. */
+  | { type: 'files_room'; request: number; bytes: number }
+  | { type: 'files_written'; request: number; bytes: number }
+  | { type: 'files_deleted'; request: number; deleted: Deleted }
+
+/** A file as it is being read. */
+export interface FileStream {
+  status: Status
+  /** Bytes that `bytes` gives, unless the file shrinks meanwhile. */
+  lengthBytes: number
+  /** To be read once; ending the iteration early, or `stop`, closes the file. */
+  bytes: AsyncGenerator<Uint8Array, void, undefined>
+  /** Closes the file unread. */
+  stop(): void
+}
+
+/**
+ * Files of threads. Paths are relative to the thread's root; what is found there is never followed out of it. Files can
+ * be read while a run has the thread; what changes them is refused then.
+ * @throws Refusal thread_unknown, thread_busy, path_invalid, path_not_found, storage_full, unavailable and others.
+ */
+export interface RunnerFiles {
+  /** @param page where an earlier part ended, and at most how many entries, 1 to 1,000. */
+  list(where: StorageRef, path: string, page: { cursor?: string; limit: number }): Promise<Listing>
+  stat(where: StorageRef, path: string): Promise<Status>
+  read(where: StorageRef, path: string, range?: Range): Promise<FileStream>
+  /** Writes a whole file, or nothing. @returns its bytes. */
+  write(where: StorageRef, path: string, source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<number>
+  makeDirectory(where: StorageRef, path: string): Promise<void>
+  move(where: StorageRef, from: string, to: string, mayReplace: boolean): Promise<void>
+  /** @param recursive whether a directory goes with all that it holds. */
+  delete(where: StorageRef, path: string, recursive: boolean): Promise<Deleted>
+}
 
 /** What core needs of a runner, wherever it runs. */
 export interface Runner {
@@ -60,7 +132,7 @@ export interface Runner {
 
   /**
    * Starts a run; idempotent by `runId`. Resolves when the runner has taken it (queued or more).
-   * @throws Refusal `queue_full`, `unavailable`, or whatever the runner refuses.
+   * @throws Refusal `queue_full`, `unavailable`, `thread_busy`, or whatever the runner refuses.
    */
   start(spec: RunSpec, input: RunInput): Promise<void>
 
@@ -85,4 +157,6 @@ export interface Runner {
 
   /** Ends the slots of a key; runs in them end as `cancelled`. */
   retireKey(keyId: string): Promise<void>
+
+  readonly files: RunnerFiles
 }

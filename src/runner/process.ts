@@ -1,3 +1,4 @@
+import { Cleanup } from '../base/cleanup.ts'
 import { monotonicMs } from '../base/clock.ts'
 import type { Instance } from '../base/instance.ts'
 import { type EngineSettings, openHost } from '../engine/host.ts'
@@ -5,14 +6,19 @@ import { type PoolSettings, SlotPool } from '../engine/pool.ts'
 import { FairQueue, type QueueSettings } from '../engine/queue.ts'
 import { createSlot } from '../engine/slot.ts'
 import type { Log } from '../observe/log.ts'
+import { Dock } from '../storage/dock.ts'
 import { Runs } from './runs.ts'
 import { RunnerServer } from './server.ts'
+import { openStorage, type StorageSettings } from './storage.ts'
+import { Threads } from './threads.ts'
 
 export interface RunnerSettings {
   instance: Instance
   engine: EngineSettings
   pool: PoolSettings
   queue: QueueSettings
+  /** `none`: no profile has storage, and nothing of it is needed of this machine. */
+  storage: StorageSettings | 'none'
   frontUid: number
   frontGid: number
   graceMs: number
@@ -25,42 +31,48 @@ export interface RunningRunner {
 }
 
 /**
- * Builds the runner's rooms in order: the machine's side, the pool, the queue, the runs, the door.
+ * Builds the runner's rooms in order: the machine's side, storage, the pool, the queue, the runs, the door.
  * @throws StartRefused when the machine cannot give the isolation that is asked for.
  */
 export async function openRunner(settings: RunnerSettings, log: Log): Promise<RunningRunner> {
   const startedMs = monotonicMs()
-  const host = await openHost(settings.engine)
-  const pool = new SlotPool(() => createSlot(host), settings.pool, {
-    failed: (error) => log.error({ err: error }, 'a slot could not be made or ended'),
-    changed: () => server.announce(pool.trouble),
-  })
-  const queue = new FairQueue(settings.queue)
-  const languages = host.languages.map(({ language }) => language)
-  const runs = new Runs(queue, pool, languages, (error, runId) => {
-    log.error({ err: error, trace_id: runId }, 'a run failed')
-  })
-  const { socketPath, id } = settings.instance
-  const { frontUid, frontGid, graceMs } = settings
-  // A later life of the same runner always has a higher epoch: no two begin within a millisecond.
-  const identity = { runnerId: id, epoch: Date.now() }
-  const server = new RunnerServer({ socketPath, frontUid, frontGid, graceMs, ...identity }, runs, log)
+  const hasStorage = settings.storage !== 'none'
+  const undo = new Cleanup()
   try {
+    const host = await openHost(settings.engine, hasStorage ? Dock.open : undefined)
+    undo.add(() => host.close())
+    const threads = await openThreads(settings.storage, undo, log)
+    const pool = new SlotPool(() => createSlot(host), settings.pool, {
+      failed: (error) => log.error({ err: error }, 'a slot could not be made or ended'),
+      changed: () => server.announce(pool.trouble),
+    })
+    undo.add(() => pool.close())
+    const queue = new FairQueue(settings.queue)
+    const languages = host.languages.map(({ language }) => language)
+    const runs = new Runs(queue, pool, threads, languages, (error, runId) => {
+      log.error({ err: error, trace_id: runId }, 'a run failed')
+    })
+    const { socketPath, id } = settings.instance
+    const { frontUid, frontGid, graceMs } = settings
+    // A later life of the same runner always has a higher epoch: no two begin within a millisecond.
+    const identity = { runnerId: id, epoch: Date.now() }
+    const server = new RunnerServer({ socketPath, frontUid, frontGid, graceMs, ...identity }, runs, threads, log)
     await pool.open()
     await server.listen()
+    undo.add(() => server.close())
+    undo.add(() => runs.shutDown())
+    const start_ms = Math.round(monotonicMs() - startedMs)
+    log.info({ runtime: host.runtimeVersion, languages: host.languages, start_ms }, 'the runner takes runs')
+    return { close: () => undo.run() }
   } catch (error) {
-    await pool.close()
-    await host.close()
+    await undo.run()
     throw error
   }
-  const start_ms = Math.round(monotonicMs() - startedMs)
-  log.info({ runtime: host.runtimeVersion, languages: host.languages, start_ms }, 'the runner takes runs')
-  return {
-    close: async () => {
-      await runs.shutDown()
-      await server.close()
-      await pool.close()
-      await host.close()
-    },
-  }
+}
+
+async function openThreads(settings: StorageSettings | 'none', undo: Cleanup, log: Log): Promise<Threads | undefined> {
+  if (settings === 'none') return undefined
+  const storage = await openStorage(settings, log)
+  undo.add(() => storage.close())
+  return new Threads(storage.warm)
 }

@@ -1,3 +1,4 @@
+import { Cleanup } from '../base/cleanup.ts'
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import {
@@ -6,6 +7,7 @@ import {
   type RunInput,
   type RunResult,
   type RunSpec,
+  type Stream,
   type Timings,
   unmeasured,
 } from '../base/run.ts'
@@ -13,6 +15,7 @@ import type { Lease, SlotPool } from '../engine/pool.ts'
 import type { FairQueue, Place } from '../engine/queue.ts'
 import type { SlotRun } from '../engine/slot.ts'
 import type { RunSummary } from './messages.ts'
+import type { ThreadClaim, Threads } from './threads.ts'
 import { Transcript } from './transcript.ts'
 
 export interface KeptRuns {
@@ -33,6 +36,8 @@ interface Run {
   stopCause: CancelCause | undefined
   stopping: AbortController
   slotRun: SlotRun | undefined
+  /** Until its jail is dead. */
+  thread: ThreadClaim | undefined
   taken: Promise<void>
 }
 
@@ -40,6 +45,7 @@ interface Run {
 export class Runs {
   readonly #queue: FairQueue
   readonly #pool: SlotPool
+  readonly #threads: Threads | undefined
   readonly #languages: readonly Language[]
   readonly #log: (error: unknown, runId: string) => void
   readonly #runs = new Map<string, Run>()
@@ -47,32 +53,35 @@ export class Runs {
   #idle: (() => void) | undefined
 
   /**
+   * @param threads absent where there is no storage.
    * @param languages what the image has.
    * @param log told of slots that could not be made or given back.
    */
   constructor(
     queue: FairQueue,
     pool: SlotPool,
+    threads: Threads | undefined,
     languages: readonly Language[],
     log: (error: unknown, runId: string) => void,
   ) {
     this.#queue = queue
     this.#pool = pool
+    this.#threads = threads
     this.#languages = languages
     this.#log = log
   }
 
   /**
    * Takes a run; idempotent by its id. Resolves when it has a place to run in.
-   * @throws Refusal `language_unavailable`, `queue_full` when it got no place, `run_finished` when it was cancelled
-   * while it waited.
+   * @throws Refusal `language_unavailable`, `thread_busy`, `queue_full` when it got no place, `run_finished` when it was
+   * cancelled while it waited, `unavailable` when its thread could not be had.
    */
-  start(spec: RunSpec, input: RunInput): Promise<void> {
+  async start(spec: RunSpec, input: RunInput): Promise<void> {
     const known = this.#runs.get(spec.runId)
     if (known) return known.taken
     const { language } = spec
     if (!this.#languages.includes(language)) {
-      return Promise.reject(new Refusal('language_unavailable', { language, offered: this.#languages }))
+      throw new Refusal('language_unavailable', { language, offered: this.#languages })
     }
     const run: Run = {
       spec,
@@ -81,11 +90,18 @@ export class Runs {
       stopCause: undefined,
       stopping: new AbortController(),
       slotRun: undefined,
+      thread: this.#claim(spec),
       taken: Promise.resolve(),
     }
     this.#runs.set(spec.runId, run)
     run.taken = this.#take(run, input)
     return run.taken
+  }
+
+  #claim(spec: RunSpec): ThreadClaim | undefined {
+    if (!spec.thread) return undefined
+    if (!this.#threads) throw new Refusal('threads_unavailable')
+    return this.#threads.claim(spec, spec.thread)
   }
 
   /** @throws Refusal `run_unknown`. */
@@ -137,11 +153,16 @@ export class Runs {
 
   async #take(run: Run, input: RunInput): Promise<void> {
     const askedMs = monotonicMs()
+    const undo = new Cleanup()
+    undo.add(() => void this.#runs.delete(run.spec.runId))
+    undo.add(() => run.thread?.release())
     try {
-      const place = await this.#queue.enter(run.spec.orgId, run.stopping.signal)
+      const place = undo.owns(await this.#queue.enter(run.spec.orgId, run.stopping.signal))
+      await run.thread?.mount()
+      undo.keep()
       void this.#carry(run, input, place, monotonicMs() - askedMs)
     } catch (error) {
-      this.#runs.delete(run.spec.runId)
+      await undo.run()
       throw error
     }
   }
@@ -161,6 +182,8 @@ export class Runs {
       result = unmeasured(run.spec.limits, { kind: 'failed', reason: 'slot_failed' })
       result.timings = { ...result.timings, queueMs, slotMs: monotonicMs() - preparingMs }
     }
+    // Before its ending is told: who knows of that may use the thread at once.
+    await run.thread?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     this.#finish(run, result)
     await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     place.release()
@@ -169,16 +192,19 @@ export class Runs {
   }
 
   async #execute(run: Run, input: RunInput, lease: Lease, waited: Pick<Timings, 'queueMs' | 'slotMs'>) {
+    const dock = await run.thread?.attach(lease.slot)
     if (run.stopCause) return unmeasured(run.spec.limits, { kind: run.stopCause })
-    run.slotRun = lease.slot.run(run.spec, input, {
+    const observer = {
       running: () => {
         run.state = 'running'
         run.transcript.running()
       },
-      output: (stream, bytes) => run.transcript.append(stream, bytes),
-    })
-    const { jailMs, runMs, ...measured } = await run.slotRun.ended
-    return { ...measured, timings: { ...waited, jailMs, runMs } }
+      output: (stream: Stream, bytes: Uint8Array) => run.transcript.append(stream, bytes),
+    }
+    run.slotRun = lease.slot.run(run.spec, input, observer, dock)
+    const { jailMs, runMs, ending, ...measured } = await run.slotRun.ended
+    const seen = run.thread ? await run.thread.endingOf(ending) : ending
+    return { ...measured, ending: seen, timings: { ...waited, jailMs, runMs } }
   }
 
   #finish(run: Run, result: RunResult): void {

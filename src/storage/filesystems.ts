@@ -2,12 +2,11 @@ import { constants } from 'node:fs'
 import { mkdir, readdir, rm, rmdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Refusal } from '../base/errors.ts'
+import type { Quota } from '../base/run.ts'
 import { Descriptor } from './descriptor.ts'
-import { check, grow, ImageMaker, lockedImage, type Quota, shrinkIdle, syncDirectory } from './images.ts'
+import { check, grow, ImageMaker, lockedImage, shrinkIdle, syncDirectory } from './images.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { readSuperblock } from './superblock.ts'
-
-export type { Quota } from './images.ts'
 
 /** A thread or a volume of an org. `org` and `name` are as clients may give them: see `isName`. */
 export interface FilesystemId {

@@ -8,18 +8,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
+import type { Quota } from '../base/run.ts'
 import { Descriptor } from './descriptor.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { blockBytes, emptyJournal, readSuperblock } from './superblock.ts'
 
 const execute = promisify(execFile)
-
-/** What a filesystem may hold, enforced by its size alone. */
-export interface Quota {
-  bytes: number
-  /** Files, directories and links. */
-  inodes: number
-}
 
 /** The smallest journal that ext4 takes; a filesystem that nobody uses costs nothing for it. */
 const journalBytes = 1024 * blockBytes

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '../base/errors.ts'
-import { type FilesystemId, type Filesystems, keyOf, type Mounted, type Quota } from './filesystems.ts'
+import type { Quota } from '../base/run.ts'
+import { type FilesystemId, type Filesystems, keyOf, type Mounted } from './filesystems.ts'
 
 export interface WarmSettings {
   /** Mounted at once, used or idle. */

@@ -47,10 +47,11 @@ inPrivateMounts(import.meta.filename, () => {
       pool = new SlotPool(() => createSlot(host), settings, events)
       await pool.open()
       const queue = new FairQueue({ places: 2, placesPerOrg: 2, waitingPerOrg: 1, waitMs: 30_000 })
-      runs = new Runs(queue, pool, ['python', 'bash'], (error) => expect.unreachable(String(error)))
+      runs = new Runs(queue, pool, undefined, ['python', 'bash'], (error) => expect.unreachable(String(error)))
       server = new RunnerServer(
         { socketPath, frontUid, frontGid: frontUid, graceMs, runnerId: 'test', epoch: 7 },
         runs,
+        undefined,
         pino({ level: 'silent' }),
       )
       await server.listen()

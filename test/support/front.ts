@@ -32,6 +32,7 @@ export const testProfile: Profile = {
   },
   env: { FROM_PROFILE: 'profile' },
   reuse: 'key',
+  storage: { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 1_000 } },
 }
 
 export interface Rooms {

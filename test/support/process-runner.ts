@@ -3,6 +3,7 @@ import { Refusal } from '../../src/base/errors.ts'
 import type { CancelCause, Ending, Language, RunEvent, RunInput, RunResult, RunSpec } from '../../src/base/run.ts'
 import type { Runner, RunSummary } from '../../src/runner/messages.ts'
 import { Transcript } from '../../src/runner/transcript.ts'
+import { type Home, PlainThreads } from './plain-threads.ts'
 
 interface Run {
   spec: RunSpec
@@ -33,6 +34,7 @@ export class ProcessRunner implements Runner {
   readonly acknowledged: string[] = []
   /** Every run that was ever started, by id. */
   readonly specs = new Map<string, RunSpec>()
+  readonly files = new PlainThreads()
   readonly #runs = new Map<string, Run>()
 
   async start(spec: RunSpec, input: RunInput): Promise<void> {
@@ -40,8 +42,9 @@ export class ProcessRunner implements Runner {
     if (this.#runs.has(spec.runId)) return
     const running = [...this.#runs.values()].filter((run) => !run.transcript.ended).length
     if (running >= this.maxRuns) throw new Refusal('queue_full', { running, waiting: 0, retryAfterSeconds: 2 })
+    const home = spec.thread && this.files.take({ area: 'threads', org: spec.orgId, name: spec.thread.id })
     this.specs.set(spec.runId, spec)
-    this.#runs.set(spec.runId, launch(spec, input))
+    this.#runs.set(spec.runId, launch(spec, input, home))
   }
 
   async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
@@ -99,6 +102,7 @@ export class ProcessRunner implements Runner {
   /** Ends what is still running. */
   close(): void {
     for (const run of this.#runs.values()) stop(run, { kind: 'shutdown' })
+    this.files.remove()
   }
 
   #known(runId: string): Run {
@@ -108,12 +112,12 @@ export class ProcessRunner implements Runner {
   }
 }
 
-function launch(spec: RunSpec, input: RunInput): Run {
+function launch(spec: RunSpec, input: RunInput, home: Home | undefined): Run {
   const [program, ...options] = commands[spec.language]
   const code = Buffer.from(input.code).toString('utf8')
   const argument = code.length < argumentLimitBytes ? code : 'import sys; sys.exit(99)'
   const env = { PATH: process.env.PATH ?? '', LANG: 'C.UTF-8', ...spec.env }
-  const child = spawn(program, [...options, argument], { env, detached: true, cwd: '/tmp' })
+  const child = spawn(program, [...options, argument], { env, detached: true, cwd: home?.path ?? '/tmp' })
   const run: Run = {
     spec,
     process: child,
@@ -139,6 +143,7 @@ function launch(spec: RunSpec, input: RunInput): Run {
   )
   child.on('close', (exitCode, signal) => {
     clearTimeout(timer)
+    home?.release()
     run.transcript.finish(toResult(run, exitCode, signal, performance.now() - startedMs))
   })
   return run

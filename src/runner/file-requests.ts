@@ -1,0 +1,232 @@
+import { Refusal } from '../base/errors.ts'
+import { deletePath } from '../storage/deletion.ts'
+import { makeDirectory, movePath, type OpenFile, readFile, statPath, writeFile } from '../storage/files.ts'
+import { listDirectory } from '../storage/listing.ts'
+import { type FromRunner, fileWindowBytes, type ToRunner } from './messages.ts'
+import type { Threads } from './threads.ts'
+import { WireError } from './wire.ts'
+
+export type FilesMessage = Extract<ToRunner, { type: `files_${string}` }>
+type Asking = Extract<FilesMessage, { where: unknown }>
+type Ask<Type extends Asking['type']> = Extract<Asking, { type: Type }>
+
+/** Reads and writes of one front at once; what they hold together stays below what a connection may leave unread. */
+const streamsMax = 32
+/** Other requests about files of one front at once. */
+const pendingMax = 1_024
+
+/** A read or write that goes on, as the messages about it see it. */
+interface FileFlow {
+  take(message: FilesMessage, payload: Buffer): void
+  stop(): void
+}
+
+/** What a front asks of the files of threads. Memory is bounded by the windows, whatever the size of a file. */
+export class FileRequests {
+  readonly #threads: Threads | undefined
+  readonly #send: (message: FromRunner, payload?: Uint8Array) => void
+  readonly #refuse: (request: number, error: unknown) => void
+  readonly #flows = new Map<number, FileFlow>()
+  #pending = 0
+
+  /**
+   * @param threads absent where there is no storage.
+   * @param refuse answers a request with what went wrong.
+   */
+  constructor(
+    threads: Threads | undefined,
+    send: (message: FromRunner, payload?: Uint8Array) => void,
+    refuse: (request: number, error: unknown) => void,
+  ) {
+    this.#threads = threads
+    this.#send = send
+    this.#refuse = refuse
+  }
+
+  /** BOUNDARY. @throws WireError for what no front in order would send. */
+  obey(message: FilesMessage, payload: Buffer): void {
+    switch (message.type) {
+      case 'files_bytes':
+      case 'files_finish':
+      case 'files_more':
+        this.#flows.get(message.request)?.take(message, payload)
+        return
+      case 'files_stop':
+        this.#flows.get(message.request)?.stop()
+        return
+      default:
+        this.#begin(message)
+    }
+  }
+
+  /** The front is gone: reads end, writes leave nothing. */
+  stop(): void {
+    for (const flow of this.#flows.values()) flow.stop()
+  }
+
+  #begin(message: Asking): void {
+    const { request } = message
+    if (this.#flows.has(request)) throw new WireError('two requests of one number')
+    if (this.#pending >= pendingMax) throw new WireError('too many requests about files at once')
+    const isFlow = message.type === 'files_read' || message.type === 'files_write'
+    if (isFlow && this.#flows.size >= streamsMax) {
+      this.#refuse(request, new Refusal('unavailable', { reason: 'too many files are being read and written' }))
+      return
+    }
+    this.#pending += 1
+    this.#answer(message)
+      .catch((error: unknown) => this.#refuse(request, error))
+      .finally(() => {
+        this.#pending -= 1
+        this.#flows.delete(request)
+      })
+  }
+
+  async #answer(message: Asking): Promise<void> {
+    const threads = this.#threads
+    if (!threads) throw new Refusal('threads_unavailable')
+    const { request, where } = message
+    switch (message.type) {
+      case 'files_list': {
+        const { path, cursor, limit } = message
+        const { cursor: next, ...listing } = await threads.reading(where, (root) =>
+          listDirectory(root, path, cursor, limit),
+        )
+        this.#send({
+          type: 'files_listing',
+          request,
+          listing: { ...listing, ...(next !== undefined && { cursor: next }) },
+        })
+        return
+      }
+      case 'files_stat': {
+        const status = await threads.reading(where, (root) => statPath(root, message.path))
+        this.#send({ type: 'files_status', request, status })
+        return
+      }
+      case 'files_read':
+        return this.#read(threads, message)
+      case 'files_write':
+        return this.#write(threads, message)
+      case 'files_make_directory':
+        await threads.writing(where, (root) => makeDirectory(root, message.path))
+        this.#send({ type: 'ok', request })
+        return
+      case 'files_move':
+        await threads.writing(where, (root) => movePath(root, message.from, message.to, message.mayReplace))
+        this.#send({ type: 'ok', request })
+        return
+      case 'files_delete': {
+        const deleted = await threads.writing(where, (root) => deletePath(root, message.path, message.recursive))
+        this.#send({ type: 'files_deleted', request, deleted })
+        return
+      }
+    }
+  }
+
+  async #read(threads: Threads, { request, where, path, range }: Ask<'files_read'>): Promise<void> {
+    const reading = new Reading(fileWindowBytes)
+    this.#flows.set(request, reading)
+    await threads.reading(where, async (root) => {
+      const file: OpenFile = await readFile(root, path, range)
+      try {
+        this.#send({ type: 'files_opened', request, status: file.status, lengthBytes: file.lengthBytes })
+        for await (const bytes of file.bytes) {
+          await reading.room(bytes.length)
+          if (reading.stopped) return
+          this.#send({ type: 'files_bytes', request }, bytes)
+        }
+      } finally {
+        await file.close()
+      }
+    })
+    if (!reading.stopped) this.#send({ type: 'files_end', request })
+  }
+
+  async #write(threads: Threads, { request, where, path }: Ask<'files_write'>): Promise<void> {
+    const writing = new Writing((bytes) => this.#send({ type: 'files_room', request, bytes }))
+    this.#flows.set(request, writing)
+    const bytes = await threads.writing(where, (root) => writeFile(root, path, writing.bytes()))
+    this.#send({ type: 'files_written', request, bytes })
+  }
+}
+
+/** How much of a file its reader has room for. */
+class Reading implements FileFlow {
+  stopped = false
+  #roomBytes: number
+  #wake: () => void = () => undefined
+
+  constructor(windowBytes: number) {
+    this.#roomBytes = windowBytes
+  }
+
+  take(message: FilesMessage): void {
+    if (message.type !== 'files_more') throw new WireError('bytes for a file that is being read')
+    this.#roomBytes += message.bytes
+    this.#wake()
+  }
+
+  stop(): void {
+    this.stopped = true
+    this.#wake()
+  }
+
+  /** Waits until so many bytes may be sent, or the read was stopped. */
+  async room(bytes: number): Promise<void> {
+    while (this.#roomBytes < bytes && !this.stopped) await new Promise<void>((resolve) => (this.#wake = resolve))
+    this.#roomBytes -= bytes
+  }
+}
+
+/** What arrives of a file that is being written. */
+class Writing implements FileFlow {
+  readonly #grant: (bytes: number) => void
+  readonly #arrived: Buffer[] = []
+  #roomBytes = 0
+  #end: 'finished' | 'stopped' | undefined
+  #wake: () => void = () => undefined
+
+  constructor(grant: (bytes: number) => void) {
+    this.#grant = grant
+  }
+
+  take(message: FilesMessage, payload: Buffer): void {
+    if (message.type === 'files_finish') this.#end ??= 'finished'
+    else if (message.type !== 'files_bytes') throw new WireError('room for a file that is being written')
+    else this.#push(payload)
+    this.#wake()
+  }
+
+  stop(): void {
+    this.#end ??= 'stopped'
+    this.#wake()
+  }
+
+  #push(payload: Buffer): void {
+    if (this.#end === 'stopped') return // On their way when it was stopped.
+    this.#roomBytes -= payload.length
+    if (this.#roomBytes < 0 || this.#end) throw new WireError('more of a file than there was room for')
+    // The payload is a view into the read buffer, which it would keep as a whole.
+    this.#arrived.push(Buffer.from(payload))
+  }
+
+  /** In order, to the end. @throws Refusal when the front gives the file up: then nothing is written. */
+  async *bytes(): AsyncGenerator<Uint8Array, void, undefined> {
+    this.#give(fileWindowBytes)
+    for (;;) {
+      const piece = this.#arrived.shift()
+      if (piece) {
+        yield piece
+        this.#give(piece.length)
+      } else if (this.#end === 'finished') return
+      else if (this.#end === 'stopped') throw new Refusal('unavailable', { reason: 'the file was given up' })
+      else await new Promise<void>((resolve) => (this.#wake = resolve))
+    }
+  }
+
+  #give(bytes: number): void {
+    this.#roomBytes += bytes
+    this.#grant(bytes)
+  }
+}
