@@ -26,6 +26,7 @@ enum frame_kind {
 	FRAME_STDERR = 67,
 	FRAME_EXITED = 68,
 	FRAME_FAILED = 69,
+	FRAME_FORKER = 70,
 };
 
 struct frame {

@@ -15,7 +15,7 @@
 /* Sets the rlimits of the caller. */
 int ids_limit(const struct preparation *preparation);
 
-/* Makes the caller the kernel's choice before the guest and the jail's init when memory is short. */
+/* Makes the caller the kernel's choice before the guest, its jailer and the jail's init when memory is short. */
 int ids_offer_to_oom_killer(void);
 
 /* Empties the bounding and ambient sets of the caller and all its children to come, so that no exec can ever bring a

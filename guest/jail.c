@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "descriptors.h"
+#include "handover.h"
 #include "ids.h"
 #include "mounts.h"
 #include "net.h"
@@ -30,14 +30,6 @@
 #define EXIT_JAIL_FAILED 70
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND 127
-
-/* The inner ends, between their making and the clone. */
-struct ends {
-	int channel;
-	int in;
-	int out;
-	int err;
-};
 
 static void tell(uint8_t kind, int32_t value)
 {
@@ -133,17 +125,36 @@ static _Noreturn void reap(pid_t main)
 	_exit(0);
 }
 
-/* Everything that makes the jail, in order. What is under the line has no way back. */
-static _Noreturn void init_process(const struct ends *ends, const struct preparation *p, uint8_t *source,
-				   size_t source_bytes)
+/* The handover, understood once more: what the guest understood is in its own memory. */
+static void learn(struct preparation *p)
 {
-	if (take_descriptors(ends) < 0 || net_loopback_up() < 0 || mounts_enter(p, source) < 0)
+	size_t length;
+	const uint8_t *payload = handover_payload(&length);
+	const char *wrong = prepare_parse(p, payload, length);
+
+	if (wrong == NULL)
+		return;
+	errno = EBADMSG;
+	fail("%s", wrong);
+	give_up();
+}
+
+/* Everything that makes the jail, in order. What is under the line has no way back. */
+_Noreturn void jail_become_init(const struct ends *ends)
+{
+	struct preparation preparation;
+	const struct preparation *p = &preparation;
+
+	if (take_descriptors(ends) < 0)
+		give_up();
+	learn(&preparation);
+	if (net_loopback_up() < 0 || mounts_enter(p, handover_source()) < 0)
 		give_up();
 	if (sethostname("glovebox", 8) < 0) {
 		fail("set the host name");
 		give_up();
 	}
-	munmap(source, source_bytes);
+	handover_close();
 	/* Also for a reader of /proc in the jail: this is its init, and nobody's to look into. */
 	if (prctl(PR_SET_NAME, "init", 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
 		fail("hide the jail's init");
@@ -208,7 +219,7 @@ static int open_ends(struct jail *jail, struct ends *ends, const struct preparat
 	return 0;
 }
 
-static void close_ends(struct ends *ends)
+void jail_close_ends(struct ends *ends)
 {
 	jail_close(&ends->channel);
 	jail_close(&ends->in);
@@ -216,26 +227,13 @@ static void close_ends(struct ends *ends)
 	jail_close(&ends->err);
 }
 
-int jail_start(struct jail *jail, const struct preparation *p, uint8_t *source, size_t source_bytes)
+int jail_open(struct jail *jail, struct ends *ends, const struct preparation *p)
 {
-	struct ends ends = {-1, -1, -1, -1};
-	/* The cgroup namespace is the slot's: the main process is moved to another cgroup after this, and would
-	 * see its place as outside of a namespace made here. */
-	const unsigned long fresh = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
-
 	*jail = (struct jail){-1, -1, -1, -1, -1};
-	if (mounts_prepare_run(p) == 0 && open_ends(jail, &ends, p) == 0) {
-		/* Not clone3, which the slot's filter answers with ENOSYS. All arguments but the flags are zero, so
-		 * that their order, which differs between architectures, does not matter. */
-		jail->init = (pid_t)syscall(SYS_clone, fresh | SIGCHLD, 0, 0, 0, 0);
-		if (jail->init == 0)
-			init_process(&ends, p, source, source_bytes);
-		if (jail->init < 0)
-			fail("clone the jail's init");
-	}
-	close_ends(&ends);
-	if (jail->init > 0)
+	*ends = (struct ends){-1, -1, -1, -1};
+	if (mounts_prepare_run(p) == 0 && open_ends(jail, ends, p) == 0)
 		return 0;
+	jail_close_ends(ends);
 	jail_close(&jail->channel);
 	jail_close(&jail->in);
 	jail_close(&jail->out);

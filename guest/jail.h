@@ -17,6 +17,14 @@ struct jail {
 	int err;
 };
 
+/* The other ends, on their way to the jail. */
+struct ends {
+	int channel;
+	int in;
+	int out;
+	int err;
+};
+
 enum report_kind {
 	REPORT_READY = 1,  /* the main process waits for GO; `value` is its pid as the guest sees it */
 	REPORT_FAILED = 2, /* making the jail failed: `text` */
@@ -29,9 +37,15 @@ struct report {
 	char text[FAIL_TEXT_BYTES];
 };
 
-/* Clones the jail's init, which goes on alone and reports on the channel. `source` holds the source text, and
- * `source_bytes` is the size of that mapping. Returns 0, or -1 with fail_text; then nothing is left. */
-int jail_start(struct jail *jail, const struct preparation *preparation, uint8_t *source, size_t source_bytes);
+/* Makes the descriptors of a jail that is to be, and what its mounts need of the slot. `jail` has no init yet. Returns
+ * 0, or -1 with fail_text; then nothing is left. */
+int jail_open(struct jail *jail, struct ends *ends, const struct preparation *preparation);
+
+void jail_close_ends(struct ends *ends);
+
+/* In a process that was cloned with fresh namespaces: becomes the jail's init, which goes on alone, made from what the
+ * handover holds, and reports on the channel. */
+_Noreturn void jail_become_init(const struct ends *ends);
 
 /* Takes the next report. Returns 1, 0 when there is none now, -1 when there will be none any more. */
 int jail_report(const struct jail *jail, struct report *report);

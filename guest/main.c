@@ -19,7 +19,9 @@
 #include "descriptors.h"
 #include "fail.h"
 #include "frames.h"
+#include "handover.h"
 #include "ids.h"
+#include "jailer.h"
 #include "mounts.h"
 #include "run.h"
 #include "seccomp.h"
@@ -78,12 +80,14 @@ static int prepare(struct guest *guest)
 		return fail("no_new_privs");
 	if (descriptors_close_from(3) < 0 || make_nonblocking(0) < 0 || make_nonblocking(1) < 0)
 		return -1;
-	if (inbox_open(&guest->inbox) < 0 || outbox_open(&guest->outbox) < 0 || watch_children(&guest->children) < 0)
+	if (watch_children(&guest->children) < 0)
 		return -1;
 	if (seccomp_build() < 0 || mounts_prepare_slot() < 0 || ids_bound_capabilities() < 0)
 		return -1;
 	guest->run.jail = (struct jail){-1, -1, -1, -1, -1};
-	return 0;
+	if (handover_open() < 0 || jailer_start(&guest->run.jailer) < 0)
+		return -1;
+	return inbox_open(&guest->inbox) < 0 ? -1 : outbox_open(&guest->outbox);
 }
 
 static void receive(struct guest *guest)
@@ -130,7 +134,7 @@ static void send_waiting(struct guest *guest)
 		outbox_forget(&guest->outbox);
 }
 
-/* poll, not epoll: seven descriptors, which change with every run. The set is made anew from what the run holds, so
+/* poll, not epoll: eight descriptors, which change with every run. The set is made anew from what the run holds, so
  * that no registration can outlive its descriptor and speak for the next one of that number. */
 static void turn(struct guest *guest)
 {
@@ -157,21 +161,25 @@ static void turn(struct guest *guest)
 	/* Last, since room, credit and KILL let a run go on, too. That a watch may speak of a run that ended just now
 	 * does no harm: every descriptor is non-blocking. */
 	const char *wrong = run_advance(&guest->run, &watches[WATCH_RUN], &guest->outbox);
+	send_waiting(guest);
 	if (wrong != NULL)
 		die(wrong);
-	send_waiting(guest);
 }
 
 int main(void)
 {
 	static struct guest guest;
 	uint8_t version[4];
+	uint8_t jailer[4];
 
 	if (prepare(&guest) < 0)
 		die(fail_text());
 	write_u32(version, PROTOCOL_VERSION);
 	if (!outbox_send(&guest.outbox, FRAME_HELLO, 0, version, sizeof(version)))
 		die("no room for HELLO");
+	write_u32(jailer, (uint32_t)guest.run.jailer.pid);
+	if (!outbox_send(&guest.outbox, FRAME_FORKER, 0, jailer, sizeof(jailer)))
+		die("no room for FORKER");
 	send_waiting(&guest);
 	for (;;)
 		turn(&guest);

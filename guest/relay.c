@@ -2,24 +2,18 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "fail.h"
+#include "handover.h"
 
-int source_open(struct source *source, size_t code_bytes, size_t stdin_bytes)
+void source_open(struct source *source, size_t code_bytes, size_t stdin_bytes)
 {
-	size_t size = code_bytes + stdin_bytes;
-
-	*source = (struct source){.code_bytes = code_bytes, .stdin_bytes = stdin_bytes};
-	if (size == 0)
-		return 0;
-	void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (bytes == MAP_FAILED)
-		return fail("memory for code and standard input");
-	source->bytes = bytes;
-	source->size = size;
-	return 0;
+	*source = (struct source){
+		.bytes = handover_source(),
+		.size = code_bytes + stdin_bytes,
+		.code_bytes = code_bytes,
+		.stdin_bytes = stdin_bytes,
+	};
 }
 
 bool source_add(struct source *source, uint8_t kind, const uint8_t *bytes, size_t length)
@@ -29,7 +23,7 @@ bool source_add(struct source *source, uint8_t kind, const uint8_t *bytes, size_
 	size_t announced = is_code ? source->code_bytes : source->stdin_bytes;
 	size_t offset = is_code ? 0 : source->code_bytes;
 
-	/* BOUNDARY: the announced size is what was mapped. */
+	/* BOUNDARY: the announced size is what there is room for. */
 	if (length > announced - *filled)
 		return false;
 	if (length > 0)
@@ -73,10 +67,7 @@ enum relay_pump relay_pump(int fd, uint8_t kind, uint32_t run, uint64_t *credit,
 
 void source_forget(struct source *source)
 {
-	if (source->size > 0) {
-		explicit_bzero(source->bytes, source->code_filled);
-		explicit_bzero(source->bytes + source->code_bytes, source->stdin_filled);
-		munmap(source->bytes, source->size);
-	}
+	if (source->size > 0)
+		handover_forget_source(source->size);
 	*source = (struct source){0};
 }

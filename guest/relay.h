@@ -8,10 +8,10 @@
 
 #include "frames.h"
 
-/* Source text and standard input of a run: one mapping, the source text first. */
+/* Source text and standard input of a run: in the memory of the handover, the source text first. */
 struct source {
 	uint8_t *bytes;
-	size_t size; /* of the mapping, 0: none */
+	size_t size; /* of both together */
 	size_t code_bytes;
 	size_t stdin_bytes;
 	size_t code_filled;
@@ -19,8 +19,8 @@ struct source {
 	size_t fed; /* bytes below this need not be fed any more */
 };
 
-/* Makes room for so many bytes. Returns 0, or -1 with fail_text. */
-int source_open(struct source *source, size_t code_bytes, size_t stdin_bytes);
+/* Expects so many bytes: at most SOURCE_MAX_BYTES of each. */
+void source_open(struct source *source, size_t code_bytes, size_t stdin_bytes);
 
 /* Adds the payload of a CODE or STDIN frame. Returns false when it is more than was announced. */
 bool source_add(struct source *source, uint8_t kind, const uint8_t *bytes, size_t length);
@@ -40,7 +40,7 @@ enum relay_pump {
 /* Turns output into one frame of this kind, as far as credit and room reach. */
 enum relay_pump relay_pump(int fd, uint8_t kind, uint32_t run, uint64_t *credit, struct outbox *outbox);
 
-/* Overwrites and unmaps. Harmless when there is nothing. */
+/* Overwrites. Harmless when there is nothing. */
 void source_forget(struct source *source);
 
 #endif

@@ -5,11 +5,13 @@
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
+#include "handover.h"
+
 enum how { HOW_EXITED = 0, HOW_SIGNALED = 1, HOW_KILLED = 2 };
 
 static const char outbox_is_full[] = "the reader does not read";
 
-/* Nothing of a run may stay: what the next one's jail is cloned from is this process. */
+/* Nothing of a run may stay, here or in what the jailer shares. */
 static void forget(struct run *run)
 {
 	jail_close(&run->jail.channel);
@@ -18,12 +20,14 @@ static void forget(struct run *run)
 	jail_close(&run->jail.err);
 	source_forget(&run->source);
 	prepare_forget(&run->preparation);
+	handover_forget();
 	explicit_bzero(run->failure, sizeof(run->failure));
 	*run = (struct run){
 		.state = RUN_NONE,
 		.number = run->number,
 		.awaits_go = run->awaits_go,
 		.jail = {-1, -1, -1, -1, -1},
+		.jailer = run->jailer,
 	};
 }
 
@@ -58,9 +62,15 @@ static const char *start(struct run *run, struct outbox *outbox)
 	/* A file's text is not fed to standard input as well. */
 	if (run->preparation.code_file != NULL)
 		run->source.fed = run->source.code_bytes;
-	if (jail_start(&run->jail, &run->preparation, run->source.bytes, run->source.size) < 0)
+	struct ends ends;
+	if (jail_open(&run->jail, &ends, &run->preparation) < 0)
+		return finish_failed(run, fail_text(), outbox);
+	int asked = jailer_ask(&run->jailer, &ends);
+	jail_close_ends(&ends);
+	if (asked < 0)
 		return finish_failed(run, fail_text(), outbox);
 	run->state = RUN_STARTING;
+	run->awaits_jailer = true;
 	return NULL;
 }
 
@@ -79,9 +89,10 @@ static const char *prepare(struct run *run, const struct frame *frame, struct ou
 		.credit = run->preparation.credit,
 		.preparation = run->preparation,
 		.jail = {-1, -1, -1, -1, -1},
+		.jailer = run->jailer,
 	};
-	if (source_open(&run->source, run->preparation.code_bytes, run->preparation.stdin_bytes) < 0)
-		return finish_failed(run, fail_text(), outbox);
+	handover_keep(frame->payload, frame->length);
+	source_open(&run->source, run->preparation.code_bytes, run->preparation.stdin_bytes);
 	return start(run, outbox);
 }
 
@@ -156,6 +167,7 @@ void run_watch(const struct run *run, const struct outbox *outbox, struct pollfd
 	/* A descriptor that must not be read now is left out: poll would report its end again and again. */
 	bool may_pump = run->credit > 0 && outbox_has_room(outbox);
 
+	watches[WATCH_JAILER] = (struct pollfd){.fd = run->jailer.socket, .events = POLLIN};
 	watches[WATCH_CHANNEL] = (struct pollfd){.fd = run->jail.channel, .events = POLLIN};
 	watches[WATCH_IN] = (struct pollfd){.fd = run->jail.in, .events = POLLOUT};
 	watches[WATCH_OUT] = (struct pollfd){.fd = may_pump ? run->jail.out : -1, .events = POLLIN};
@@ -214,8 +226,51 @@ static const char *drain(struct run *run, struct outbox *outbox)
 	return run->discards && run->credit == 0 ? finish_exited(run, outbox) : NULL;
 }
 
+/* The jail's init has a number now, by which it can be killed; it may even be dead and reaped. */
+static const char *take_init(struct run *run, pid_t init, struct outbox *outbox)
+{
+	run->jail.init = init;
+	if (run->unknown == init)
+		return run_reaped(run, init, outbox);
+	if (run->killed)
+		jail_kill(&run->jail);
+	return NULL;
+}
+
+static const char *take_answer(struct run *run, struct outbox *outbox)
+{
+	char text[FAIL_TEXT_BYTES];
+	pid_t init;
+
+	switch (jailer_answer(&run->jailer, &init, text)) {
+	case JAILER_LATER: return NULL;
+	case JAILER_GONE:
+		/* A run that goes on may end: its init is our child. */
+		run->jailer.is_gone = true;
+		jail_close(&run->jailer.socket);
+		return run->awaits_jailer ? "the jailer died" : NULL;
+	case JAILER_FAILED:
+		if (!run->awaits_jailer)
+			return "the jailer answered what nobody asked";
+		return run->killed ? finish_exited(run, outbox) : finish_failed(run, text, outbox);
+	case JAILER_DONE:
+		if (!run->awaits_jailer)
+			return "the jailer answered what nobody asked";
+		run->awaits_jailer = false;
+		return take_init(run, init, outbox);
+	}
+	return NULL;
+}
+
 const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES], struct outbox *outbox)
 {
+	if (watches[WATCH_JAILER].revents != 0 && run->jailer.socket >= 0) {
+		const char *wrong = take_answer(run, outbox);
+		if (wrong != NULL)
+			return wrong;
+	}
+	if (run->jailer.is_gone && run->state == RUN_NONE)
+		return "the jailer died";
 	if (run->state == RUN_DRAINING)
 		return drain(run, outbox);
 	if (watches[WATCH_CHANNEL].revents != 0 && run->jail.channel >= 0) {
@@ -234,6 +289,8 @@ const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES
 
 const char *run_reaped(struct run *run, pid_t pid, struct outbox *outbox)
 {
+	if (run->awaits_jailer && pid != run->jailer.pid)
+		run->unknown = pid;
 	if (run->jail.init < 0 || pid != run->jail.init)
 		return NULL;
 	run->jail.init = -1;

@@ -8,6 +8,7 @@
 
 #include "frames.h"
 #include "jail.h"
+#include "jailer.h"
 #include "prepare.h"
 #include "relay.h"
 
@@ -28,16 +29,19 @@ struct run {
 	bool discards;    /* KILL came while draining: what finds no credit is dropped */
 	bool has_status;
 	bool has_failed;
+	bool awaits_jailer; /* it was asked for this run's jail */
+	pid_t unknown;      /* a child that was reaped while the number of the jail's init was not known; 0: none */
 	int status; /* wait status of the main process */
 	uint64_t credit;
 	struct preparation preparation;
 	struct source source;
 	struct jail jail;
+	struct jailer jailer; /* of the slot: outlives the runs */
 	char failure[FAIL_TEXT_BYTES];
 };
 
 /* Places in the poll set. */
-enum run_watch { WATCH_CHANNEL, WATCH_IN, WATCH_OUT, WATCH_ERR, RUN_WATCHES };
+enum run_watch { WATCH_JAILER, WATCH_CHANNEL, WATCH_IN, WATCH_OUT, WATCH_ERR, RUN_WATCHES };
 
 /* Each function that returns text: NULL, or what is wrong; then the slot is to end. */
 

@@ -16,7 +16,15 @@ export const maxFromGuestBytes = 65_536
 const maxToGuestBytes = 1_048_576
 
 export const toGuest = { prepare: 1, code: 2, stdin: 3, go: 4, credit: 5, kill: 6 } as const
-export const fromGuest = { hello: 64, waiting: 65, stdout: 66, stderr: 67, exited: 68, failed: 69 } as const
+export const fromGuest = {
+  hello: 64,
+  waiting: 65,
+  stdout: 66,
+  stderr: 67,
+  exited: 68,
+  failed: 69,
+  forker: 70,
+} as const
 export type FromGuestKind = (typeof fromGuest)[keyof typeof fromGuest]
 
 export interface Frame {

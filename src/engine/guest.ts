@@ -21,6 +21,7 @@ export class Guest {
   #receive: (frame: Frame) => void
   #tell: (reason: string) => void = () => undefined
   #goneReason: string | undefined
+  #jailerPid = 0
   /** Resolves with the reason when the channel has ended, from whichever side. */
   readonly gone: Promise<string>
 
@@ -38,35 +39,44 @@ export class Guest {
   }
 
   /**
-   * Waits for the guest's hello.
-   * @throws Error when it does not come in time, or is not this protocol.
+   * Waits for the guest's hello and for the name of its jailer.
+   * @throws Error when they do not come in time, or are not this protocol.
    */
   static async greet(container: Container): Promise<Guest> {
-    let hello: (frame: Frame) => void = () => undefined
-    const greeted = new Promise<Frame>((resolve) => {
-      hello = (frame) => resolve({ ...frame, payload: Buffer.from(frame.payload) })
-    })
+    const [hello, forker] = [Promise.withResolvers<number>(), Promise.withResolvers<number>()]
+    const expected = [
+      { kind: fromGuest.hello, take: hello.resolve },
+      { kind: fromGuest.forker, take: forker.resolve },
+    ]
     const guest = new Guest(container, (frame) => {
-      guest.receive(() => {
-        throw new GuestProtocolError('a frame that nobody asked for')
-      })
-      hello(frame)
+      const next = expected.shift()
+      if (next === undefined) throw new GuestProtocolError('a frame that nobody asked for')
+      if (frame.kind !== next.kind || frame.run !== 0)
+        throw new GuestProtocolError(expected.length > 0 ? 'something else before hello' : 'no jailer after hello')
+      next.take(u32Of(frame))
     })
     const timer = setTimeout(() => guest.close('the guest said nothing'), helloWithinMs)
+    const gone = guest.gone.then((reason) => {
+      throw new Error(`no guest came up: ${reason}`)
+    })
     try {
-      const frame = await Promise.race([greeted, guest.gone])
-      if (typeof frame === 'string') throw new Error(`no guest came up: ${frame}`)
-      if (frame.kind !== fromGuest.hello || frame.run !== 0) throw new GuestProtocolError('something else before hello')
-      const version = u32Of(frame)
+      const version = await Promise.race([hello.promise, gone])
       if (version !== guestProtocolVersion)
         throw new Error(`the guest speaks protocol ${version}, not ${guestProtocolVersion}`)
+      guest.#jailerPid = await Promise.race([forker.promise, gone])
       return guest
     } catch (error) {
       guest.close('the guest was not accepted')
       throw error
     } finally {
+      gone.catch(() => undefined)
       clearTimeout(timer)
     }
+  }
+
+  /** The process that jails are cloned from, by its number in the slot. */
+  get jailerPid(): number {
+    return this.#jailerPid
   }
 
   /** Hands every further frame to `receiver`, which throws GuestProtocolError for what must not be. */

@@ -57,6 +57,8 @@ export interface SlotRun {
 export interface RunSlot {
   guest: Guest
   cgroup: SlotCgroup
+  /** What lives in `run` between runs, by its number on the host: what the processes of runs are forked from. */
+  residents: ReadonlySet<number>
   /** How many processors the run is shown. */
   shownCpus: number
   /** Ends the slot for good; resolves, never rejects, when it is dead or was found to be undying. */
@@ -143,31 +145,24 @@ export class JailRun implements SlotRun {
     }
   }
 
-  /** The jail is made and its main process waits. From its first instruction on, the limits of `run` hold it. */
+  /** The jail is made and its main process waits. It was born under the limits of `run`: that the kernel says so is held against it. */
   #admit(slotPid: number): void {
     if (this.#phase !== 'preparing') throw new GuestProtocolError('waiting twice')
     this.#phase = 'waiting'
     if (this.#stop) return
-    this.#putUnderLimits(slotPid).then(
-      () => this.#start(),
-      (error: Error) => {
-        // Of a process that is being killed meanwhile nothing else is to be expected.
-        if (this.#phase === 'waiting' && !this.#stop)
-          void this.#slot.condemn(`the process could not be put under its limits: ${error.message}`)
-      },
-    )
-  }
-
-  async #putUnderLimits(slotPid: number): Promise<void> {
     const { cgroup } = this.#slot
-    const pid = hostPidOf(slotPid, cgroup.basePids())
-    cgroup.beginUsage()
-    await cgroup.moveToRun(pid)
-    if (this.#phase === 'waiting' && !cgroup.holds(pid)) throw new Error('the kernel does not show it there')
+    try {
+      const pid = hostPidOf(slotPid, 'jail', cgroup.runPids())
+      if (!cgroup.holds(pid)) throw new Error('the kernel shows it elsewhere')
+      cgroup.beginUsage()
+    } catch (error) {
+      void this.#slot.condemn(`the process is not under its limits: ${(error as Error).message}`)
+      return
+    }
+    this.#start()
   }
 
   #start(): void {
-    if (this.#phase !== 'waiting' || this.#stop) return // It was stopped, or lost, while it was moved.
     this.#slot.guest.send([encodeFrame(toGuest.go, this.#number)])
     this.#phase = 'running'
     this.#startedMs = monotonicMs()
@@ -210,7 +205,7 @@ export class JailRun implements SlotRun {
       return
     }
     const usage = this.#usage()
-    const survivors = this.#slot.cgroup.runPids().length
+    const survivors = this.#slot.cgroup.runPids().filter((pid) => !this.#slot.residents.has(pid)).length
     if (survivors > 0) {
       void this.#slot.condemn(`${survivors} processes outlived their jail`)
       return

@@ -6,6 +6,7 @@ import { newId } from '../base/ids.ts'
 import type { Language, Limits, RunInput, RunSpec } from '../base/run.ts'
 import type { Cgroups, SlotCgroup } from './cgroups.ts'
 import { Guest } from './guest.ts'
+import { hostPidOf } from './host-pid.ts'
 import type { IdRanges } from './id-ranges.ts'
 import type { Image } from './image.ts'
 import { type JailRequest, JailRun, type RunObserver, type SlotRun } from './jail-run.ts'
@@ -43,8 +44,19 @@ export interface SlotHost {
   languages: readonly LanguageFound[]
 }
 
-/** Tasks that the leaf may hold beyond the run's own limit, so that RLIMIT_NPROC is met first and only hurts the run. */
+/**
+ * Tasks that the leaf may hold beyond the run's own limit: the jailer and the jail's init, and some more, so that
+ * RLIMIT_NPROC is met first and only hurts the run.
+ */
 const pidsHeadroom = 8
+
+/** From here on every jail is made inside `run`. @returns the jailer's number on the host. @throws Error when it cannot be moved. */
+async function moveJailer(guest: Guest, cgroup: SlotCgroup): Promise<number> {
+  const jailer = hostPidOf(guest.jailerPid, 'slot', cgroup.basePids())
+  await cgroup.moveToRun(jailer)
+  if (!cgroup.holds(jailer)) throw new Error('the kernel does not show the jailer where runs are limited')
+  return jailer
+}
 
 /** Prepares a slot that belongs to nobody yet. Whatever was acquired before a failure is released, newest first. */
 export async function createSlot(host: SlotHost): Promise<Slot> {
@@ -71,8 +83,9 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
     undo.add(() => cgroup.kill())
     const container = await host.runtime.run(bundle, id)
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
+    const residents = new Set([await moveJailer(guest, cgroup)])
     const { languages, processors } = host
-    return new Slot({ id, container, cgroup, guest, dock, languages, processors, undo, startedMs })
+    return new Slot({ id, container, cgroup, guest, residents, dock, languages, processors, undo, startedMs })
   } catch (error) {
     await undo.run().catch((left: Error) => {
       throw new AggregateError([error, left], `${(error as Error).message} (and something of it is left)`)
@@ -92,6 +105,7 @@ interface Parts {
   container: Container
   cgroup: SlotCgroup
   guest: Guest
+  residents: ReadonlySet<number>
   dock: SlotDock | undefined
   languages: readonly LanguageFound[]
   processors: Processors | undefined
@@ -171,10 +185,10 @@ export class Slot {
     if (!this.#bound) throw new Error(`slot ${this.id} is not bound`)
     if (this.#doubt !== undefined) throw new Error(`slot ${this.id} is of no use any more: ${this.#doubt}`)
     if (this.#current) throw new Error(`slot ${this.id} is busy`)
-    const { guest, cgroup } = this.#parts
+    const { guest, cgroup, residents } = this.#parts
     const share = this.#bindTo(request.limits.cpus)
     const shownCpus = share?.processors.length ?? Math.ceil(request.limits.cpus)
-    const slot = { guest, cgroup, shownCpus, condemn: (reason: string) => this.#condemn(reason) }
+    const slot = { guest, cgroup, residents, shownCpus, condemn: (reason: string) => this.#condemn(reason) }
     const run = new JailRun(slot, this.#runs + 1, request, observer)
     this.#runs += 1
     this.#current = run

@@ -85,7 +85,7 @@ inPrivateMounts(import.meta.filename, () => {
           timeoutMs: 300,
         })
         expect(ran).toMatchObject({ ending: { kind: 'timed_out', limitMs: 300 }, stdout: 'partial\n' })
-        expect(processesOf(slot)).toEqual(['guest'])
+        expect(processesOf(slot)).toEqual(['guest', 'jailer'])
       })
 
       it('ends a run that is cancelled', async () => {
@@ -133,7 +133,7 @@ inPrivateMounts(import.meta.filename, () => {
       it('answers when the main process has ended, whoever still holds its output open', async () => {
         const ran = await runs('bash', 'sleep 1000 & (setsid sleep 1000 &); echo done')
         expect(ran).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout: 'done\n' })
-        expect(processesOf(slot)).toEqual(['guest'])
+        expect(processesOf(slot)).toEqual(['guest', 'jailer'])
       })
 
       it('outlives a fork bomb', async () => {

@@ -35,6 +35,7 @@ export const kinds = {
   stderr: 67,
   exited: 68,
   failed: 69,
+  forker: 70,
 } as const
 export type Kind = (typeof kinds)[keyof typeof kinds]
 
@@ -255,6 +256,8 @@ export class Slot {
   #ended = false
   #lastRun = 0
   diagnostics = ''
+  /** The pid of the jailer inside the slot. */
+  jailer = 0
   /** Settles with runc's exit code, which is the guest's when it stays in the foreground. */
   readonly exitCode: Promise<number>
 
@@ -427,10 +430,11 @@ function toOutcome(frames: Frame[], last: Frame): Outcome {
   }
 }
 
-/** A slot whose guest has said HELLO. */
+/** A slot whose guest has said HELLO and named its jailer. */
 export async function openSlot(options: SlotOptions): Promise<Slot> {
   const slot = new Slot(options)
   await slot.expect(kinds.hello)
+  slot.jailer = (await slot.expect(kinds.forker)).payload.readUInt32LE()
   await slot.isKnown()
   return slot
 }

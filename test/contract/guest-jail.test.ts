@@ -460,9 +460,13 @@ print(open('/proc/net/unix').read().count('left'))
       expect(find.stdout.toString()).toBe('[] [] [] -1\n0\n')
     })
     it('in the guest itself: descriptors, children and memory are flat', async () => {
+      const childrenOf = (pid: number) => readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
+      const jailer = Number(childrenOf(slot.pid))
       const measure = () => ({
         descriptors: readdirSync(`/proc/${slot.pid}/fd`).length,
-        children: readFileSync(`/proc/${slot.pid}/task/${slot.pid}/children`, 'utf8').trim(),
+        jailerDescriptors: readdirSync(`/proc/${jailer}/fd`).length,
+        children: childrenOf(slot.pid),
+        jailerChildren: childrenOf(jailer),
         residentKb: Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${slot.pid}/status`, 'utf8'))?.[1]),
       })
       const secret = 'a secret of the run before'
@@ -480,10 +484,15 @@ print(open('/proc/net/unix').read().count('left'))
           value: 0,
         })
       const after = measure()
-      expect({ ...after, residentKb: 0 }).toEqual({ ...before, residentKb: 0, children: '' })
+      expect({ ...after, residentKb: 0 }).toEqual({
+        ...before,
+        residentKb: 0,
+        children: String(jailer),
+        jailerChildren: '',
+      })
       // Sanitizers keep freed memory in quarantine for a while.
       expect(after.residentKb - before.residentKb).toBeLessThan(build === 'static' ? 128 : 65536)
-      if (build === 'static') expect(memoryOf(slot.pid).includes(secret)).toBe(false)
+      if (build === 'static') for (const pid of [slot.pid, jailer]) expect(memoryOf(pid).includes(secret)).toBe(false)
     })
   })
 

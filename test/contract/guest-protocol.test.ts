@@ -157,6 +157,28 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
     await slot.close()
   })
 
+  const killJailer = (slot: Slot) =>
+    process.kill(processesOf(slot.pid).find(({ pids }) => pids[1] === slot.jailer)!.pids[0]!, 'SIGKILL')
+
+  it('lets a run end whose jailer is killed, and the slot after it', async () => {
+    const slot = await openSlot({ ...options, foreground: true })
+    const run = slot.prepare({ args: ['sh', '-c', 'read line; echo $line'], stdin: 'still here\n', codeFile: 'unused' })
+    await slot.expect(kinds.waiting)
+    killJailer(slot)
+    slot.send(frame(kinds.go, run))
+    expect((await slot.finish(run)).stdout.toString()).toBe('still here\n')
+    expect(await slot.exitCode).toBe(70)
+    expect(slot.diagnostics).toContain('the jailer died')
+    await slot.close()
+  })
+
+  it('ends when its jailer is killed between runs', async () => {
+    const slot = await openSlot({ ...options, foreground: true })
+    killJailer(slot)
+    expect(await slot.exitCode).toBe(70)
+    await slot.close()
+  })
+
   it('does not start on an image whose mount points are links', async () => {
     const slot = new Slot({
       ...options,
@@ -195,7 +217,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
         await new Promise((resolve) => setTimeout(resolve, 5))
       slot.send(frame(kinds.kill, run))
       await slot.finish(run)
-      expect(processesOf(slot.pid)).toHaveLength(1)
+      expect(processesOf(slot.pid).map(({ pids }) => pids[1])).toEqual([1, slot.jailer])
     })
     it('obeys KILL while the source is arriving', async () => {
       const payload = preparation({ args: ['cat'], code: 'much' })

@@ -1,0 +1,166 @@
+#include "jailer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "descriptors.h"
+#include "fail.h"
+
+/* Where the jailer finds its end of the socket. */
+#define SOCKET 3
+
+#define EXIT_NO_GUEST 0
+#define EXIT_JAILER_FAILED 70
+
+/* As they travel beside a request. */
+enum { END_CHANNEL, END_IN, END_OUT, END_ERR, ENDS };
+
+struct answer {
+	pid_t init; /* -1: `text` says why there is none */
+	char text[FAIL_TEXT_BYTES];
+};
+
+union control {
+	struct cmsghdr header;
+	char space[CMSG_SPACE(ENDS * sizeof(int))];
+};
+
+/* Returns 1, 0 when the guest is gone, or -1 with fail_text. */
+static int receive(struct ends *ends)
+{
+	union control control = {0};
+	char please;
+	struct iovec body = {.iov_base = &please, .iov_len = sizeof(please)};
+	struct msghdr message = {
+		.msg_iov = &body,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	int passed[ENDS];
+	ssize_t got;
+
+	do
+		got = recvmsg(SOCKET, &message, MSG_CMSG_CLOEXEC);
+	while (got < 0 && errno == EINTR);
+	if (got <= 0)
+		return got < 0 ? fail("receive a request") : 0;
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+	if (got != sizeof(please) || header == NULL || header->cmsg_type != SCM_RIGHTS ||
+	    header->cmsg_len != CMSG_LEN(sizeof(passed))) {
+		errno = EBADMSG;
+		return fail("receive a request");
+	}
+	memcpy(passed, CMSG_DATA(header), sizeof(passed));
+	*ends = (struct ends){passed[END_CHANNEL], passed[END_IN], passed[END_OUT], passed[END_ERR]};
+	return 1;
+}
+
+static pid_t clone_init(const struct ends *ends)
+{
+	/* The cgroup namespace is the slot's: its root is the cgroup of the guest, not the one of runs. */
+	const unsigned long fresh = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
+
+	/* Not clone3, which the slot's filter answers with ENOSYS. All arguments but the flags are zero, so that their
+	 * order, which differs between architectures, does not matter. */
+	pid_t init = (pid_t)syscall(SYS_clone, fresh | CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+	if (init == 0)
+		jail_become_init(ends);
+	if (init < 0)
+		fail("clone the jail's init");
+	return init;
+}
+
+static int become_jailer(int socket)
+{
+	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	/* The guest's own streams are not its business: a jailer that lived on would hold the slot's channel open. */
+	if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0)
+		return fail("give the jailer streams of its own");
+	if (socket != SOCKET && dup3(socket, SOCKET, O_CLOEXEC) < 0)
+		return fail("give the jailer its socket");
+	if (prctl(PR_SET_NAME, "jailer", 0, 0, 0) < 0)
+		return fail("name the jailer");
+	return descriptors_close_from(SOCKET + 1);
+}
+
+static _Noreturn void serve(int socket)
+{
+	struct ends ends;
+	int more = become_jailer(socket);
+
+	while (more == 0 && (more = receive(&ends)) > 0) {
+		struct answer answer = {.init = clone_init(&ends)};
+		if (answer.init < 0)
+			memcpy(answer.text, fail_text(), sizeof(answer.text));
+		descriptors_close_from(SOCKET + 1);
+		more = send(SOCKET, &answer, sizeof(answer), MSG_NOSIGNAL) < 0 ? -1 : 0;
+	}
+	_exit(more == 0 ? EXIT_NO_GUEST : EXIT_JAILER_FAILED);
+}
+
+int jailer_start(struct jailer *jailer)
+{
+	int sockets[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return fail("make the jailer's socket");
+	jailer->pid = fork();
+	if (jailer->pid == 0)
+		serve(sockets[1]);
+	close(sockets[1]);
+	if (jailer->pid < 0)
+		return fail("fork the jailer");
+	jailer->socket = sockets[0];
+	return fcntl(jailer->socket, F_SETFL, O_NONBLOCK) < 0 ? fail("make the jailer's socket non-blocking") : 0;
+}
+
+int jailer_ask(const struct jailer *jailer, const struct ends *ends)
+{
+	const int passed[ENDS] = {ends->channel, ends->in, ends->out, ends->err};
+	char please = 1;
+	union control control = {0};
+	struct iovec body = {.iov_base = &please, .iov_len = sizeof(please)};
+	struct msghdr message = {
+		.msg_iov = &body,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	*header = (struct cmsghdr){
+		.cmsg_level = SOL_SOCKET,
+		.cmsg_type = SCM_RIGHTS,
+		.cmsg_len = CMSG_LEN(sizeof(passed)),
+	};
+	memcpy(CMSG_DATA(header), passed, sizeof(passed));
+	return sendmsg(jailer->socket, &message, MSG_NOSIGNAL) < 0 ? fail("ask the jailer") : 0;
+}
+
+enum jailer_answer jailer_answer(const struct jailer *jailer, pid_t *init, char text[FAIL_TEXT_BYTES])
+{
+	struct answer answer;
+
+	ssize_t got = recv(jailer->socket, &answer, sizeof(answer), 0);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return JAILER_LATER;
+	if (got != sizeof(answer))
+		return JAILER_GONE;
+	if (answer.init > 0) {
+		*init = answer.init;
+		return JAILER_DONE;
+	}
+	answer.text[sizeof(answer.text) - 1] = '\0';
+	memcpy(text, answer.text, sizeof(answer.text));
+	return JAILER_FAILED;
+}
