@@ -12,7 +12,6 @@ export function engineSettingsOf(config: Config, instance: Instance): EngineSett
     instanceId: instance.id,
     runtime: config.runtime,
     idBase: config.idBase,
-    idLeaseDir: join(config.stateDir, 'ids'),
     guestPath: fileURLToPath(new URL('../../build/guest', import.meta.url)),
     nodePath: process.execPath,
   }

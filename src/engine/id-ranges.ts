@@ -15,7 +15,7 @@ export interface IdRange {
 
 /**
  * Leases id ranges for this instance; no two live slots of the machine share one, whichever instance they belong to.
- * A lease is a symbolic link whose target names the owner: made in one step, refused by the kernel when it exists.
+ * A lease is a symbolic link, named by the first id, whose target names the owner: made in one step, refused by the kernel when it exists.
  */
 export class IdRanges {
   readonly #dir: string
@@ -27,8 +27,9 @@ export class IdRanges {
   constructor(dir: string, owner: string, base: number) {
     this.#dir = dir
     this.#owner = owner
-    this.#base = base
-    this.#count = Math.floor((idsEnd - base) / idsPerSlot)
+    // On whole ranges, so that leases of instances with different bases speak of the same ranges.
+    this.#base = Math.ceil(base / idsPerSlot) * idsPerSlot
+    this.#count = Math.floor((idsEnd - this.#base) / idsPerSlot)
     if (!Number.isSafeInteger(base) || base < idsPerSlot || this.#count < 1)
       throw new RangeError(`no id range fits between ${base} and ${idsEnd}`)
     mkdirSync(dir, { recursive: true, mode: 0o700 })
@@ -40,9 +41,10 @@ export class IdRanges {
       // Going round, so that a range rests as long as possible before its next use.
       const index = this.#next
       this.#next = (index + 1) % this.#count
-      const path = join(this.#dir, String(index))
+      const first = this.#base + index * idsPerSlot
+      const path = join(this.#dir, String(first))
       if (!tryLink(this.#owner, path)) continue
-      return { first: this.#base + index * idsPerSlot, release: () => unlinkIfThere(path) }
+      return { first, release: () => unlinkIfThere(path) }
     }
     throw new Error(`all ${this.#count} id ranges of this machine are in use`)
   }

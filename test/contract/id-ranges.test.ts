@@ -22,6 +22,12 @@ describe('id ranges', () => {
     expect(() => two.lease()).toThrow(/in use/)
   })
 
+  it('are the same ranges for instances that begin elsewhere', () => {
+    const early = new IdRanges(dir, 'one', base)
+    for (let taken = 0; taken < 3; taken++) early.lease()
+    expect(() => new IdRanges(dir, 'two', base + 1000).lease()).toThrow(/in use/)
+  })
+
   it('rest as long as possible before they are used again', () => {
     const ranges = new IdRanges(dir, 'one', base)
     const first = ranges.lease()

@@ -1,5 +1,6 @@
 import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
+import { engineDefaults } from '../../src/engine/settings.ts'
 
 /** Which instance is looked for. */
 export interface Scope {
@@ -53,7 +54,7 @@ export function tracesOf(scope: Scope): Traces {
     cgroups: id === undefined ? [] : cgroupDirectories(id),
     containers: containersOf(scope),
     processes: processesOf(scope).map(({ pid, uid, words }) => `${pid} of ${uid}: ${words.join(' ')}`),
-    idLeases: idLeasesOf(scope),
+    idLeases: idLeasesOf(id),
     files: filesBelow(scope.directory),
     temporaryFiles: temporaryDirectories.flatMap((directory) => strangersIn(directory, scope, id)),
     loopDevices: loopDevicesOf(scope),
@@ -140,8 +141,9 @@ function containersOf({ directory }: Scope): string[] {
   })
 }
 
-function idLeasesOf({ directory }: Scope): string[] {
-  return namesIn(join(directory, 'state', 'ids'))
+/** Leases are of the whole machine; each is a link that names its instance. */
+function idLeasesOf(id: string | undefined): string[] {
+  return namesIn(engineDefaults.idLeaseDir).filter((name) => readlinkSync(join(engineDefaults.idLeaseDir, name)) === id)
 }
 
 function filesBelow(directory: string): string[] {
