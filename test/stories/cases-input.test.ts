@@ -1,0 +1,308 @@
+/** What public bug reports say of input, environment, calls at once and the end of a server, each kind with inputs of our own. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Answer, callTool, execute, executeBody, follow, post, type RpcAnswer } from '../support/calls.ts'
+import { type Glovebox, Place, program, until, within } from '../support/glovebox.ts'
+import { slotsOf, tracesOf } from '../support/machine.ts'
+
+const place = new Place()
+let server: Glovebox
+let url = ''
+beforeAll(async () => {
+  server = await place.start('--runs-max', '2')
+  url = server.url
+})
+afterAll(() => place.remove())
+
+const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
+const refused = (body: object, on = url) => post<{ error: string; message: string }>(`${on}/v1/sandbox/execute`, body)
+
+describe('code of any size', () => {
+  // 128 KiB is what one word of a command line may hold: https://man7.org/linux/man-pages/man2/execve.2.html
+  const sizes = [131_070, 131_072, 131_073, 200_000, 500_000, 1024 * 1024]
+  const printing: Record<string, (filler: string) => string> = {
+    python: (filler) => `s = """${filler}"""\nprint(len(s), s[-1])`,
+    node: (filler) => `const s = \`${filler}\`\nconsole.log(s.length, s.at(-1))`,
+    bash: (filler) => `s='${filler}'\necho \${#s} \${s: -1}`,
+  }
+
+  it.each(['python', 'node', 'bash'])(
+    'arrives whole in %s, over both doors',
+    { timeout: 120_000 },
+    async (language) => {
+      const frame = printing[language]!
+      for (const size of sizes) {
+        const filler = `${'ab\n'.repeat(size / 3).slice(0, size - Buffer.byteLength(frame('')) - 1)}Z`
+        const code = frame(filler)
+        expect(Buffer.byteLength(code)).toBe(size)
+        expect(await execute(url, language, code)).toMatchObject({ stdout: `${filler.length} Z\n`, exit_code: 0 })
+        const { body } = await callTool(url, { language, code })
+        expect(body.result?.structuredContent.stdout).toBe(`${filler.length} Z\n`)
+      }
+    },
+  )
+
+  it('larger than a megabyte is refused with the numbers', async () => {
+    const answer = await refused({ language: 'bash', code: `#${'é'.repeat(524_288)}` })
+    expect(answer).toMatchObject({ status: 400, body: { error: 'validation_error' } })
+    expect(answer.body.message).toMatch(/1048577.*1048576/)
+  })
+})
+
+describe('a variable of the caller', () => {
+  const loaders = [
+    'LD_PRELOAD',
+    'LD_LIBRARY_PATH',
+    'LD_AUDIT',
+    'NODE_OPTIONS',
+    'PYTHONSTARTUP',
+    'PYTHONHOME',
+    'BASH_ENV',
+    'ENV',
+  ]
+  const own = [
+    'PATH',
+    'HOME',
+    'USER',
+    'SHELL',
+    'TMPDIR',
+    'IFS',
+    'GLIBC_TUNABLES',
+    'GCONV_PATH',
+    'GLOVEBOX_KEY',
+    'BAPONI_X',
+  ]
+
+  it.each([...loaders, ...own])('is never %s, on any door', async (name) => {
+    const env_vars = { [name]: '/tmp/evil.so' }
+    const answer = await refused({ language: 'bash', code: 'echo ran', env_vars })
+    expect(answer).toMatchObject({ status: 400, body: { error: 'validation_error' } })
+    expect(answer.body.message).toContain(name)
+    const { body } = await callTool(url, { language: 'bash', code: 'echo ran', env_vars })
+    expect(body.result?.isError ?? body.error).toBeTruthy()
+    expect(JSON.stringify(body)).not.toContain('ran\\n')
+  })
+
+  it('that is one is the program’s alone: the next run starts as before', async () => {
+    const env_vars = {
+      PYTHONPATH: '/home/baponi',
+      PYTHONWARNINGS: 'error',
+      NODE_DEBUG: 'fs',
+      LANG: 'C',
+      LESSOPEN: '|evil',
+    }
+    const code = 'open("sitecustomize.py", "w").write("print(1)"); import os; print(os.environ["PYTHONPATH"])'
+    expect((await execute(url, 'python', code, { env_vars })).stdout).toBe('/home/baponi\n')
+    expect(await execute(url, 'python', 'import os; print("PYTHONPATH" in os.environ)')).toMatchObject({
+      stdout: 'False\n',
+      stderr: '',
+    })
+    expect((await execute(url, 'bash', 'echo $LANG $LESSOPEN')).stdout).toBe('C.UTF-8\n')
+  })
+
+  it('does not reach what prepares a run, whatever it holds', async () => {
+    const env_vars = {
+      MALLOC_TRACE: '/tmp/trace',
+      TZ: ':/etc/passwd',
+      A: '$(touch /tmp/x) `id` ; \' " \\ \n %s',
+      LC_ALL: 'xx_YY',
+    }
+    const run = await execute(url, 'bash', 'printf %s "$A"; ls /tmp', { env_vars })
+    expect(run).toMatchObject({ stdout: env_vars.A, exit_code: 0 })
+  })
+})
+
+describe('what a caller gets wrong', () => {
+  it.each<[string, object]>([
+    ['a working directory, which there is no field for', { code: '1', cwd: '/does/not/exist' }],
+    ['a field of another product', { code: '1', sessionId: 'x' }],
+    ['no code', { language: 'bash' }],
+    ['code that is no text', { code: 7 }],
+    ['a language that is none', { code: '1', language: 'cobol' }],
+    ['a timeout below one', { code: '1', timeout: 0 }],
+    ['a timeout that is no number', { code: '1', timeout: '10' }],
+    ['variables that are a list', { code: '1', env_vars: ['A=1'] }],
+    ['a name that is no variable', { code: '1', env_vars: { 'a b': '1' } }],
+    ['input that is no text', { code: '1', stdin: { a: 1 } }],
+    ['half a character', { code: 'x = "\ud83d"' }],
+  ])('is told as such, not as our failure: %s', async (_what, body) => {
+    const answer = await refused(body)
+    expect(answer.status).toBe(400)
+    expect(answer.body.error).toMatch(/validation_error|invalid_request/)
+    expect(answer.body.message).not.toBe('')
+  })
+
+  it('in its own program is its program’s error', async () => {
+    const run = await execute(url, 'python', 'import os; os.chdir("/does/not/exist")')
+    expect(run).toMatchObject({ exit_code: 1, stderr: expect.stringContaining("'/does/not/exist'") })
+  })
+})
+
+describe('a call that is cancelled', () => {
+  it.each(['rest', 'mcp'])('over %s frees its place, its processes and its answer', async (door) => {
+    const code = 'echo begun; setsid sleep 600 & setsid sleep 600'
+    const occupied = await follow(url, 'bash', 'sleep 600', { timeout: 60 })
+    let answer: Promise<unknown>
+    let cancel: () => Promise<unknown>
+    if (door === 'rest') {
+      const run = await follow(url, 'bash', code, { timeout: 60 })
+      await run.said('begun')
+      cancel = () => post(`${url}/v1/executions/${run.runId}/cancel`, {})
+      answer = run.result.then(({ ending }) => ending?.kind)
+    } else {
+      const calling = post<RpcAnswer>(`${url}/mcp`, executeBody('to cancel', { language: 'bash', code, timeout: 60 }))
+      await until(() => slotsOf(place).some(({ runPids }) => runPids.length > 2), 'the call runs')
+      const params = { requestId: 'to cancel', reason: 'no longer wanted' }
+      cancel = () => post(`${url}/mcp`, { jsonrpc: '2.0', method: 'notifications/cancelled', params })
+      answer = calling.then(({ body }: Answer<RpcAnswer>) => body.result?.structuredContent.ending.kind ?? 'resolved')
+    }
+    // Both places are taken, so this one waits until one is free.
+    const next = execute(url, 'bash', 'echo next')
+    await cancel()
+    expect(await next).toMatchObject({ stdout: 'next\n' })
+    expect(await answer).toMatch(/cancelled|resolved/)
+    await post(`${url}/v1/executions/${occupied.runId}/cancel`, {})
+    await occupied.result
+    await until(nothingRuns, 'nothing of it is left')
+  })
+
+  it('before it had a place never runs', async () => {
+    const taken = [
+      await follow(url, 'bash', 'sleep 600', { timeout: 60 }),
+      await follow(url, 'bash', 'sleep 600', { timeout: 60 }),
+    ]
+    const waiting = post<RpcAnswer>(`${url}/mcp`, executeBody('waiting', { language: 'bash', code: 'echo never' }))
+    await until(() => place.runs().filter(({ ending }) => ending === null).length === 3, 'it waits')
+    await post(`${url}/mcp`, { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'waiting' } })
+    expect(JSON.stringify((await waiting).body ?? '')).not.toContain('never\\n')
+    for (const { runId } of taken) await post(`${url}/v1/executions/${runId}/cancel`, {})
+    for (const { result } of taken) await result
+    expect(place.runs().at(-1)).toMatchObject({ ending: expect.stringContaining('cancelled') })
+  })
+})
+
+describe('the network', () => {
+  it('is not there: names, addresses and the machine itself are refused at once', async () => {
+    const listener = createServer((socket) => socket.end('reached')).listen(0, '127.0.0.1')
+    await once(listener, 'listening')
+    const { port } = listener.address() as { port: number }
+    const code = `import socket, errno
+for what, go in (
+    ("name", lambda: socket.getaddrinfo("example.com", 80)),
+    ("address", lambda: socket.create_connection(("192.0.2.1", 80), 5)),
+    ("six", lambda: socket.create_connection(("2001:db8::1", 80), 5)),
+    ("resolver", lambda: socket.create_connection(("169.254.169.254", 80), 5)),
+    ("machine", lambda: socket.create_connection(("127.0.0.1", ${port}), 5)),
+    ("server", lambda: socket.create_connection(("127.0.0.1", ${server.port}), 5)),
+):
+    try: go(); print(what, "REACHED")
+    except socket.gaierror as e: print(what, "no name")
+    except OSError as e: print(what, errno.errorcode[e.errno])
+`
+    const run = await execute(url, 'python', code, { timeout: 10 })
+    listener.close()
+    expect(run.ending).toEqual({ kind: 'exited', code: 0 })
+    expect(run.stdout.trim().split('\n')).toEqual([
+      'name no name',
+      'address ENETUNREACH',
+      expect.stringMatching(/^six (?:ENETUNREACH|EADDRNOTAVAIL|EAFNOSUPPORT)$/),
+      'resolver ENETUNREACH',
+      'machine ECONNREFUSED',
+      'server ECONNREFUSED',
+    ])
+  })
+})
+
+describe('a server that is told to end', () => {
+  it('lets a run finish that can, ends one that cannot, and is gone with all its children', async () => {
+    const other = new Place()
+    try {
+      const draining = await other.start('--drain-s', '3')
+      const before = tracesOf(other).files.filter((path) => path.includes('/engine/'))
+      const short = await follow(draining.url, 'bash', 'echo short; sleep 1; echo done')
+      const long = await follow(draining.url, 'bash', "trap '' TERM; echo long; setsid sleep 600 & sleep 600", {
+        timeout: 600,
+      })
+      await Promise.all([short.said('short'), long.said('long')])
+      draining.signal('SIGTERM')
+      expect(await short.result).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout: 'short\ndone\n' })
+      expect(await long.result).toMatchObject({ ending: { kind: 'shutdown' } })
+      expect(await within(draining.exited, 40_000, 'it ends')).toEqual({ code: 0, signal: null })
+      const { processes, mounts, cgroups, containers, idLeases, files } = tracesOf(other)
+      expect({ processes, cgroups, containers, idLeases }).toEqual({
+        processes: [],
+        cgroups: [],
+        containers: [],
+        idLeases: [],
+      })
+      expect(mounts.filter((line) => line.includes(other.directory))).toEqual([])
+      expect(before).not.toEqual([])
+      expect(files.filter((path) => path.includes('/engine/'))).toEqual([])
+    } finally {
+      await other.remove()
+    }
+  })
+})
+
+describe('a machine that lacks what a wall needs', () => {
+  /** Starts a server behind some commands of a shell, in a mount namespace of its own. */
+  async function startAfter(commands: string, ...words: string[]): Promise<{ code: number; stderr: string }> {
+    const { directory, frontUid, idBase } = place
+    const home = join(directory, 'lacking')
+    mkdirSync(home, { recursive: true })
+    const own = [
+      '--home',
+      join(home, 'home'),
+      '--state-dir',
+      join(home, 'state'),
+      '--port',
+      '0',
+      '--dev',
+      '--front-uid',
+      `${frontUid}`,
+    ]
+    const child = spawn(
+      'unshare',
+      [
+        '--mount',
+        '--',
+        'sh',
+        '-c',
+        `${commands} && exec "$@"`,
+        'sh',
+        program,
+        'serve',
+        ...own,
+        '--id-base',
+        `${idBase}`,
+        ...words,
+      ],
+      { stdio: ['ignore', 'ignore', 'pipe'], env: { PATH: process.env.PATH ?? '' } },
+    )
+    const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')])
+    return { code: code as number, stderr }
+  }
+
+  /** Hides programs wherever they may be installed. */
+  const without = (...names: string[]) =>
+    `for name in ${names.join(' ')}; do for dir in /usr/bin /usr/sbin /usr/local/bin /usr/local/sbin; do ` +
+    '[ ! -e $dir/$name ] || mount --bind /dev/null $dir/$name; done; done'
+
+  it.each<[what: string, commands: string, words: string[], named: RegExp]>([
+    ['cgroups', 'mount -t tmpfs none /sys/fs/cgroup', [], /cgroup/],
+    ['the runtime that was asked for', without('crun'), ['--runtime', 'crun'], /crun/],
+    ['any runtime', without('crun', 'runc', 'runsc'), [], /crun[\s\S]*runc/],
+  ])('says so at its start and does not serve with less: %s', async (_what, commands, words, named) => {
+    const { code, stderr } = await startAfter(commands, ...words)
+    expect(code).toBe(78)
+    expect(stderr).toMatch(named)
+    // The reason, and below it what to do about it.
+    expect(stderr).toMatch(/glovebox: .+\n +\S.+/)
+    expect(stderr).not.toMatch(/ {4}at .+\.ts:\d+/)
+  })
+})
