@@ -5,6 +5,7 @@ import {
   lstatSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
   realpathSync,
   statSync,
@@ -13,7 +14,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
-import { requireCode } from './languages.ts'
+import { preludePath } from './languages.ts'
 import { bindReadOnly, mountsBelow, unmount } from './mounts.ts'
 
 /** What slots are made from. */
@@ -59,7 +60,7 @@ const written: Record<string, string> = {
   'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n',
   'etc/resolv.conf': '',
   'etc/timezone': 'Etc/UTC\n',
-  [requireCode.path]: requireCode.text,
+  [preludePath]: readFileSync(new URL('../../guest/prelude.cjs', import.meta.url), 'utf8'),
 }
 
 const linked: Record<string, string> = {

@@ -37,46 +37,8 @@ export const fixedEnv: Readonly<Record<string, string>> = {
   PYTHONUNBUFFERED: '1',
 }
 
-/**
- * What node loads with `--require`, before the code of a run.
- *
- * Output: node queues what a full pipe does not take, so that a loop without a pause would fill the memory unseen, and
- * `process.exit()` would lose the rest (https://nodejs.org/api/process.html#a-note-on-process-io). Blocking, it is
- * written when it is printed, as the other languages do.
- *
- * Input: the source text came by standard input where none was given, and a stream that has ended never says so again.
- * The program finds another that is empty.
- *
- * `require`: for code that node takes for an ES module. With it, code that mixes `require` and top-level `await` runs,
- * where node alone says that it cannot tell what the code is. CommonJS code keeps its own.
- */
-export const requireCode = {
-  path: 'opt/glovebox/lib/require.cjs',
-  text: `for (const name of ['stdout', 'stderr']) {
-  const { get } = Object.getOwnPropertyDescriptor(process, name)
-  const open = () => {
-    const stream = get.call(process)
-    stream._handle?.setBlocking?.(true)
-    return stream
-  }
-  let stream
-  Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => (stream ??= open()) })
-}
-if (process.argv[1] === '-') {
-  process.stdin.once('end', () => {
-    let empty
-    const get = () => (empty ??= require('node:fs').createReadStream('/dev/null'))
-    Object.defineProperty(process, 'stdin', { configurable: true, enumerable: true, get })
-  })
-}
-Object.defineProperty(globalThis, 'require', {
-  value: require('node:module').createRequire('${home}/'),
-  configurable: true,
-  writable: true,
-  enumerable: false,
-})
-`,
-}
+/** Where the image has `guest/prelude.cjs`, which node loads before the code of a run. */
+export const preludePath = 'opt/glovebox/lib/prelude.cjs'
 
 /**
  * How each language is started. Python and node read the source from standard input when that is free: their messages
@@ -97,7 +59,7 @@ const table: Record<
     program: 'node',
     versionArgs: ['--print', '"Node.js " + process.version'],
     command: (path, stdinGiven) => {
-      const argv = [path, '--require', `/${requireCode.path}`]
+      const argv = [path, '--require', `/${preludePath}`]
       return stdinGiven ? { argv: [...argv, `${codeDir}/main.js`], codeFile: 'main.js' } : { argv: [...argv, '-'] }
     },
   },
