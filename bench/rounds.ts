@@ -39,10 +39,12 @@ export interface Measured {
 export interface Pace {
   rounds: number
   blockMs: number
+  /** No further round starts after this, on a machine so slow or so busy. */
+  roundsWithinMs: number
 }
 
 /** Calls before anything counts: caches, slots and connections are there afterwards. */
-const warmUpCalls = 5
+const warmUpCalls = 3
 
 /**
  * Measures all cells in turn, a block of each per round, so that noise of the machine meets all of them alike. Every
@@ -53,7 +55,9 @@ export async function measure(cells: readonly Cell[], pace: Pace, tell: (done: s
     for (let count = 0; count < warmUpCalls; count++) await Promise.all(timesOver(cell.atOnce, cell.call))
   }
   const blocks = new Map<string, Block[]>(cells.map(({ id }) => [id, []]))
+  const startedMs = performance.now()
   for (let round = 0; round < pace.rounds; round++) {
+    if (round > 0 && performance.now() - startedMs > pace.roundsWithinMs) break
     for (const cell of round % 2 === 0 ? cells : [...cells].reverse()) {
       blocks.get(cell.id)!.push(await runBlock(cell, pace.blockMs))
     }
