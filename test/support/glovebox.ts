@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { allProcesses, mountsBelow, processesOf, type Scope } from './machine.ts'
+import { allProcesses, mountsBelow, processesOf, removeTraces, type Scope } from './machine.ts'
 
 export const program = fileURLToPath(new URL('../../bin/glovebox', import.meta.url))
 
@@ -81,6 +81,7 @@ export class Place implements Scope {
     for (const server of this.#servers) await server.end()
     for (const { pid } of processesOf(this)) killIfThere(pid)
     await until(() => processesOf(this).length === 0, 'the last process is gone')
+    removeTraces(this)
     // The program itself is bound below it while a server lives: nothing may be deleted through a mount.
     if (mountsBelow(this.directory).length > 0) throw new Error(`still mounted: ${mountsBelow(this.directory)}`)
     rmSync(this.directory, { recursive: true })

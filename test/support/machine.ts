@@ -1,4 +1,4 @@
-import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, rmdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { engineDefaults } from '../../src/engine/settings.ts'
 
@@ -98,6 +98,14 @@ export function slotsOf(scope: Scope): SlotSeen[] {
   }))
 }
 
+/** Removes what a server that was killed for good left behind; nothing of its instance lives any more. */
+export function removeTraces(scope: Scope): void {
+  const id = instanceIdOf(scope)
+  if (id === undefined) return
+  for (const path of cgroupDirectories(id).reverse()) rmdirSync(path)
+  for (const path of idLeasesOf(id)) unlinkSync(path)
+}
+
 /** What is mounted below a directory, in this mount namespace. */
 export const mountsBelow = (directory: string): string[] =>
   readFileSync('/proc/self/mounts', 'utf8')
@@ -142,8 +150,10 @@ function containersOf({ directory }: Scope): string[] {
 }
 
 /** Leases are of the whole machine; each is a link that names its instance. */
+/** Leases are shared by every instance of the machine; the target of each link names its owner. */
 function idLeasesOf(id: string | undefined): string[] {
-  return namesIn(engineDefaults.idLeaseDir).filter((name) => readlinkSync(join(engineDefaults.idLeaseDir, name)) === id)
+  const paths = namesIn(engineDefaults.idLeaseDir).map((name) => join(engineDefaults.idLeaseDir, name))
+  return paths.filter((path) => linkOf(path) === id)
 }
 
 function filesBelow(directory: string): string[] {
