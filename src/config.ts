@@ -274,6 +274,12 @@ function toProfile(name: string, values: ProfileValues): Profile {
     },
     env: Object.fromEntries(Object.entries(values.env).sort(([a], [b]) => (a < b ? -1 : 1))),
     reuse: values.reuse,
+    calls: {
+      toolsets: values.toolsets,
+      detachAfterMs: values.detach_after_s === 0 ? null : values.detach_after_s * 1000,
+      onBusyThread: values.thread_busy,
+      busyWaitMs: values.thread_busy_wait_s * 1000,
+    },
     storage:
       values.storage === 'none'
         ? { kind: 'none' }

@@ -3,6 +3,7 @@
  * configuration file and `docs/configuration.md` all come from this table.
  */
 import Type, { type Static, type TSchema } from 'typebox'
+import { busyAnswers, toolsets } from './base/profile.ts'
 import { languages, reuses } from './base/run.ts'
 import { logFormats, logLevels } from './observe/log.ts'
 
@@ -209,6 +210,28 @@ const profile = {
     'Which runs may share a slot, one after another: those of one key, those of one key and thread, or none.',
     { inProfiles },
   ),
+  toolsets: setting(
+    Type.Array(Type.Enum(toolsets), { uniqueItems: true }),
+    [...toolsets],
+    'Groups of tools that clients may be shown.',
+    { inProfiles },
+  ),
+  detach_after_s: setting(
+    Type.Number({ minimum: 0, maximum: 3600 }),
+    0,
+    'A run that goes on for longer is answered with what it printed so far, and goes on by itself; 0 is never.',
+    { unit: 'seconds', inProfiles },
+  ),
+  thread_busy: setting(
+    Type.Enum(busyAnswers),
+    'refuse',
+    'What a call is told whose thread is running something else: an error, a result, or nothing until it may run.',
+    { inProfiles },
+  ),
+  thread_busy_wait_s: setting(Type.Number({ minimum: 0, maximum: 3600 }), 30, 'How long such a call waits.', {
+    unit: 'seconds',
+    inProfiles,
+  }),
 }
 
 export const settings = { ...server, ...machine, ...capacity, ...profile } as const

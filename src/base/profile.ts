@@ -6,6 +6,25 @@ export type Storage =
   /** A thread is made with this quota; it keeps the one it was made with. */
   | { kind: 'threads'; quota: Quota }
 
+/** Groups of tools: what a profile allows and a client narrows. */
+export const toolsets = ['execute', 'files', 'executions'] as const
+export type Toolset = (typeof toolsets)[number]
+
+/** What a call is told whose thread is running something else: an error, a result that the model sees, or nothing yet. */
+export const busyAnswers = ['refuse', 'result', 'wait'] as const
+export type BusyAnswer = (typeof busyAnswers)[number]
+
+/** How the calls of a key are answered; what runs is not touched by it. */
+export interface CallPolicy {
+  /** Everything that a client may be shown; it sees less unless it asks. */
+  toolsets: readonly Toolset[]
+  /** A run that still goes on after so long is answered with what it printed so far, and goes on by itself. */
+  detachAfterMs: number | null
+  onBusyThread: BusyAnswer
+  /** How long `wait` waits before it refuses. */
+  busyWaitMs: number
+}
+
 /** What a key may run: made from the configuration at start, the same for every run until the next start. */
 export interface Profile {
   name: string
@@ -20,5 +39,6 @@ export interface Profile {
   /** Variables of every run; those of a call win over them. */
   env: Readonly<Record<string, string>>
   reuse: Reuse
+  calls: CallPolicy
   storage: Storage
 }

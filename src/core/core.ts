@@ -17,6 +17,9 @@ export interface Core {
   /** Runs code; see `execute`. */
   execute(caller: Caller, request: ExecuteRequest, signal: AbortSignal): AsyncGenerator<ExecuteEvent, void, undefined>
 
+  /** Reads a run to its end for its row alone; nobody waits for it. */
+  leave(events: AsyncGenerator<ExecuteEvent, void, undefined>): void
+
   /** @throws Refusal `run_unknown` (also for a run of another org), `run_finished`. */
   cancel(caller: Caller, runId: string): Promise<void>
 
@@ -76,6 +79,7 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
   keys.startWatching()
   return {
     execute: (caller, request, signal) => execute(store, runs, runner, caller, request, signal),
+    leave: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
     cancel: (caller, runId) => runs.cancel(caller, runId),
     look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),
     tasks: new Tasks(store),
@@ -92,6 +96,10 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
       await runs.stop(what, graceMs)
     },
   }
+}
+
+async function drain(events: AsyncGenerator<ExecuteEvent, void, undefined>): Promise<void> {
+  for await (const _ of events);
 }
 
 /** How long what a run printed can be asked for after its end. */

@@ -97,6 +97,13 @@ export function toStreamText({ head, omittedBytes, tail }: KeptStream, reportedB
 /** Bytes of a stream so far, kept or not. */
 export const bytesOf = ({ head, omittedBytes, tail }: KeptStream): number => head.length + omittedBytes + tail.length
 
+/** The same without the beginning of a character at its end, which more output may complete. */
+export function wholeCharacters({ head, omittedBytes, tail }: KeptStream): KeptStream {
+  return tail.length > 0 || omittedBytes > 0
+    ? { head, omittedBytes, tail: tail.subarray(0, tail.length - danglingStart(tail)) }
+    : { head: head.subarray(0, head.length - danglingStart(head)), omittedBytes, tail }
+}
+
 /** What came after the first `offset` bytes of a stream. */
 export function keptAfter({ head, omittedBytes, tail }: KeptStream, offset: number): KeptStream {
   const rest = head.subarray(Math.min(offset, head.length))

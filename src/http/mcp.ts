@@ -75,7 +75,7 @@ function contextOf(
     ...state,
     core,
     caller,
-    offer: catalog.offer(caller.profile, chooseToolsets(queryOf(request, 'toolsets'))),
+    offer: catalog.offer(caller.profile, chooseToolsets(queryOf(request, 'toolsets'), caller.profile)),
     serverVersion: version,
     quietMs,
     wantsSession: queryOf(request, 'session') === 'true',

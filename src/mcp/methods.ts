@@ -3,6 +3,7 @@ import type { Caller } from '../core/caller.ts'
 import type { Offer } from '../tools/catalog.ts'
 import type { RequestContext } from '../tools/request-context.ts'
 import type { ToolContext, ToolResult } from '../tools/tool.ts'
+import { whenFree } from './busy.ts'
 import { isObject, own, type Params } from './json-rpc.ts'
 
 /**
@@ -50,10 +51,16 @@ export function isServed(method: string, offer: Offer): boolean {
   return true
 }
 
-/** Calls a tool. @throws Refusal of the tool, `invalid_argument`, `unknown_tool`. */
-export function callTool(caller: Caller, params: Params, offer: Offer, context: ToolContext): Promise<ToolResult> {
+/** Calls a tool, as the profile wants calls to be made. @throws Refusal of the tool, `invalid_argument`, `unknown_tool`. */
+export async function callTool(
+  caller: Caller,
+  params: Params,
+  offer: Offer,
+  context: ToolContext,
+): Promise<ToolResult> {
   const tool = offer.tool(text(params, 'name'))
-  return tool.call(caller, own(params, 'arguments') ?? {}, context)
+  const given = own(params, 'arguments') ?? {}
+  return whenFree(caller.profile.calls, context.signal, () => tool.call(caller, given, context))
 }
 
 /** @throws Refusal `unknown_prompt`, `invalid_argument`. */

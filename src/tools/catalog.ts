@@ -1,13 +1,16 @@
 import { type Details, Refusal, type RefusalCode } from '../base/errors.ts'
-import type { Profile } from '../base/profile.ts'
+import { type Profile, type Toolset, toolsets } from '../base/profile.ts'
 import type { Caller } from '../core/caller.ts'
 import type { ResourceContents } from './content.ts'
 import { sandboxExecute } from './execute/sandbox-execute.ts'
+import { executionCancel } from './executions/execution-cancel.ts'
+import { executionGet } from './executions/execution-get.ts'
+import { executionWait } from './executions/execution-wait.ts'
 import { limitsResource } from './limits.ts'
 import type { Prompt, PromptListing } from './prompt.ts'
 import type { RequestContext } from './request-context.ts'
 import type { Resource, ResourceListing, ResourceTemplate, TemplateListing } from './resource.ts'
-import { type MirroredArgument, type Tool, type ToolListing, type Toolset, toolsets, unknownTool } from './tool.ts'
+import { type MirroredArgument, type Tool, type ToolListing, unknownTool } from './tool.ts'
 
 /** Everything there is to offer: the product has one, and each suite that needs its own has another. */
 export interface Inventory {
@@ -19,14 +22,11 @@ export interface Inventory {
 
 /** What the product offers. */
 export const productInventory: Inventory = {
-  tools: [sandboxExecute],
+  tools: [sandboxExecute, executionGet, executionWait, executionCancel],
   prompts: [],
   resources: [limitsResource],
   templates: [],
 }
-
-/** Shown at `/mcp` unless a client asks otherwise. */
-export const defaultToolsets: readonly Toolset[] = ['execute', 'files']
 
 /** What one profile offers within one choice of toolsets; the same for every call, in a fixed order. */
 export interface Offer {
@@ -100,17 +100,27 @@ function refuse(code: RefusalCode, details: Details): never {
 }
 
 /**
- * Reads `?toolsets=execute,files`.
+ * What a client is shown that asks for nothing: running code and its files, and, where a run may be answered before it
+ * has ended, what goes on with it.
+ */
+export function defaultToolsets({ calls }: Profile): readonly Toolset[] {
+  const wanted: readonly Toolset[] =
+    calls.detachAfterMs === null ? ['execute', 'files'] : ['execute', 'files', 'executions']
+  return wanted.filter((toolset) => calls.toolsets.includes(toolset))
+}
+
+/**
+ * Reads `?toolsets=execute,files`. What the profile does not allow is not shown, whoever asks.
  * @param asked the value of the parameter; `undefined` means the default.
  * @throws Refusal `invalid_argument` that names what is unknown.
  */
-export function chooseToolsets(asked: string | undefined): readonly Toolset[] {
-  if (asked === undefined) return defaultToolsets
+export function chooseToolsets(asked: string | undefined, profile: Profile): readonly Toolset[] {
+  if (asked === undefined) return defaultToolsets(profile)
   const names = asked.split(',').map((name) => name.trim())
-  const unknown = names.find((name) => !toolsets.includes(name as Toolset))
+  const unknown = names.find((name) => !toolsets.some((known) => known === name))
   if (unknown !== undefined) {
     const problem = `must list any of ${toolsets.join(', ')}; ${JSON.stringify(unknown.slice(0, 64))} is unknown`
     throw new Refusal('invalid_argument', { field: 'toolsets', problem })
   }
-  return names as Toolset[]
+  return profile.calls.toolsets.filter((toolset) => names.includes(toolset))
 }

@@ -1,13 +1,10 @@
 import type { Static, TObject } from 'typebox'
 import { Refusal } from '../base/errors.ts'
-import type { Profile } from '../base/profile.ts'
+import type { Profile, Toolset } from '../base/profile.ts'
 import type { Caller } from '../core/caller.ts'
 import { type CheckArguments, compile } from './arguments.ts'
 import type { Content } from './content.ts'
 import type { RequestContext } from './request-context.ts'
-
-export const toolsets = ['execute', 'files'] as const
-export type Toolset = (typeof toolsets)[number]
 
 /** What a tool answers: for a person or a model, and for a program. */
 export interface ToolResult {

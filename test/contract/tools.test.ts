@@ -94,7 +94,7 @@ describe('the text of a result', () => {
 
 describe('the fields of a result', () => {
   it('hold to the output schema, however a run ended', () => {
-    const [listing] = new Catalog().offer(testProfile, defaultToolsets).tools
+    const [listing] = new Catalog().offer(testProfile, defaultToolsets(testProfile)).tools
     const validate = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(listing?.outputSchema ?? false)
     for (const ending of endings) {
       const content = toStructuredContent(transcript('out', 'err', ending))
@@ -125,14 +125,16 @@ describe('the fields of a result', () => {
 })
 
 describe('the tools that are shown', () => {
-  const listed = (profile: Profile) => new Catalog().offer(profile, defaultToolsets).tools[0]!
+  const listed = (profile: Profile) => new Catalog().offer(profile, defaultToolsets(profile)).tools[0]!
 
   it('are the same bytes for every call and every catalog', () => {
     const catalog = new Catalog()
-    const offer = catalog.offer(testProfile, defaultToolsets)
-    expect(catalog.offer(testProfile, defaultToolsets)).toBe(offer)
+    const offer = catalog.offer(testProfile, defaultToolsets(testProfile))
+    expect(catalog.offer(testProfile, defaultToolsets(testProfile))).toBe(offer)
     expect(catalog.offer(testProfile, ['files', 'execute'])).toBe(offer)
-    expect(JSON.stringify(new Catalog().offer(testProfile, defaultToolsets).tools)).toBe(JSON.stringify(offer.tools))
+    expect(JSON.stringify(new Catalog().offer(testProfile, defaultToolsets(testProfile)).tools)).toBe(
+      JSON.stringify(offer.tools),
+    )
   })
 
   it('have the inputs of the clients that know this tool', () => {
@@ -172,10 +174,10 @@ describe('the tools that are shown', () => {
   })
 
   it('can be narrowed by toolset, and a hidden one is unknown', () => {
-    const offer = new Catalog().offer(testProfile, chooseToolsets('files'))
+    const offer = new Catalog().offer(testProfile, chooseToolsets('files', testProfile))
     expect(offer.tools).toEqual([])
     expect(() => offer.tool('sandbox_execute')).toThrow('Unknown tool: sandbox_execute')
-    expect(() => chooseToolsets('execute,sandboxes')).toThrow('toolsets must list any of execute, files')
+    expect(() => chooseToolsets('execute,sandboxes', testProfile)).toThrow('toolsets must list any of execute, files')
   })
 
   it('have names that every client accepts, each once', () => {
@@ -201,7 +203,7 @@ describe('arguments that do not fit', () => {
     [{ code: 'x', metadata: 'm' }, 'metadata must be an object; it is "m".'],
     [
       { code: 'x', cwd: '/' },
-      '"cwd" is not an argument here; known are code, language, timeout, thread_id, metadata, env_vars, stdin.',
+      '"cwd" is not an argument here; known are code, language, timeout, thread_id, metadata, env_vars, idempotency_key, stdin.',
     ],
     ['text', 'arguments must be an object; it is "text".'],
     [JSON.parse('{"code":"x","__proto__":{"timeout":1}}'), '"__proto__" is not an argument here'],

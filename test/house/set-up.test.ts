@@ -25,7 +25,7 @@ describe('set-up', () => {
       readFileSync(join(root, 'package.json'), 'utf8'),
     )
     for (const [name, wanted] of Object.entries({ ...dependencies, ...devDependencies, ...optionalDependencies })) {
-      expect([name, wanted]).toEqual([name, expect.stringMatching(/^\d+\.\d+\.\d+$/)])
+      expect([name, wanted]).toEqual([name, expect.stringMatching(/^\d+\.\d+\.\d+(?:-[a-z]+\.\d+)?$/)])
     }
   })
 })

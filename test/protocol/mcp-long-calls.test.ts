@@ -27,7 +27,7 @@ function call(code: string, reads: keyof typeof accept, quietMs: number): Promis
   return handle(header, body, {
     core: rooms.core,
     caller: rooms.caller,
-    offer: new Catalog().offer(rooms.caller.profile, defaultToolsets),
+    offer: new Catalog().offer(rooms.caller.profile, defaultToolsets(rooms.caller.profile)),
     calls: new Calls(),
     sessions: new Sessions(),
     tasks: new LiveTasks(changes),

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Profile } from '../../src/base/profile.ts'
+import { type Profile, toolsets } from '../../src/base/profile.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
 import type { HttpRooms } from '../../src/http/routes.ts'
@@ -32,6 +32,7 @@ export const testProfile: Profile = {
   },
   env: { FROM_PROFILE: 'profile' },
   reuse: 'key',
+  calls: { toolsets, detachAfterMs: null, onBusyThread: 'refuse', busyWaitMs: 1_000 },
   storage: { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 1_000 } },
 }
 

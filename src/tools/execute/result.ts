@@ -37,7 +37,7 @@ export function toMarkdown({ result, stdout, stderr }: Transcript): string {
   return parts.join('\n\n')
 }
 
-function section(name: string, { text, totalBytes, omittedBytes }: StreamText): string {
+export function section(name: string, { text, totalBytes, omittedBytes }: StreamText): string {
   const fence = fenceFor(text)
   const body = text.endsWith('\n') ? text : `${text}\n`
   const shown = `**${name}:**\n${fence}\n${body}${fence}`
@@ -55,6 +55,7 @@ function fenceFor(text: string): string {
 export function toStructuredContent({ runId, result, stdout, stderr }: Transcript): Record<string, unknown> {
   const { ending, limits, timings } = result
   return {
+    status: 'ended',
     ending: endingOnTheWire(ending),
     exit_code: ending.kind === 'exited' ? ending.code : null,
     signal: ending.kind === 'signaled' ? ending.signal : null,

@@ -1,12 +1,9 @@
 import type { Static } from 'typebox'
 import type { Profile } from '../../base/profile.ts'
-import type { ExecuteEvent } from '../../core/execute.ts'
-import { Fold } from '../../core/fold.ts'
-import { LiveText } from '../../core/live-text.ts'
 import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/request.ts'
-import { tool } from '../tool.ts'
+import { type ToolContext, tool } from '../tool.ts'
 import { bytesInWords, secondsInWords } from './ending-words.ts'
-import { toToolResult } from './result.ts'
+import { Following } from './following.ts'
 import { SandboxExecuteInput, SandboxExecuteOutput } from './schema.ts'
 
 export const sandboxExecute = tool({
@@ -18,17 +15,28 @@ export const sandboxExecute = tool({
   input: SandboxExecuteInput,
   narrow,
   output: SandboxExecuteOutput,
-  run: async (caller, input, { core, signal, detached, started, progress }) => {
-    const fold = new Fold()
-    const live = progress && new LiveText()
-    for await (const event of core.execute(caller, toRequest(input, detached), signal)) {
-      fold.add(event)
-      if (event.kind === 'accepted') started?.()
-      if (live) for (const message of textOf(event, live)) await progress({ message })
-    }
-    return toToolResult(fold.finish())
+  run: async (caller, input, context) => {
+    const { core, toTask } = context
+    const { detachAfterMs } = caller.profile.calls
+    // What may be asked for after its answer must outlive whoever asked for it first.
+    const outlives = toTask !== undefined || detachAfterMs !== null
+    const asked = { ...toRequest(input, context.detached || outlives), kept: outlives }
+    const events = core.execute(caller, asked, signalFor(input, context))
+    return new Following(events, context).follow(toTask ? null : detachAfterMs)
   },
 })
+
+/** A call that may be repeated goes on when its client is gone: the repeat will ask for it. */
+function signalFor({ idempotency_key }: Static<typeof SandboxExecuteInput>, { signal }: ToolContext): AbortSignal {
+  if (idempotency_key === undefined) return signal
+  const cancelled = new AbortController()
+  const follow = () => {
+    if (signal.reason !== 'gone') cancelled.abort(signal.reason)
+  }
+  if (signal.aborted) follow()
+  else signal.addEventListener('abort', follow, { once: true })
+  return cancelled.signal
+}
 
 /** The wire's names in core's words; also the body of the REST route. */
 export function toRequest(input: Static<typeof SandboxExecuteInput>, detached: boolean): ExecuteRequest {
@@ -40,23 +48,8 @@ export function toRequest(input: Static<typeof SandboxExecuteInput>, detached: b
     metadata: input.metadata,
     env: input.env_vars,
     stdin: input.stdin,
+    idempotencyKey: input.idempotency_key,
     detached,
-  }
-}
-
-/** What of an event is worth telling while the run goes on. */
-function textOf(event: ExecuteEvent, live: LiveText): string[] {
-  switch (event.kind) {
-    case 'accepted':
-    case 'recorded':
-    case 'running':
-      return []
-    case 'output':
-      return [live.add(event.stream, event.bytes)].filter((text) => text !== '')
-    case 'gap':
-      return [`${live.flush(event.stream)}\n[… ${event.bytes} bytes left out …]\n`]
-    case 'ended':
-      return [live.flush('stdout') + live.flush('stderr')].filter((text) => text !== '')
   }
 }
 

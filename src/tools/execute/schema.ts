@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { failureReasons, languages } from '../../base/run.ts'
+import { idempotencyKeyLimit } from '../../core/claims.ts'
 import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/request.ts'
 
 /** Plain string enums, as models and every client's validator read them. */
@@ -41,6 +42,14 @@ export const SandboxExecuteInput = Type.Object(
           'Environment variables injected into the sandbox. Keys must be uppercase letters, digits, and underscores, starting with a letter.',
       }),
     ),
+    idempotency_key: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: idempotencyKeyLimit,
+        description:
+          'A word of your choice that makes repeating this very call safe: it is executed at most once, and a repeat within a day is answered with what the first one did, or joins it while it goes on.',
+      }),
+    ),
     stdin: Type.Optional(
       Type.String({
         description: `Standard input of the program, at most ${stdinLimitBytes} bytes. Empty if omitted.`,
@@ -65,32 +74,42 @@ const endingKinds = [
 const count = (description?: string) => Type.Integer({ minimum: 0, ...(description && { description }) })
 const measure = (description?: string) => Type.Number({ minimum: 0, ...(description && { description }) })
 
-export const SandboxExecuteOutput = Type.Object(
+const Ending = Type.Object(
   {
-    ending: Type.Object(
-      {
-        kind: oneOf(endingKinds),
-        code: Type.Optional(Type.Integer({ description: 'Exit code; with `exited`.' })),
-        signal: Type.Optional(Type.String({ description: 'Without SIG; with `signaled`.' })),
-        limit_ms: Type.Optional(measure('With `timed_out`.')),
-        limit_bytes: Type.Optional(count('With `out_of_memory`, `output_limit` and `disk_quota`.')),
-        reason: Type.Optional(oneOf(failureReasons, { description: 'With `failed`.' })),
-      },
-      { description: 'How the run ended.' },
-    ),
-    exit_code: nullable('integer', { description: 'null unless the program exited by itself.' }),
-    signal: nullable('string', { description: 'The signal that ended the program, without SIG; null if none did.' }),
-    stdout: Type.String({ description: 'Head and tail; where bytes are left out, a line says how many.' }),
-    stderr: Type.String({ description: 'As stdout.' }),
-    stdout_bytes: count('Written in all, kept or not.'),
-    stderr_bytes: count('Written in all, kept or not.'),
-    stdout_truncated: Type.Boolean(),
-    stderr_truncated: Type.Boolean(),
-    duration_ms: measure('Wall time of the program itself.'),
-    cpu_time_ms: measure('CPU time of all its processes.'),
-    memory_peak_bytes: count('Page cache and temporary files included.'),
-    oom_kills: count('Processes that were killed for memory, also when the program lived on.'),
-    limits: Type.Object({
+    kind: oneOf(endingKinds),
+    code: Type.Optional(Type.Integer({ description: 'Exit code; with `exited`.' })),
+    signal: Type.Optional(Type.String({ description: 'Without SIG; with `signaled`.' })),
+    limit_ms: Type.Optional(measure('With `timed_out`.')),
+    limit_bytes: Type.Optional(count('With `out_of_memory`, `output_limit` and `disk_quota`.')),
+    reason: Type.Optional(oneOf(failureReasons, { description: 'With `failed`.' })),
+  },
+  { description: 'How the run ended; absent while it goes on.' },
+)
+
+/** What there is of a run whether it goes on or not. */
+const anyway = {
+  status: oneOf(['running', 'ended'], { description: 'A run that is answered early goes on by itself.' }),
+  ending: Type.Optional(Ending),
+  exit_code: nullable('integer', { description: 'null unless the program exited by itself.' }),
+  signal: nullable('string', { description: 'The signal that ended the program, without SIG; null if none did.' }),
+  stdout: Type.String({ description: 'Head and tail; where bytes are left out, a line says how many.' }),
+  stderr: Type.String({ description: 'As stdout.' }),
+  trace_id: Type.String({ description: 'Names this run.' }),
+  cursor: Type.Optional(Type.String({ description: 'Give it back to be told only what comes after.' })),
+}
+
+/** What was measured; absent while the run goes on, and where nothing could be measured. */
+const measured = {
+  stdout_bytes: Type.Optional(count('Written in all, kept or not.')),
+  stderr_bytes: Type.Optional(count('Written in all, kept or not.')),
+  stdout_truncated: Type.Optional(Type.Boolean()),
+  stderr_truncated: Type.Optional(Type.Boolean()),
+  duration_ms: Type.Optional(measure('Wall time of the program itself.')),
+  cpu_time_ms: Type.Optional(measure('CPU time of all its processes.')),
+  memory_peak_bytes: Type.Optional(count('Page cache and temporary files included.')),
+  oom_kills: Type.Optional(count('Processes that were killed for memory, also when the program lived on.')),
+  limits: Type.Optional(
+    Type.Object({
       timeout_ms: measure(),
       memory_bytes: count(),
       cpus: measure(),
@@ -102,13 +121,23 @@ export const SandboxExecuteOutput = Type.Object(
       output_soft_bytes: count('Kept per stream.'),
       output_hard_bytes: count('Per stream; more ends the run.'),
     }),
-    timings: Type.Object({
+  ),
+  timings: Type.Optional(
+    Type.Object({
       queue_ms: measure('Waiting for a turn.'),
       slot_ms: measure('Getting a sandbox.'),
       jail_ms: measure('Preparing it for this run.'),
       run_ms: measure('Running.'),
     }),
-    trace_id: Type.String({ description: 'Names this run.' }),
-  },
+  ),
+}
+
+export const SandboxExecuteOutput = Type.Object(
+  { ...anyway, ...measured },
   { description: 'What a run answered and used.' },
+)
+
+export const ExecutionOutput = Type.Object(
+  { ...anyway, created_at: Type.String({ description: 'ISO 8601, UTC.' }), ...measured },
+  { description: 'What a run has done so far.' },
 )

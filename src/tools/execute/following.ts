@@ -1,0 +1,91 @@
+import type { ExecuteEvent } from '../../core/execute.ts'
+import { Fold } from '../../core/fold.ts'
+import { LiveText } from '../../core/live-text.ts'
+import { toExecutionResult } from '../executions/execution.ts'
+import type { ToolContext, ToolResult } from '../tool.ts'
+import { toToolResult } from './result.ts'
+
+/** A client that can follow tasks waits so long for a plain answer; most runs have ended by then. */
+const taskAfterMs = 2_000
+
+/** Follows one run for the call that asked for it, and lets it go on where the call is answered before it ends. */
+export class Following {
+  readonly #events: AsyncGenerator<ExecuteEvent, void, undefined>
+  readonly #context: ToolContext
+  readonly #fold = new Fold()
+  readonly #live: LiveText | undefined
+  #runId = ''
+  #createdAt = ''
+
+  constructor(events: AsyncGenerator<ExecuteEvent, void, undefined>, context: ToolContext) {
+    this.#events = events
+    this.#context = context
+    this.#live = context.progress && new LiveText()
+  }
+
+  /** @param detachAfterMs how long the call waits for the end of the run; `null` waits for it in any case. */
+  async follow(detachAfterMs: number | null): Promise<ToolResult> {
+    const late = Promise.withResolvers<'late'>()
+    const timers: NodeJS.Timeout[] = []
+    let becoming: Promise<void> | undefined
+    const { toTask, started, log } = this.#context
+    try {
+      for (let next = this.#events.next(); ; next = this.#events.next()) {
+        const told = await Promise.race([next, late.promise])
+        if (told === 'late') return this.#letGo()
+        if (told.done) break
+        const event = told.value
+        await this.#add(event)
+        if (event.kind !== 'accepted') continue
+        started?.()
+        await log('debug', { trace_id: event.runId })
+        if (detachAfterMs !== null) timers.push(setTimeout(() => late.resolve('late'), detachAfterMs))
+        if (toTask) {
+          const become = () => {
+            becoming = toTask(event.runId)
+            // Told below, where the outcome is: until then the run goes on in any case.
+            becoming.catch(() => {})
+          }
+          timers.push(setTimeout(become, taskAfterMs))
+        }
+      }
+    } finally {
+      for (const timer of timers) clearTimeout(timer)
+    }
+    await becoming
+    return toToolResult(this.#fold.finish())
+  }
+
+  async #add(event: ExecuteEvent): Promise<void> {
+    this.#fold.add(event)
+    if (event.kind === 'accepted') {
+      this.#runId = event.runId
+      this.#createdAt = event.createdAt
+    }
+    const { progress } = this.#context
+    if (this.#live && progress) for (const message of textOf(event, this.#live)) await progress({ message })
+  }
+
+  /** Answers with what there is; the run is read to its end without anybody waiting. */
+  #letGo(): ToolResult {
+    this.#context.core.leave(this.#events)
+    const so = { runId: this.#runId, createdAt: this.#createdAt, ending: null, result: null, output: this.#fold.keep() }
+    return toExecutionResult(so, undefined)
+  }
+}
+
+/** What of an event is worth telling while the run goes on. */
+function textOf(event: ExecuteEvent, live: LiveText): string[] {
+  switch (event.kind) {
+    case 'accepted':
+    case 'recorded':
+    case 'running':
+      return []
+    case 'output':
+      return [live.add(event.stream, event.bytes)].filter((text) => text !== '')
+    case 'gap':
+      return [`${live.flush(event.stream)}\n[… ${event.bytes} bytes left out …]\n`]
+    case 'ended':
+      return [live.flush('stdout') + live.flush('stderr')].filter((text) => text !== '')
+  }
+}

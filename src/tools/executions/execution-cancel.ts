@@ -1,0 +1,24 @@
+import Type from 'typebox'
+import { ExecutionOutput } from '../execute/schema.ts'
+import { tool } from '../tool.ts'
+import { executionArguments, toExecutionResult } from './execution.ts'
+
+/** The kernel kills at once; its ending is written soon after. */
+const endingMs = 2_000
+
+export const executionCancel = tool({
+  name: 'execution_cancel',
+  title: 'Stop a run',
+  toolset: 'executions',
+  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
+  describe: () => 'Stop a run that goes on by itself. Answers with what it had printed.',
+  input: Type.Object(executionArguments, { additionalProperties: false }),
+  narrow: (input) => input,
+  output: ExecutionOutput,
+  run: async (caller, { trace_id, cursor }, { core, signal }) => {
+    await core.cancel(caller, trace_id)
+    const stopped = toExecutionResult(await core.look(caller, trace_id, { waitMs: endingMs, signal }), cursor)
+    // That it did not end by itself is what was asked for.
+    return { ...stopped, isError: false }
+  },
+})

@@ -1,0 +1,180 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { createCore } from '../../src/core/core.ts'
+import { type Front, openFront, testProfile } from '../support/front.ts'
+
+const profile = { ...testProfile, calls: { ...testProfile.calls, detachAfterMs: 400 } }
+
+let front: Front
+beforeAll(async () => {
+  front = await openFront(profile)
+})
+afterAll(async () => {
+  await front.close()
+})
+
+interface Result {
+  content: { text: string }[]
+  isError: boolean
+  structuredContent: {
+    status: string
+    stdout: string
+    trace_id: string
+    cursor: string
+    exit_code: number | null
+    ending?: { kind: string; reason?: string }
+  }
+}
+
+async function callTool(name: string, args: object, id = 1) {
+  const body = { jsonrpc: '2.0', id, method: 'tools/call', params: { name, arguments: args } }
+  const response = await front.post('/mcp', body, { 'mcp-protocol-version': '2025-11-25' })
+  return (await response.json()) as { result?: Result; error?: { code: number; message: string } }
+}
+
+async function result(name: string, args: object): Promise<Result> {
+  const { result: answered, error } = await callTool(name, args)
+  if (!answered) throw new Error(error?.message)
+  return answered
+}
+
+const execute = (code: string, more: object = {}) => result('sandbox_execute', { code, language: 'bash', ...more })
+
+describe('a run that outlives the patience of its profile', () => {
+  it('is answered with what it printed so far and how to go on', async () => {
+    const early = await execute('echo first; sleep 1; echo second; exit 3')
+    expect(early.isError).toBe(false)
+    expect(early.structuredContent).toMatchObject({ status: 'running', stdout: 'first\n', exit_code: null })
+    const { trace_id, cursor } = early.structuredContent
+    for (const words of ['## Still running', 'execution_wait', trace_id, cursor]) {
+      expect(early.content[0]?.text).toContain(words)
+    }
+    const late = await result('execution_wait', { trace_id, cursor, timeout: 10 })
+    expect(late.structuredContent).toMatchObject({ status: 'ended', stdout: 'second\n', exit_code: 3 })
+    expect(late.isError).toBe(true)
+    const again = await result('execution_get', { trace_id })
+    expect(again.structuredContent).toMatchObject({ status: 'ended', stdout: 'first\nsecond\n' })
+  })
+
+  it('can be looked at while it goes on, and be stopped', async () => {
+    const { structuredContent: early } = await execute('echo one; sleep 0.6; echo two; sleep 60')
+    const { trace_id } = early
+    await vi.waitFor(async () => {
+      const { structuredContent } = await result('execution_get', { trace_id, cursor: early.cursor })
+      expect(structuredContent).toMatchObject({ status: 'running', stdout: 'two\n' })
+    }, 5_000)
+    const waited = await result('execution_wait', { trace_id, timeout: 1 })
+    expect(waited.structuredContent.status).toBe('running')
+    const stopped = await result('execution_cancel', { trace_id })
+    expect(stopped.structuredContent).toMatchObject({ status: 'ended', ending: { kind: 'cancelled' } })
+    expect(stopped.structuredContent.stdout).toBe('one\ntwo\n')
+    expect((await callTool('execution_cancel', { trace_id })).error?.message).toContain('has already ended')
+  })
+
+  it('tells a cursor between the bytes of a character from a whole one', async () => {
+    const { structuredContent: early } = await execute("printf '\\xc3'; sleep 1; printf '\\xa4!'")
+    expect(early).toMatchObject({ stdout: '', cursor: '0.0' })
+    const late = await result('execution_wait', { trace_id: early.trace_id, cursor: early.cursor })
+    expect(late.structuredContent.stdout).toBe('ä!')
+  })
+
+  it('is answered as ever when it ends in time', async () => {
+    expect((await execute('echo quick')).structuredContent).toMatchObject({ status: 'ended', exit_code: 0 })
+  })
+})
+
+describe('the executions tools', () => {
+  it('are shown where runs may go on, and to whoever asks for them', async () => {
+    const list = async (path: string) => {
+      const response = await front.post(path, { jsonrpc: '2.0', id: 1, method: 'tools/list' })
+      return ((await response.json()) as { result: { tools: { name: string }[] } }).result.tools.map(({ name }) => name)
+    }
+    const executions = ['execution_get', 'execution_wait', 'execution_cancel']
+    expect(await list('/mcp')).toEqual(expect.arrayContaining(executions))
+    expect(await list('/mcp?toolsets=executions')).toEqual(executions)
+  })
+
+  it('know no run that is not there, and no cursor that was not given out', async () => {
+    expect((await callTool('execution_get', { trace_id: 'trc_nothing' })).error?.message).toContain('There is no run')
+    const { structuredContent } = await execute('true')
+    const wrong = await result('execution_get', { trace_id: structuredContent.trace_id, cursor: '-1' })
+    expect(wrong).toMatchObject({ isError: true, content: [{ text: expect.stringContaining('cursor') }] })
+  })
+})
+
+describe('an idempotency key', () => {
+  const marked = (key: string, code: string, more: object = {}) => execute(code, { idempotency_key: key, ...more })
+
+  it('has a repeat answered with what the first one did, and nothing executed again', async () => {
+    const first = await marked('a', 'echo $RANDOM$RANDOM; exit 2')
+    const second = await marked('a', 'echo $RANDOM$RANDOM; exit 2')
+    expect(second.structuredContent).toEqual(first.structuredContent)
+    expect(second.content).toEqual(first.content)
+    expect(first.structuredContent.exit_code).toBe(2)
+  })
+
+  it('has repeats join the run while it goes on', async () => {
+    const code = 'echo $RANDOM$RANDOM; sleep 0.2'
+    const all = await Promise.all([1, 2, 3, 4].map(() => marked('b', code)))
+    expect(new Set(all.map(({ structuredContent }) => structuredContent.stdout)).size).toBe(1)
+    expect(new Set(all.map(({ structuredContent }) => structuredContent.trace_id)).size).toBe(1)
+  })
+
+  it('never means two things', async () => {
+    await marked('c', 'echo one')
+    const body = { code: 'echo two', language: 'bash', idempotency_key: 'c' }
+    expect((await callTool('sandbox_execute', body)).error?.message).toContain('used before with other arguments')
+    const otherTime = { code: 'echo one', language: 'bash', timeout: 5, idempotency_key: 'c' }
+    expect((await callTool('sandbox_execute', otherTime)).error?.message).toContain('used before')
+  })
+
+  it('answers as interrupted after its runner died, and executes nothing', async () => {
+    const own = await openFront(testProfile)
+    const body = (id: number) => ({
+      jsonrpc: '2.0',
+      id,
+      method: 'tools/call',
+      params: { name: 'sandbox_execute', arguments: { code: 'sleep 60', language: 'bash', idempotency_key: 'd' } },
+    })
+    const lost = own.post('/mcp', body(1))
+    await vi.waitFor(async () => expect(await own.runner.list()).toHaveLength(1))
+    await own.core.close('leave', 0)
+    own.runner.die()
+    await lost
+    const next = await createCore({ store: own.store, runner: own.runner, profiles: [testProfile], log: own.log })
+    const events = next.execute(
+      own.caller,
+      { code: 'sleep 60', language: 'bash', idempotencyKey: 'd', detached: true },
+      new AbortController().signal,
+    )
+    const seen = []
+    for await (const event of events) seen.push(event)
+    expect(seen.at(-1)).toMatchObject({ kind: 'recorded', transcript: { result: { ending: { kind: 'failed' } } } })
+    expect(own.runner.specs.size).toBe(1)
+    await next.close('leave', 0)
+    await own.close()
+  })
+
+  it('is free again where the runner took nothing', async () => {
+    front.runner.maxRuns = 0
+    const refused = await callTool('sandbox_execute', { code: 'echo x', language: 'bash', idempotency_key: 'e' })
+    front.runner.maxRuns = 32
+    expect(refused.error?.code).toBe(-32000)
+    expect((await marked('e', 'echo x')).structuredContent).toMatchObject({ stdout: 'x\n', exit_code: 0 })
+  })
+
+  it('is a word', async () => {
+    for (const key of ['', 'a b', 'ä', 'x'.repeat(129)]) {
+      const answered = await result('sandbox_execute', { code: 'echo x', language: 'bash', idempotency_key: key })
+      expect(answered).toMatchObject({ isError: true, content: [{ text: expect.stringContaining('idempotency_key') }] })
+    }
+  })
+
+  it('serves over REST as well', async () => {
+    const body = { code: 'echo $RANDOM', language: 'bash', idempotency_key: 'rest' }
+    const first = (await (await front.post('/v1/sandbox/execute', body)).json()) as { stdout: string }
+    const second = (await (await front.post('/v1/sandbox/execute', body)).json()) as { stdout: string }
+    expect(second.stdout).toBe(first.stdout)
+    const lines = await (await front.post('/v1/sandbox/execute', body, { accept: 'application/x-ndjson' })).text()
+    expect(lines).toContain(JSON.stringify(first.stdout))
+  })
+})
