@@ -271,8 +271,16 @@ const rows = {
     rpc: -32602,
     error: 'validation_error',
     retry: 'never',
-    message: 'thread_id is not supported by this server: it has no storage.',
+    message: 'thread_id is not supported here: the profile of this key has no storage.',
     hint: 'Leave thread_id out; each call starts fresh.',
+  },
+  volumes_unavailable: {
+    http: 400,
+    rpc: -32602,
+    error: 'validation_error',
+    retry: 'never',
+    message: 'Volumes are not available on this server.',
+    hint: 'Use source thread, with the thread_id of the call that wrote the file.',
   },
 
   // Threads, volumes and the files in them
@@ -365,7 +373,7 @@ const rows = {
     hint: 'Try again when the program has let it go.',
   },
   storage_full: {
-    http: 507,
+    http: 409,
     rpc: -32000,
     error: 'storage_full',
     retry: 'never',

@@ -6,6 +6,7 @@ import type { Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
 import { type ExecuteEvent, execute } from './execute.ts'
 import { type Execution, look } from './executions.ts'
+import { type FileRequest, type OpenFile, openFile } from './files.ts'
 import { Keys } from './keys.ts'
 import type { ExecuteRequest } from './request.ts'
 import { Runs } from './runs.ts'
@@ -28,6 +29,9 @@ export interface Core {
    * @throws Refusal `run_unknown` (also for a run of another org).
    */
   look(caller: Caller, runId: string, waiting: { waitMs: number; signal: AbortSignal }): Promise<Execution>
+
+  /** Opens a file of the caller's org for reading; see `openFile`. */
+  openFile(caller: Caller, request: FileRequest): Promise<OpenFile>
 
   /** Calls whose outcome is asked for later. */
   readonly tasks: Tasks
@@ -82,6 +86,7 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
     leave: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
     cancel: (caller, runId) => runs.cancel(caller, runId),
     look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),
+    openFile: (caller, request) => openFile(runner, caller, request),
     tasks: new Tasks(store),
     sealing,
     get readiness() {

@@ -2,6 +2,8 @@ import { Refusal } from '../base/errors.ts'
 import type { Profile } from '../base/profile.ts'
 import { type Language, languages, type RunInput } from '../base/run.ts'
 import { type Claim, toClaim } from './claims.ts'
+import { checkThreadId } from './files.ts'
+import type { AskedThread } from './threads.ts'
 import { checkVariables } from './variables.ts'
 
 export const codeLimitBytes = 1024 * 1024
@@ -38,6 +40,8 @@ export interface CheckedRequest {
   detached: boolean
   kept: boolean
   claim: Claim | undefined
+  /** The home directory is this thread's. */
+  thread: AskedThread | undefined
 }
 
 /**
@@ -45,17 +49,24 @@ export interface CheckedRequest {
  * @throws Refusal that names the field, what was expected and what came.
  */
 export function check(profile: Profile, request: ExecuteRequest): CheckedRequest {
-  if (request.threadId !== undefined) throw new Refusal('threads_unavailable')
   return {
     input: { code: checkCode(request.code), stdin: checkStdin(request.stdin) },
     language: checkLanguage(profile, request.language),
     timeoutMs: checkTimeout(profile, request.timeoutSeconds),
     env: { ...profile.env, ...checkVariables(request.env ?? {}) },
     metadata: checkMetadata(request.metadata),
+    thread: checkThread(profile, request.threadId),
     detached: request.detached,
     kept: request.kept === true || request.idempotencyKey !== undefined,
     claim: toClaim(request),
   }
+}
+
+function checkThread({ storage }: Profile, id: string | undefined): AskedThread | undefined {
+  if (id === undefined) return undefined
+  if (storage.kind === 'none') throw new Refusal('threads_unavailable')
+  checkThreadId('thread_id', id)
+  return { id, quota: storage.quota }
 }
 
 function checkCode(code: string): Uint8Array {

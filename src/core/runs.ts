@@ -3,7 +3,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs, timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import { type CancelCause, type Ending, type Limits, type RunResult, type RunSpec, unknownLimits } from '../base/run.ts'
+import {
+  type CancelCause,
+  type Ending,
+  type Limits,
+  type RunResult,
+  type RunSpec,
+  type RunThread,
+  unknownLimits,
+} from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner, RunSummary } from '../runner/messages.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from '../store/store.ts'
@@ -11,6 +19,7 @@ import type { Caller } from './caller.ts'
 import { type Claim, claimLifeMs } from './claims.ts'
 import { Fold } from './fold.ts'
 import type { CheckedRequest } from './request.ts'
+import { type AskedThread, Threads } from './threads.ts'
 
 export interface BegunRun {
   spec: RunSpec
@@ -37,6 +46,7 @@ export class Runs {
   readonly #runner: Runner
   readonly #log: Log
   readonly #inFlight = new Set<string>()
+  readonly #threads: Threads
   #watch: NodeJS.Timeout | undefined
   #recoveredLife: string | undefined
   #retryAtMs = Number.POSITIVE_INFINITY
@@ -47,6 +57,7 @@ export class Runs {
     this.#store = store
     this.#runner = runner
     this.#log = log
+    this.#threads = new Threads(store, log)
   }
 
   /** Recovers now if a runner is there, and again each time another life of a runner appears. */
@@ -56,10 +67,12 @@ export class Runs {
   }
 
   /**
-   * Writes the row of a run that is about to start; with a claim it is on the disk before this resolves.
+   * Writes the row of a run that is about to start, with a claim so that it survives a power cut, and then gives it its
+   * thread. In this order a repeat with the same claim finds the first one, not a busy thread, and a lock always has a
+   * run that it ends with.
    * @returns the claim that stands already, where the caller asked for the same before.
    * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` when the key
-   * was revoked since it was looked at.
+   * was revoked since it was looked at, `thread_busy`.
    */
   async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { taken: ClaimRow }> {
     const spec = toRunSpec(caller, asked)
@@ -83,7 +96,17 @@ export class Runs {
       throw error
     }
     await this.#requireLiveKey(spec)
-    return { spec, createdAt, kept: asked.kept }
+    if (asked.thread === undefined) return { spec, createdAt, kept: asked.kept }
+    return { spec: { ...spec, thread: await this.#lock(spec, asked.thread) }, createdAt, kept: asked.kept }
+  }
+
+  async #lock(spec: RunSpec, thread: AskedThread): Promise<RunThread> {
+    try {
+      return await this.#threads.lock(spec, thread)
+    } catch (error) {
+      await this.close(spec.runId, { kind: 'failed', reason: 'not_started' })
+      throw error
+    }
   }
 
   /** Once the row is there a revocation finds it, so one that came before is seen here and none is missed. */
@@ -105,6 +128,7 @@ export class Runs {
     } catch (error) {
       this.#leaveForLater(error)
     } finally {
+      await this.#threads.free(runId)
       this.#inFlight.delete(runId)
     }
   }
@@ -115,6 +139,7 @@ export class Runs {
       await this.#store.runs.unclaim(runId)
       await this.#store.runs.finish(runId, timestamp(), ending, null)
     } finally {
+      await this.#threads.free(runId)
       this.#inFlight.delete(runId)
     }
   }
@@ -164,6 +189,7 @@ export class Runs {
       else await this.#store.runs.finish(row.id, timestamp(), { kind: 'failed', reason: 'interrupted' }, null)
     }
     for (const run of kept.values()) if (!this.#inFlight.has(run.runId)) await this.#letGo(run)
+    await this.#threads.freeEnded()
   }
 
   /**
@@ -175,7 +201,11 @@ export class Runs {
     this.#closing = true
     clearInterval(this.#watch)
     await this.#recovering
-    if (what === 'leave') return
+    if (what === 'shutdown') await this.#endAll(graceMs)
+    this.#threads.stop()
+  }
+
+  async #endAll(graceMs: number): Promise<void> {
     if (!(await this.#settledWithin(graceMs))) {
       await Promise.all([...this.#inFlight].map((runId) => this.order(runId, 'shutdown')))
       await this.#settledWithin(endingMs)
@@ -219,6 +249,7 @@ export class Runs {
 
   #adopt(runId: string, kept: boolean): void {
     this.#inFlight.add(runId)
+    this.#threads.adopt(runId)
     void this.#follow(runId, 0, kept ? adoptedLimits : undefined)
   }
 

@@ -5,7 +5,7 @@ import type { Tables } from './tables.ts'
 type Step = (db: Kysely<Tables>) => Promise<void>
 
 /** In order; a step that was released is never edited, only followed by another. */
-const steps: readonly Step[] = [createFirstTables, addKeySecrets, addLaterAnswers]
+const steps: readonly Step[] = [createFirstTables, addKeySecrets, addLaterAnswers, addThreadLocks]
 
 export const newestVersion = steps.length
 
@@ -147,6 +147,15 @@ async function addLaterAnswers(db: Kysely<Tables>): Promise<void> {
     .createTable('secrets')
     .addColumn('name', 'text', (column) => column.primaryKey())
     .addColumn('value', 'text', (column) => column.notNull())
+    .execute()
+}
+
+async function addThreadLocks(db: Kysely<Tables>): Promise<void> {
+  await db.schema
+    .createIndex('threadsLocked')
+    .on('threads')
+    .column('lockedBy')
+    .where(sql.ref('locked_by'), 'is not', null)
     .execute()
 }
 

@@ -140,6 +140,18 @@ export interface Store {
   threads: {
     get(orgId: string, id: string): Promise<ThreadRow | undefined>
     ensure(thread: ThreadRow): Promise<void>
+    /**
+     * Gives a thread to a run until a time, in one statement, unless another has it and that one's time is not over;
+     * makes the thread when there is none.
+     * @returns its fencing number, higher than any before; `undefined` when another has it.
+     */
+    lock(orgId: string, id: string, runId: string, at: string, until: string): Promise<number | undefined>
+    /** Prolongs what these runs have. */
+    renew(runIds: readonly string[], until: string): Promise<void>
+    /** Frees the thread that a run has, if it has one. */
+    free(runId: string): Promise<void>
+    /** Frees every thread whose run has its ending. */
+    freeEnded(): Promise<void>
   }
   runs: {
     begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>): Promise<void>

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
@@ -13,4 +13,49 @@ export const threads = (db: Kysely<Tables>): Store['threads'] => ({
       .onConflict((conflict) => conflict.columns(['orgId', 'id']).doNothing())
       .execute()
   },
+
+  async lock(orgId, id, runId, at, until) {
+    const locked = await db
+      .insertInto('threads')
+      .values({ orgId, id, createdAt: at, lastUsedAt: at, lockedBy: runId, lockedUntil: until, fence: 1 })
+      .onConflict((conflict) =>
+        conflict
+          .columns(['orgId', 'id'])
+          .doUpdateSet({ lockedBy: runId, lockedUntil: until, lastUsedAt: at, fence: sql`threads.fence + 1` })
+          .where((where) => where.or([where('threads.lockedBy', 'is', null), where('threads.lockedUntil', '<', at)])),
+      )
+      .returning('fence')
+      .executeTakeFirst()
+    return locked?.fence
+  },
+
+  async renew(runIds, until) {
+    if (runIds.length === 0) return
+    await db.updateTable('threads').set({ lockedUntil: until }).where('lockedBy', 'in', runIds).execute()
+  },
+
+  async free(runId) {
+    await db.updateTable('threads').set(unlocked).where('lockedBy', '=', runId).execute()
+  },
+
+  async freeEnded() {
+    await db
+      .updateTable('threads')
+      .set(unlocked)
+      .where('lockedBy', 'is not', null)
+      .where((where) =>
+        where.not(
+          where.exists(
+            where
+              .selectFrom('runs')
+              .select('runs.id')
+              .whereRef('runs.id', '=', 'threads.lockedBy')
+              .where('runs.finishedAt', 'is', null),
+          ),
+        ),
+      )
+      .execute()
+  },
 })
+
+const unlocked = { lockedBy: null, lockedUntil: null }

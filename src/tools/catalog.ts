@@ -6,6 +6,7 @@ import { sandboxExecute } from './execute/sandbox-execute.ts'
 import { executionCancel } from './executions/execution-cancel.ts'
 import { executionGet } from './executions/execution-get.ts'
 import { executionWait } from './executions/execution-wait.ts'
+import { filesDownload } from './files/files-download.ts'
 import { limitsResource } from './limits.ts'
 import type { Prompt, PromptListing } from './prompt.ts'
 import type { RequestContext } from './request-context.ts'
@@ -22,7 +23,7 @@ export interface Inventory {
 
 /** What the product offers. */
 export const productInventory: Inventory = {
-  tools: [sandboxExecute, executionGet, executionWait, executionCancel],
+  tools: [sandboxExecute, filesDownload, executionGet, executionWait, executionCancel],
   prompts: [],
   resources: [limitsResource],
   templates: [],
@@ -68,7 +69,7 @@ export class Catalog {
 }
 
 function makeOffer(inventory: Inventory, profile: Profile, chosen: readonly Toolset[]): Offer {
-  const offered = inventory.tools.filter((tool) => chosen.includes(tool.toolset))
+  const offered = inventory.tools.filter((tool) => chosen.includes(tool.toolset) && tool.offered(profile))
   const tools = new Map(offered.map((tool) => [tool.name, tool]))
   const prompts = new Map(inventory.prompts.map((prompt) => [prompt.listing.name, prompt]))
   const resources = new Map(inventory.resources.map((resource) => [resource.listing(profile).uri, resource]))

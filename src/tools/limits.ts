@@ -32,6 +32,8 @@ function limitsOf(profile: Profile): object {
     file_bytes: limits.fileBytes,
     tmp_bytes: limits.tmpBytes,
     home_bytes: limits.homeBytes,
+    thread_bytes: profile.storage.kind === 'threads' ? profile.storage.quota.bytes : null,
+    thread_files: profile.storage.kind === 'threads' ? profile.storage.quota.inodes : null,
     output_soft_bytes: limits.outputSoftBytes,
     output_hard_bytes: limits.outputHardBytes,
     network: 'none',

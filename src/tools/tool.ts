@@ -56,6 +56,8 @@ interface ToolDefinition<Input extends TObject> {
   title: string
   toolset: Toolset
   annotations: Annotations
+  /** Whether a profile offers it; every one does when this is absent. */
+  offered?(profile: Profile): boolean
   /** Written for the model that chooses a tool. */
   describe(profile: Profile): string
   /** Every argument there is; a profile may narrow what `tools/list` shows, never what this allows. */
@@ -72,6 +74,7 @@ export interface Tool {
   readonly name: string
   readonly toolset: Toolset
   readonly mirrored: readonly MirroredArgument[]
+  offered(profile: Profile): boolean
   /** As `tools/list` shows it to a key of this profile. */
   listing(profile: Profile): ToolListing
   /** @throws Refusal `invalid_argument` that names the field, or whatever the tool refuses. */
@@ -95,6 +98,7 @@ export function tool<Input extends TObject>(definition: ToolDefinition<Input>): 
     name,
     toolset,
     mirrored: mirroredIn(input, []),
+    offered: (profile) => definition.offered?.(profile) ?? true,
     listing: (profile) => ({
       name,
       title,

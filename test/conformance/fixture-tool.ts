@@ -15,6 +15,7 @@ export function fixtureTool(
     name,
     toolset: 'execute',
     mirrored: more.mirrored ?? [],
+    offered: () => true,
     listing: () => ({
       name,
       title: name,

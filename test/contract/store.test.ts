@@ -120,6 +120,36 @@ describe('ensuring a row', () => {
     expect((await store.threads.get('org_1', 't'))?.fence).toBe(1)
     expect((await store.threads.get('org_2', 't'))?.fence).toBe(2)
   })
+
+  it('gives a thread to one run at a time, each with a higher number', async () => {
+    const store = await openFilled()
+    const [now, soon, late] = ['2026-01-01T00:00:00.000Z', '2026-01-01T00:01:00.000Z', '2026-01-01T00:02:00.000Z']
+    const lock = (id: string, runId: string, at = now, until = soon) => store.threads.lock(org.id, id, runId, at, until)
+    const tries = await Promise.all(Array.from({ length: 50 }, (_, n) => lock('t', `trc_${n}`)))
+    expect(tries.filter((fence) => fence !== undefined)).toEqual([1])
+    const holder = `trc_${tries.indexOf(1)}`
+    expect(await store.threads.get(org.id, 't')).toMatchObject({ lockedBy: holder, lockedUntil: soon, fence: 1 })
+    await store.threads.free('trc_stranger')
+    expect(await lock('t', 'trc_a')).toBeUndefined()
+    await store.threads.free(holder)
+    expect(await lock('t', 'trc_a')).toBe(2)
+    await store.threads.renew(['trc_a', 'trc_b'], late)
+    expect(await lock('t', 'trc_b', '2026-01-01T00:01:30.000Z', late)).toBeUndefined()
+    expect(await lock('t', 'trc_b', '2026-01-01T00:02:30.000Z', '2026-01-01T00:03:30.000Z')).toBe(3)
+    expect(await lock('other', 'trc_c')).toBe(1)
+  })
+
+  it('frees the threads of runs that have ended, and of no other', async () => {
+    const store = await openFilled()
+    for (const id of ['going', 'ended']) {
+      await store.runs.begin(plainRun(id))
+      await store.threads.lock(org.id, `of-${id}`, id, later, later)
+    }
+    await store.runs.finish('ended', later, finishedResult.ending, finishedResult)
+    await store.threads.freeEnded()
+    expect((await store.threads.get(org.id, 'of-going'))?.lockedBy).toBe('going')
+    expect(await store.threads.get(org.id, 'of-ended')).toMatchObject({ lockedBy: null, lockedUntil: null, fence: 1 })
+  })
 })
 
 describe('a key', () => {

@@ -8,7 +8,7 @@ import { Catalog, chooseToolsets, defaultToolsets, productInventory } from '../.
 import { bytesInWords, endingInWords, exitCodeOf } from '../../src/tools/execute/ending-words.ts'
 import { toMarkdown, toStructuredContent, toToolResult } from '../../src/tools/execute/result.ts'
 import { SandboxExecuteInput } from '../../src/tools/execute/schema.ts'
-import { testProfile } from '../support/front.ts'
+import { testProfile, threadsProfile } from '../support/front.ts'
 
 const endings: Ending[] = [
   { kind: 'exited', code: 0 },
@@ -138,7 +138,7 @@ describe('the tools that are shown', () => {
   })
 
   it('have the inputs of the clients that know this tool', () => {
-    const { name, inputSchema, annotations } = listed({ ...testProfile, timeoutMaxMs: 3_600_000 })
+    const { name, inputSchema, annotations } = listed({ ...threadsProfile, timeoutMaxMs: 3_600_000 })
     expect(name).toBe('sandbox_execute')
     expect(annotations).toEqual({ readOnlyHint: false, destructiveHint: false, idempotentHint: false })
     expect(inputSchema).toMatchObject({
@@ -171,6 +171,16 @@ describe('the tools that are shown', () => {
       expect(description).toContain(words)
     }
     expect(description).not.toContain('python')
+  })
+
+  it('promise files that are kept only where they are', () => {
+    const [without, withThreads] = [listed(testProfile), listed(threadsProfile)]
+    expect(without.inputSchema).not.toHaveProperty('properties.thread_id')
+    expect(without.description).toContain('No file is kept')
+    expect(withThreads.description).toMatch(/kept for the next call with the same thread_id, up to 8 MiB in 1000 files/)
+    const names = (profile: Profile) => new Catalog().offer(profile, ['execute', 'files']).tools.map(({ name }) => name)
+    expect(names(testProfile)).toEqual(['sandbox_execute'])
+    expect(names(threadsProfile)).toEqual(['sandbox_execute', 'files_download'])
   })
 
   it('can be narrowed by toolset, and a hidden one is unknown', () => {

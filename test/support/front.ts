@@ -32,7 +32,12 @@ export const testProfile: Profile = {
   },
   env: { FROM_PROFILE: 'profile' },
   reuse: 'key',
+  storage: { kind: 'none' },
   calls: { toolsets, detachAfterMs: null, onBusyThread: 'refuse', busyWaitMs: 1_000 },
+}
+
+export const threadsProfile: Profile = {
+  ...testProfile,
   storage: { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 1_000 } },
 }
 

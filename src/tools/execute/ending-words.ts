@@ -29,7 +29,7 @@ export function endingInWords(ending: Ending): string {
     case 'output_limit':
       return `killed for writing more than ${bytesInWords(ending.limitBytes)} to one stream (output limit)`
     case 'disk_quota':
-      return `killed for writing more than ${bytesInWords(ending.limitBytes)} to disk (disk quota)`
+      return `failed while its thread was full, which holds ${bytesInWords(ending.limitBytes)} and a limited number of files (disk quota); delete what is not needed`
     case 'cancelled':
       return 'cancelled'
     case 'shutdown':

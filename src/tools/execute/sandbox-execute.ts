@@ -59,11 +59,20 @@ function describe(profile: Profile): string {
   return [
     'Execute code in a sandboxed environment and return what it printed, its exit code and how it ended.',
     `Languages: ${names.join(', ')}.`,
-    'Each call starts fresh: no variable, file, installed package or process of an earlier call exists, and nothing is kept after the call, so write self-contained code and print what you need.',
+    persistence(profile),
     'There is no network.',
     `Limits: ${secondsInWords(defaultTimeoutMs(profile))} unless timeout says otherwise (at most ${maxTimeoutSeconds(profile)} s), ${bytesInWords(limits.memoryBytes)} of memory, ${limits.cpus} CPU, ${bytesInWords(limits.outputSoftBytes)} of output kept per stream.`,
     'The working directory is the home directory; /tmp is writable too.',
   ].join(' ')
+}
+
+/** Promises what is there and no more. */
+function persistence({ storage }: Profile): string {
+  const fresh =
+    'Each call starts fresh: no variable, installed package or process of an earlier call exists, so write self-contained code and print what you need.'
+  if (storage.kind === 'none') return `${fresh} No file is kept after the call either.`
+  const { bytes, inodes } = storage.quota
+  return `${fresh} Files in the home directory (/home/baponi) are kept for the next call with the same thread_id, up to ${bytesInWords(bytes)} in ${inodes} files; files elsewhere, and every file of a call without thread_id, are not.`
 }
 
 const maxTimeoutSeconds = ({ timeoutMaxMs }: Profile): number =>
@@ -73,11 +82,12 @@ const defaultTimeoutMs = ({ timeoutDefaultMs, timeoutMaxMs }: Profile): number =
   Math.min(timeoutDefaultMs, timeoutMaxMs)
 
 function narrow(input: typeof SandboxExecuteInput, profile: Profile): object {
+  const { thread_id: _, ...withoutThreads } = input.properties
   const { language, timeout } = input.properties
   return {
     ...input,
     properties: {
-      ...input.properties,
+      ...(profile.storage.kind === 'threads' ? input.properties : withoutThreads),
       language: { ...language, enum: profile.languages, default: profile.defaultLanguage },
       timeout: { ...timeout, maximum: maxTimeoutSeconds(profile), default: defaultTimeoutMs(profile) / 1000 },
     },

@@ -26,7 +26,10 @@ export const SandboxExecuteInput = Type.Object(
       }),
     ),
     thread_id: Type.Optional(
-      Type.String({ description: 'Persistent thread ID. Not available on this server yet: leave it out.' }),
+      Type.String({
+        description:
+          'Persistent thread ID. Files written to the home directory persist across calls with the same thread_id. Only one call at a time can use it. 1 to 128 letters, digits, ".", "_" and "-", the first a letter or digit.',
+      }),
     ),
     metadata: Type.Optional(
       Type.Unsafe<Record<string, unknown>>({

@@ -1,0 +1,79 @@
+import { timestamp } from '../base/clock.ts'
+import { Refusal } from '../base/errors.ts'
+import type { Quota, RunThread } from '../base/run.ts'
+import { fault, type Log } from '../observe/log.ts'
+import type { Store } from '../store/store.ts'
+
+/** A thread that a call asks for. */
+export interface AskedThread {
+  id: string
+  quota: Quota
+}
+
+/**
+ * A lock whose front is gone is anybody's after this. The runner has the last word: it gives no thread away while a
+ * jail that has it lives.
+ */
+const leaseMs = 60_000
+const renewEveryMs = 20_000
+
+/**
+ * Who has which thread: a lock in its row, with a lease and a number that grows. A run has its thread from before it is
+ * handed to the runner until its ending is known, which is when its jail is dead.
+ */
+export class Threads {
+  readonly #store: Store
+  readonly #log: Log
+  /** Runs of this front that may have a thread. */
+  readonly #held = new Set<string>()
+  readonly #renewal: NodeJS.Timeout
+
+  constructor(store: Store, log: Log) {
+    this.#store = store
+    this.#log = log
+    this.#renewal = setInterval(() => void this.#renew(), renewEveryMs).unref()
+  }
+
+  /** @throws Refusal thread_busy when another run has it. */
+  async lock({ orgId, runId }: { orgId: string; runId: string }, { id, quota }: AskedThread): Promise<RunThread> {
+    this.#held.add(runId)
+    const fence = await this.#store.threads.lock(orgId, id, runId, timestamp(), leaseEnd())
+    if (fence !== undefined) return { id, fence, quota }
+    this.#held.delete(runId)
+    throw new Refusal('thread_busy', { thread: id })
+  }
+
+  /** Takes over a run of an earlier front, with the thread that it may have. */
+  adopt(runId: string): void {
+    this.#held.add(runId)
+  }
+
+  /** To be called when the run has ended. Never rejects: what could not be freed is freed by `freeEnded`. */
+  async free(runId: string): Promise<void> {
+    if (!this.#held.delete(runId)) return
+    try {
+      await this.#store.threads.free(runId)
+    } catch (error) {
+      fault(error, this.#log)
+    }
+  }
+
+  /** Frees what a front that was killed left between the ending of a run and its lock. */
+  freeEnded(): Promise<void> {
+    return this.#store.threads.freeEnded()
+  }
+
+  stop(): void {
+    clearInterval(this.#renewal)
+  }
+
+  async #renew(): Promise<void> {
+    try {
+      await this.#store.threads.renew([...this.#held], leaseEnd())
+    } catch (error) {
+      fault(error, this.#log)
+    }
+  }
+}
+
+const leaseEnd = (): string => new Date(Date.now() + leaseMs).toISOString()
