@@ -41,7 +41,7 @@ export interface SlotSeen {
   id: string
   /** Its first process, the guest; `undefined` while the slot is made or ended. */
   guestPid: number | undefined
-  /** The processes of a run. */
+  /** The processes of a run; the jailer, which is there before the first, is none. */
   runPids: number[]
 }
 
@@ -94,7 +94,7 @@ export function slotsOf(scope: Scope): SlotSeen[] {
   return directoriesIn(instance).map((name) => ({
     id: name,
     guestPid: pidsIn(join(instance, name, 'base')).find(isGuest),
-    runPids: pidsIn(join(instance, name, 'run')),
+    runPids: pidsIn(join(instance, name, 'run')).filter((pid) => !isJailer(pid)),
   }))
 }
 
@@ -211,6 +211,9 @@ function belongs({ pid, uid, words }: Process, scope: Scope, id: string | undefi
 
 /** First in a pid namespace that is the child of ours, where the first of a jail is one deeper. */
 const isGuest = (pid: number): boolean => /^NSpid:\t\d+\t1$/m.test(textOf(`/proc/${pid}/status`))
+
+/** Of the processes under the limits of a run, the only one that is in no jail: it has no third number. */
+const isJailer = (pid: number): boolean => /^NSpid:\t\d+\t\d+$/m.test(textOf(`/proc/${pid}/status`))
 
 const ownsId = ({ frontUid, idBase, idCount }: Scope, uid: number): boolean =>
   uid === frontUid || (uid >= idBase && uid < idBase + idCount)
