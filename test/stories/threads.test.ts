@@ -1,0 +1,174 @@
+import { execFileSync } from 'node:child_process'
+import { readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { callTool, execute, post } from '../support/calls.ts'
+import { type Glovebox, Place, until } from '../support/glovebox.ts'
+import { loopDevicesOf } from '../support/storage-traces.ts'
+
+const place = new Place()
+let server: Glovebox
+beforeAll(async () => {
+  server = await place.start(
+    ...['--limit-thread', '16MiB', '--limit-thread-files', '3000', '--storage-reserve', '0'],
+    ...['--threads-mounted-max', '32', '--thread-idle-s', '1'],
+  )
+}, 60_000)
+afterAll(() => place.remove())
+
+const inThread = (thread_id: string, code: string, language = 'bash') =>
+  execute(server.url, language, code, { thread_id })
+
+interface Download {
+  result: { isError: boolean; content: { type: string; text: string; data?: string }[] }
+}
+
+async function download(id: string, path: string): Promise<Download['result']> {
+  const args = { source: 'thread', id, path }
+  const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'files_download', arguments: args } }
+  return (await post<Download>(`${server.url}/mcp`, message)).body.result
+}
+
+const images = () => join(place.directory, 'home/storage/threads/org_dev')
+
+describe('a thread', () => {
+  it('keeps files for every language, and nothing else of a call', async () => {
+    await inThread('kept', 'open("a.txt", "w").write("from python"); open("/tmp/b", "w")', 'python')
+    await inThread('kept', 'require("node:fs").appendFileSync("a.txt", ", from node")', 'node')
+    const { stdout } = await inThread('kept', 'cat a.txt; echo; ls /tmp; pwd; echo $HOME; stat -c %U:%a .')
+    expect(stdout).toBe('from python, from node\n/home/baponi\n/home/baponi\nbaponi:755\n')
+  })
+
+  it('is reached by the other names that models use', async () => {
+    await inThread('names', 'echo x >/mnt/data/x; echo y >/workspace/y')
+    expect((await inThread('names', 'ls')).stdout).toBe('x\ny\n')
+  })
+
+  it('keeps locks, links, modes, sockets of databases and odd names as a disk does', async () => {
+    const code = `
+import os, sqlite3, mmap
+db = sqlite3.connect('data.db'); db.execute('pragma journal_mode=wal'); db.execute('create table t(x)')
+db.execute('insert into t values (1)'); db.commit(); db.close()
+os.link('data.db', 'hard'); os.symlink('data.db', 'soft'); os.chmod('hard', 0o640)
+name = ' ü\\n-rf *'; open(name, 'w').write('odd'); os.setxattr(name, 'user.note', b'kept')
+open(b'\\xff\\xfe', 'w').close()
+`
+    expect(await inThread('disk', code, 'python')).toMatchObject({ exit_code: 0 })
+    const look = `
+import os, sqlite3
+print(sqlite3.connect('data.db').execute('select x from t').fetchall(), os.stat('hard').st_nlink, os.readlink('soft'))
+print(oct(os.stat('data.db').st_mode & 0o777), os.getxattr(' ü\\n-rf *', 'user.note'), os.path.exists(b'\\xff\\xfe'))
+`
+    expect((await inThread('disk', look, 'python')).stdout).toBe("[(1,)] 2 data.db\n0o640 b'kept' True\n")
+  })
+
+  it('that is full says so, to the program and in the ending, by bytes and by files', async () => {
+    const bytes = await inThread('full', 'open("big", "wb").write(b"x" * (64 << 20))', 'python')
+    expect(bytes.ending).toEqual({ kind: 'disk_quota', limit_bytes: 16 * 1024 * 1024 })
+    expect(bytes.stderr).toContain('No space left on device')
+    const files = await inThread(
+      'full',
+      'import os\nos.remove("big")\nfor i in range(5000): open(f"f{i}", "w")',
+      'python',
+    )
+    expect(files.ending.kind).toBe('disk_quota')
+    const freed = await inThread('full', 'rm f* && echo room >small && cat small')
+    expect(freed).toMatchObject({ stdout: 'room\n', exit_code: 0 })
+  })
+
+  it('that is busy is a conflict, and free when its call is cancelled', async () => {
+    const controller = new AbortController()
+    const going = fetch(`${server.url}/v1/sandbox/execute`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/x-ndjson' },
+      body: JSON.stringify({ code: 'echo on; sleep 60', language: 'bash', thread_id: 'busy' }),
+      signal: controller.signal,
+    })
+    const traceId = (await going).headers.get('x-trace-id')
+    const refused = await callTool(server.url, { code: 'true', language: 'bash', thread_id: 'busy' })
+    expect(refused).toMatchObject({ status: 409, body: { error: { code: -32000 } } })
+    await post(`${server.url}/v1/executions/${traceId}/cancel`, {})
+    await until(
+      () =>
+        execute(server.url, 'bash', 'true', { thread_id: 'busy' }).then(
+          () => true,
+          () => false,
+        ),
+      'the thread is free',
+    )
+    controller.abort()
+  })
+
+  it('lets exactly one of fifty first calls begin', async () => {
+    const body = { code: 'sleep 1; echo once >>log; cat log', language: 'bash', thread_id: 'first' }
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, () => post<{ stdout?: string }>(`${server.url}/v1/sandbox/execute`, body)),
+    )
+    const statuses = answers.map(({ status }) => status)
+    expect(statuses.filter((status) => status === 200)).toHaveLength(1)
+    expect(statuses.filter((status) => status === 409)).toHaveLength(49)
+    expect((await inThread('first', 'cat log')).stdout).toBe('once\n')
+  })
+})
+
+describe('hostile files in a thread', () => {
+  it('are neither followed nor waited for, and the next call is as quick as ever', async () => {
+    const traps = `
+import os
+for i in range(400): os.mkfifo(f'fifo{i}')
+os.symlink('/etc/passwd', 'out'); os.symlink('/proc/1/root/etc/shadow', 'proc'); os.symlink('loop', 'loop')
+os.symlink('..', 'up'); os.mkdir('dir'); os.symlink('/etc', 'dir/etc'); open('plain', 'w').write('x'); os.link('plain', 'hard')
+os.truncate(os.open('sparse', os.O_CREAT | os.O_WRONLY), 900 << 20)
+depth = 0
+while depth < 1500: os.mkdir('d'); os.chdir('d'); depth += 1
+open('bottom', 'w').write('deep')
+`
+    expect(await inThread('traps', traps, 'python')).toMatchObject({ exit_code: 0 })
+    for (const [path, words] of [
+      ['fifo0', 'fifo'],
+      ['out', 'link'],
+      ['proc', 'link'],
+      ['loop', 'link'],
+      ['dir/etc/passwd', 'not a directory'],
+      ['sparse', 'more than the 1 MiB'],
+      ['dir', 'directory'],
+    ] as const) {
+      const result = await download('traps', path)
+      expect(result.isError, path).toBe(true)
+      expect(result.content[0]?.text, path).toContain(words)
+    }
+    await Promise.all(Array.from({ length: 200 }, (_, i) => download('traps', `fifo${i}`)))
+    expect((await download('traps', 'hard')).content[0]?.text).toBe('x')
+    expect((await download('traps', `${'d/'.repeat(1500)}bottom`)).content[0]?.text).toBe('deep')
+    expect((await inThread('traps', 'ls | wc -l')).stdout).toMatch(/^\d+\n$/)
+  })
+
+  it('give the same bytes that were written, and never a torn character', async () => {
+    await inThread('bytes', 'open("wide", "w").write("x" + "€" * 349525)', 'python')
+    expect((await download('bytes', 'wide')).content[0]?.text).toBe(`x${'€'.repeat(349_525)}`)
+  })
+})
+
+describe('a thousand threads', () => {
+  it('are made as they come, cost little, and leave the machine when they are idle', async () => {
+    const names = Array.from({ length: 1_000 }, (_, n) => `many-${n}`)
+    const next = names.values()
+    const worker = async () => {
+      for (const name of next) {
+        const { stdout } = await inThread(name, `echo ${name} >n; cat n`)
+        expect(stdout).toBe(`${name}\n`)
+      }
+    }
+    await Promise.all(Array.from({ length: 8 }, worker))
+    expect(loopDevicesOf(place.directory).length).toBeLessThanOrEqual(32)
+    await until(() => loopDevicesOf(place.directory).length === 0, 'idle threads are unmounted')
+    const allocated = readdirSync(images())
+      .filter((file) => file.startsWith('many-'))
+      .map((file) => statSync(join(images(), file)).blocks * 512)
+    expect(allocated).toHaveLength(1_000)
+    expect(allocated.reduce((sum, bytes) => sum + bytes, 0) / 1_000).toBeLessThan(300 * 1024)
+    expect((await inThread('many-7', 'cat n')).stdout).toBe('many-7\n')
+    await until(() => loopDevicesOf(place.directory).length === 0, 'it is unmounted again')
+    execFileSync('e2fsck', ['-fn', join(images(), 'many-7.ext4')], { stdio: 'pipe' })
+  }, 240_000)
+})
