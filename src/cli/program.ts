@@ -6,6 +6,7 @@ import type { KeyRequest } from '../core/keys.ts'
 import { flagOf, type SettingName, settings } from '../settings.ts'
 import { receiveConfig } from './hand-over.ts'
 import { exitCodes, type Io, type RunArguments } from './io.ts'
+import type { StdioRequest } from './stdio.ts'
 
 /** The version of this product, as its package says it. */
 export const version = (
@@ -96,6 +97,17 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
     .action(async (file: string, options: Omit<RunArguments, 'file'>) => {
       const { run } = await import('./run.ts')
       exit(await run({ file, ...options }, io))
+    })
+
+  program
+    .command('stdio')
+    .description('Serve MCP on standard input and output, through the server of this machine or another.')
+    .option('--url <url>', 'address of a server (GLOVEBOX_URL); otherwise the local one is joined, or started')
+    .option('--key-file <file>', 'file that holds the key (or GLOVEBOX_KEY holds it)')
+    .option('--toolsets <names>', 'groups of tools to show, with commas')
+    .action(async (request: StdioRequest) => {
+      const { stdio } = await import('./stdio.ts')
+      exit(await stdio(request, io))
     })
 
   const config = program.command('config').description('Look at the configuration.')

@@ -112,7 +112,7 @@ export function tool<Input extends TObject>(definition: ToolDefinition<Input>): 
 }
 
 /** Arguments marked `x-mcp-header`, reachable through `properties` alone: https://modelcontextprotocol.io/seps/2243-http-standardization */
-function mirroredIn(schema: object, path: readonly string[]): MirroredArgument[] {
+export function mirroredIn(schema: object, path: readonly string[]): MirroredArgument[] {
   const { properties = {} } = schema as { properties?: Record<string, { 'x-mcp-header'?: unknown }> }
   return Object.entries(properties).flatMap(([name, property]) => {
     const header = property['x-mcp-header']

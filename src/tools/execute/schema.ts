@@ -7,8 +7,9 @@ import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/request.ts'
 const oneOf = <const Values extends readonly string[]>(values: Values, options: object = {}) =>
   Type.Unsafe<Values[number]>({ type: 'string', enum: [...values], ...options })
 
+/** In two branches: some clients map schemas onto a dialect that has one type in each place. */
 const nullable = (type: 'integer' | 'string', options: object = {}) =>
-  Type.Unsafe<number | string | null>({ type: [type, 'null'], ...options })
+  Type.Unsafe<number | string | null>({ anyOf: [{ type }, { type: 'null' }], ...options })
 
 export const SandboxExecuteInput = Type.Object(
   {

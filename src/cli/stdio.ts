@@ -1,0 +1,98 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { StartRefused } from '../base/errors.ts'
+import { Bridge } from './bridge.ts'
+import { exitCodes, type Io } from './io.ts'
+import { readLines } from './lines.ts'
+
+export interface StdioRequest {
+  /** Address of a server; without one the server of this machine is joined, or started. */
+  url?: string
+  keyFile?: string
+  /** As `?toolsets=`. */
+  toolsets?: string
+}
+
+/** Where a server of this machine is, unless its port was chosen by the variable that it also reads itself. */
+const localUrl = ({ env }: Io): string => `http://127.0.0.1:${env.GLOVEBOX_PORT ?? 5555}`
+/** Set-up of a machine that is slow: making the first slots. */
+const startMs = 60_000
+
+/**
+ * Serves MCP on standard input and output, for clients that start a process: every message goes to a server over HTTP,
+ * and what it answers comes back, each on a line of its own.
+ * https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
+ * @returns the exit code, once standard input has ended and everything asked has its answer.
+ * @throws StartRefused where there is no server and none can be started, or the key cannot be read.
+ */
+export async function stdio(request: StdioRequest, io: Io): Promise<number> {
+  const key = await readKey(request, io)
+  const url = request.url ?? io.env.GLOVEBOX_URL
+  const started = url === undefined ? await joinOrStart(io) : undefined
+  const bridge = new Bridge(toEndpoint(url ?? localUrl(io), request.toolsets), key, async (line) => {
+    if (!io.stdout.write(`${line}\n`)) await new Promise((drained) => io.stdout.once('drain', drained))
+  })
+  io.stop.addEventListener('abort', () => bridge.stop(), { once: true })
+  try {
+    await Promise.race([forward(io, bridge), bridge.stopped])
+    await bridge.settled()
+    return exitCodes.ok
+  } finally {
+    await end(started)
+  }
+}
+
+async function forward({ stdin }: Io, bridge: Bridge): Promise<void> {
+  for await (const line of readLines(stdin)) if (line.trim() !== '') bridge.take(line)
+}
+
+async function readKey({ keyFile }: StdioRequest, { env }: Io): Promise<string | undefined> {
+  if (keyFile === undefined) return env.GLOVEBOX_KEY
+  try {
+    return (await readFile(keyFile, 'utf8')).trim()
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error)
+    throw new StartRefused(`The key file cannot be read: ${problem}.`, 'Check --key-file.')
+  }
+}
+
+function toEndpoint(url: string, toolsets: string | undefined): URL {
+  try {
+    const endpoint = new URL(url)
+    if (!endpoint.pathname.endsWith('/mcp')) endpoint.pathname = `${endpoint.pathname.replace(/\/$/, '')}/mcp`
+    if (toolsets !== undefined) endpoint.searchParams.set('toolsets', toolsets)
+    return endpoint
+  } catch {
+    throw new StartRefused(`${url} is no address.`, 'Write it as http://127.0.0.1:5555.')
+  }
+}
+
+/** @returns the server that was started here, for its end to be ours; nothing where one was there already. */
+async function joinOrStart(io: Io): Promise<ChildProcess | undefined> {
+  if (await isServed(io, '/healthz')) return undefined
+  const [program, ...words] = io.self
+  // Its words would be taken for messages on standard output.
+  const server = spawn(program, [...words, 'serve', '--dev'], { stdio: ['ignore', 'pipe', 'pipe'] })
+  server.stdout.pipe(io.stderr, { end: false })
+  server.stderr.pipe(io.stderr, { end: false })
+  for (const untilMs = Date.now() + startMs; Date.now() < untilMs && !io.stop.aborted; await sleep(100)) {
+    if (server.exitCode !== null) break
+    if (await isServed(io, '/readyz')) return server
+  }
+  await end(server)
+  throw new StartRefused('No server is running on this machine, and none could be started.', 'Its words are above.')
+}
+
+const isServed = (io: Io, path: string): Promise<boolean> =>
+  fetch(`${localUrl(io)}${path}`).then(
+    ({ ok }) => ok,
+    () => false,
+  )
+
+async function end(server: ChildProcess | undefined): Promise<void> {
+  if (!server || server.exitCode !== null || server.signalCode !== null) return
+  const ended = new Promise((exited) => server.once('exit', exited))
+  server.kill('SIGTERM')
+  await ended
+}

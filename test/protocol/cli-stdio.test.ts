@@ -1,0 +1,129 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Io } from '../../src/cli/io.ts'
+import { type StdioRequest, stdio } from '../../src/cli/stdio.ts'
+import { conformanceOffers } from '../conformance/inventory.ts'
+import { type Front, openFront } from '../support/front.ts'
+
+let front: Front
+let directory: string
+beforeAll(async () => {
+  front = await openFront(undefined, {}, conformanceOffers())
+  directory = await mkdtemp(join(tmpdir(), 'glovebox-stdio-'))
+})
+afterAll(async () => {
+  await front.close()
+  await rm(directory, { recursive: true })
+})
+
+/** Runs the command over these lines; gives what it wrote, by id. */
+async function converse(messages: readonly (object | string)[], request: StdioRequest = { url: front.url }) {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
+  const io: Io = { stdin, stdout, stderr, env: {}, self: ['node'], stop: new AbortController().signal }
+  const ended = stdio(request, io)
+  for (const message of messages) stdin.write(`${typeof message === 'string' ? message : JSON.stringify(message)}\n`)
+  stdin.end()
+  const code = await ended
+  stdout.end()
+  const lines = (await stdout.toArray())
+    .join('')
+    .split('\n')
+    .filter((line) => line !== '')
+  return { code, messages: lines.map((line) => JSON.parse(line)) }
+}
+
+const meta = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientCapabilities': {},
+}
+const request = (id: number | string, method: string, params: object = {}) => ({ jsonrpc: '2.0', id, method, params })
+
+describe('glovebox stdio', () => {
+  it('speaks the era of its client, and gives each answer the id of its question', async () => {
+    const { code, messages } = await converse([
+      request(1, 'initialize', { protocolVersion: '2025-06-18', capabilities: {} }),
+      { jsonrpc: '2.0', method: 'notifications/initialized' },
+      request('two', 'ping'),
+      request(3, 'server/discover', { _meta: meta }),
+      request(4, 'tools/nothing'),
+    ])
+    expect(code).toBe(0)
+    const byId = new Map(messages.map((message) => [message.id, message]))
+    expect(byId.size).toBe(4)
+    expect(byId.get(1).result.protocolVersion).toBe('2025-06-18')
+    expect(byId.get('two').result).toEqual({})
+    expect(byId.get(3).result.supportedVersions).toEqual(['2026-07-28'])
+    expect(byId.get(4).error.code).toBe(-32601)
+  })
+
+  it('says as headers what the body says, once it knows which arguments those are', async () => {
+    const call = { name: 'test_x_mcp_header', arguments: { region: 'Zürich ☂' }, _meta: meta }
+    const { messages: before } = await converse([request(1, 'tools/call', call)])
+    expect(before[0].error.code).toBe(-32020)
+
+    const [stdin, stdout] = [new PassThrough(), new PassThrough()]
+    const io: Io = {
+      stdin,
+      stdout,
+      stderr: new PassThrough(),
+      env: {},
+      self: ['node'],
+      stop: new AbortController().signal,
+    }
+    const ended = stdio({ url: front.url }, io)
+    stdin.write(`${JSON.stringify(request(1, 'tools/list', { _meta: meta }))}\n`)
+    const answers: string[] = []
+    for await (const chunk of stdout) {
+      answers.push(String(chunk))
+      if (answers.join('').split('\n').length === 2) {
+        stdin.write(`${JSON.stringify(request(2, 'tools/call', call))}\n`)
+        stdin.end()
+      }
+      if (answers.join('').split('\n').length === 3) break
+    }
+    await ended
+    expect(JSON.parse(answers.join('').split('\n')[1] ?? '').result.content[0].text).toBe('{"region":"Zürich ☂"}')
+  })
+
+  it('tells an unreadable line, a closed door and a dead server as errors of the request', async () => {
+    const { messages } = await converse(['{"jsonrpc":', request(7, 'ping')])
+    expect(messages.map(({ id, error }) => [id, error?.code])).toEqual(
+      expect.arrayContaining([
+        [null, -32700],
+        [7, undefined],
+      ]),
+    )
+    const dead = await converse([request(1, 'ping')], { url: 'http://127.0.0.1:9' })
+    expect(dead.messages).toMatchObject([
+      { id: 1, error: { code: -32603, message: expect.stringContaining('reached') } },
+    ])
+    const locked = await openFront(undefined, { dev: false })
+    const { messages: refused } = await converse([request(1, 'ping')], { url: locked.url })
+    expect(refused).toMatchObject([{ id: 1, error: { message: expect.stringContaining('401') } }])
+    await locked.close()
+  })
+
+  it('takes its key from a file', async () => {
+    const keyFile = join(directory, 'key')
+    await writeFile(keyFile, 'sk-wrong\n')
+    const locked = await openFront(undefined, { dev: false })
+    const { messages } = await converse([request(1, 'ping')], { url: locked.url, keyFile })
+    expect(messages[0].error.message).toContain('Invalid or revoked')
+    await expect(converse([], { url: locked.url, keyFile: join(directory, 'none') })).rejects.toThrow('key file')
+    await locked.close()
+  })
+
+  it('lets go of a subscription when its client is gone', async () => {
+    const listen = request('sub', 'subscriptions/listen', { notifications: { toolsListChanged: true }, _meta: meta })
+    const { code } = await converse([listen, request(1, 'server/discover', { _meta: meta })])
+    expect(code).toBe(0)
+  })
+
+  it('narrows what is shown', async () => {
+    const { messages } = await converse([request(1, 'tools/list')], { url: front.url, toolsets: 'files' })
+    expect(messages[0].result.tools).toEqual([])
+  })
+})

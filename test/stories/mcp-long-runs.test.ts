@@ -1,0 +1,81 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { callTool } from '../support/calls.ts'
+import { type Glovebox, Place } from '../support/glovebox.ts'
+import { askModern, sendModern, tasksExtension } from '../support/modern.ts'
+
+const place = new Place()
+let server: Glovebox
+beforeAll(async () => {
+  server = await place.start()
+}, 60_000)
+afterAll(() => place.remove())
+
+const capabilities = { extensions: { [tasksExtension]: {} } }
+const ask = (method: string, params: Record<string, unknown>) => askModern(server.url, method, params, { capabilities })
+const execute = (args: object) => ask('tools/call', { name: 'sandbox_execute', arguments: args })
+
+/** Kills one process of the server, hard, and waits until all is well again. */
+async function kill(pid: number): Promise<void> {
+  process.kill(pid, 'SIGKILL')
+  await sleep(200)
+  await server.ready()
+}
+
+describe('a task', () => {
+  it('survives the death of the front that made it', async () => {
+    const { body } = await execute({ code: 'echo before; sleep 6; echo after', language: 'bash' })
+    expect(body.result?.resultType).toBe('task')
+    await kill(server.frontPid)
+    await vi.waitFor(
+      async () => {
+        const { body: told } = await ask('tasks/get', { taskId: String(body.result?.taskId) })
+        expect(told.result).toMatchObject({
+          status: 'completed',
+          result: { structuredContent: { stdout: 'before\nafter\n', exit_code: 0 } },
+        })
+      },
+      { timeout: 30_000, interval: 200 },
+    )
+  }, 90_000)
+})
+
+describe('a call with an idempotency key', () => {
+  it('is answered as interrupted after the runner died under it, and never executed again', async () => {
+    const args = { code: 'echo started; sleep 60', language: 'bash', idempotency_key: 'once' }
+    const lost = callTool(server.url, args).catch(() => undefined)
+    const rows = () => place.runs().filter(({ detached, finished_at }) => detached === 1 && finished_at === null)
+    await vi.waitFor(() => expect(rows()).toHaveLength(1), 20_000)
+    await kill(server.runnerPid)
+    await lost
+    const before = place.runs().length
+    const { body } = await callTool(server.url, args)
+    expect(body.result?.structuredContent).toMatchObject({ ending: { kind: 'failed' } })
+    expect(place.runs()).toHaveLength(before)
+  }, 90_000)
+
+  it('has a repeat joined to the run that goes on, although the front was replaced between', async () => {
+    const args = { code: 'echo $RANDOM; sleep 5', language: 'bash', idempotency_key: 'joined' }
+    const lost = callTool(server.url, args).catch(() => undefined)
+    await sleep(1_000)
+    await kill(server.frontPid)
+    await lost
+    const before = place.runs().length
+    const { body } = await callTool(server.url, args)
+    expect(body.result?.structuredContent).toMatchObject({ exit_code: 0, stdout: expect.stringMatching(/^\d+\n$/) })
+    expect(place.runs()).toHaveLength(before)
+  }, 90_000)
+})
+
+describe('a client of the stateless era that goes away', () => {
+  it('ends its run', async () => {
+    const client = new AbortController()
+    const params = { name: 'sandbox_execute', arguments: { code: 'sleep 60', language: 'bash' } }
+    const asked = sendModern(server.url, 'tools/call', params, { signal: client.signal }).catch(() => 'gone')
+    await vi.waitFor(() => expect(place.runs().at(-1)?.finished_at).toBeNull(), 20_000)
+    await sleep(300)
+    client.abort()
+    expect(await asked).toBe('gone')
+    await vi.waitFor(() => expect(place.runs().at(-1)?.ending).toBe('{"kind":"cancelled"}'), 5_000)
+  }, 60_000)
+})

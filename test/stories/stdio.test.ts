@@ -1,0 +1,44 @@
+import { join } from 'node:path'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { afterAll, describe, expect, it } from 'vitest'
+import { freePort, Place, program } from '../support/glovebox.ts'
+import { processesOf } from '../support/machine.ts'
+
+const place = new Place()
+afterAll(() => place.remove())
+
+/** A client that starts a process, as desktop programs do. */
+async function connect(port: number): Promise<Client> {
+  const env = {
+    PATH: process.env.PATH ?? '',
+    GLOVEBOX_PORT: `${port}`,
+    GLOVEBOX_HOME: join(place.directory, 'home'),
+    GLOVEBOX_STATE_DIR: join(place.directory, 'state'),
+    GLOVEBOX_FRONT_UID: `${place.frontUid}`,
+    GLOVEBOX_FRONT_GID: `${place.frontUid}`,
+    GLOVEBOX_ID_BASE: `${place.idBase}`,
+    GLOVEBOX_SLOTS_READY: '1',
+    GLOVEBOX_DRAIN_S: '1',
+  }
+  const client = new Client({ name: 'desktop', version: '1' })
+  await client.connect(new StdioClientTransport({ command: program, args: ['stdio'], env, stderr: 'ignore' }))
+  return client
+}
+
+const answer = async (client: Client) =>
+  (await client.callTool({ name: 'sandbox_execute', arguments: { code: 'print(6 * 7)' } })).structuredContent
+
+describe('a client that starts glovebox stdio', () => {
+  it('has a server of this machine started for it, which others join and which ends with it', async () => {
+    const port = await freePort()
+    const first = await connect(port)
+    expect(await answer(first)).toMatchObject({ stdout: '42\n' })
+    const second = await connect(port)
+    expect(await answer(second)).toMatchObject({ stdout: '42\n' })
+    await second.close()
+    expect(await answer(first)).toMatchObject({ stdout: '42\n' })
+    await first.close()
+    await expect.poll(() => processesOf(place).length, { timeout: 30_000 }).toBe(0)
+  }, 120_000)
+})
