@@ -173,6 +173,8 @@ export class JailRun implements SlotRun {
 
   #output(stream: Stream, bytes: Buffer): void {
     if (this.#phase !== 'running') throw new GuestProtocolError('output before the start')
+    // No limit would ever end a flood of these, and each costs us more than it costs the guest.
+    if (bytes.length === 0) throw new GuestProtocolError('output of nothing')
     this.#creditBytes -= bytes.length
     if (this.#creditBytes < 0) throw new GuestProtocolError('more output than it had credit for')
     const { outputHardBytes } = this.#limits

@@ -13,6 +13,8 @@ const execute = promisify(execFile)
 const commandWithinMs = 20_000
 /** What is kept of a complaint: enough to read, bounded since a slot writes there too. */
 const keptStderrBytes = 4_096
+/** Nobody has so much to complain of in the life of a slot. */
+const readStderrBytes = 1_048_576
 
 /** The runtime could not do what it was asked; the message carries its own words. */
 export class RuntimeFailed extends Error {
@@ -125,12 +127,15 @@ function hold(channel: Duplex): () => void {
   }
 }
 
-/** BOUNDARY: the slot may write without end to its standard error; only the tail stays. */
+/** BOUNDARY: the slot may write without end to its standard error; only the tail stays, and too much ends the reading. */
 function keepTail(stream: Readable): () => string {
   let tail = Buffer.alloc(0)
+  let bytes = 0
   stream.on('error', () => undefined)
   stream.on('data', (chunk: Buffer) => {
     tail = Buffer.concat([tail, chunk]).subarray(-keptStderrBytes)
+    bytes += chunk.length
+    if (bytes > readStderrBytes) stream.destroy()
   })
   return () => tail.toString('utf8')
 }
