@@ -15,11 +15,6 @@ export const program = fileURLToPath(new URL('../../bin/glovebox', import.meta.u
 const startWithinMs = 30_000
 const endWithinMs = 40_000
 
-/**
- * Ids of their own for each place, so that what is found on the machine can be told apart: 64 ranges each. Several
- * suites may run on one machine at once, so the process has its part in them.
- */
-const idsPerPlace = 64 * 65_536
 let places = 0
 
 export interface LogLine {
@@ -39,17 +34,14 @@ export interface Exit {
 export class Place implements Scope {
   readonly directory: string
   readonly frontUid: number
-  readonly idBase: number
-  readonly idCount = idsPerPlace
   readonly #servers: Glovebox[] = []
 
   constructor() {
     this.directory = mkdtempSync(join(tmpdir(), 'glovebox-story-'))
     // The slots of a server pass through it as users of their own.
     chmodSync(this.directory, 0o711)
-    const number = process.pid * 5 + places++
-    this.frontUid = 62_000 + (number % 3000)
-    this.idBase = 0x7000_0000 + (number % 64) * idsPerPlace
+    // A user of its own, so that it can be told from others: no two live processes share a pid.
+    this.frontUid = 100_000 + process.pid * 32 + (places++ % 32)
   }
 
   /** Starts a server here and waits until it can take runs. @throws Error when it refuses or dies. */
@@ -102,7 +94,7 @@ export class Glovebox {
     const own = [
       ...['serve', '--dev', '--log-format', 'json', '--slots-ready', '1', '--drain-s', '1'],
       ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
-      ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`, '--id-base', `${place.idBase}`],
+      ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`],
     ]
     // Ends with the test that started it, whatever becomes of that.
     this.#child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', program, ...own, ...words], {

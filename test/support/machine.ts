@@ -6,10 +6,8 @@ import { engineDefaults } from '../../src/engine/settings.ts'
 export interface Scope {
   /** Directory that holds its home and its state. */
   directory: string
+  /** Of no other process of the machine. */
   frontUid: number
-  /** First of the ids that its slots use, and how many of them are its own. */
-  idBase: number
-  idCount: number
 }
 
 /** What is on the machine, each thing as one line; two of these are compared before and after. */
@@ -78,7 +76,7 @@ export function allProcesses(): Process[] {
     })
 }
 
-/** Processes of the instance: by their ids, their cgroup, or the files and mounts that they hold. Zombies are not. */
+/** Processes of the instance: by their user, their cgroup, or the files and mounts that they hold. Zombies are not. */
 export function processesOf(scope: Scope): Process[] {
   const id = instanceIdOf(scope)
   return allProcesses().filter((seen) => seen.state !== 'Z' && belongs(seen, scope, id))
@@ -170,7 +168,7 @@ function strangersIn(directory: string, scope: Scope, id: string | undefined): s
     const stat = lstatSync(path, { throwIfNoEntry: false })
     if (!stat || path === scope.directory) return []
     const named = /^slt_/.test(name) || (id !== undefined && name.includes(id))
-    return named || ownsId(scope, stat.uid) ? [path] : []
+    return named || stat.uid === scope.frontUid ? [path] : []
   })
 }
 
@@ -202,7 +200,7 @@ function processSeen(pid: number): Process | undefined {
 
 function belongs({ pid, uid, words }: Process, scope: Scope, id: string | undefined): boolean {
   if (pid === process.pid) return false
-  if (ownsId(scope, uid)) return true
+  if (uid === scope.frontUid) return true
   if (words.some((word) => word.includes(`${scope.directory}/`))) return true
   if (id !== undefined && textOf(`/proc/${pid}/cgroup`).includes(`/glovebox/${id}`)) return true
   if (textOf(`/proc/${pid}/mountinfo`).includes(`${scope.directory}/`)) return true
@@ -214,9 +212,6 @@ const isGuest = (pid: number): boolean => /^NSpid:\t\d+\t1$/m.test(textOf(`/proc
 
 /** Of the processes under the limits of a run, the only one that is in no jail: it has no third number. */
 const isJailer = (pid: number): boolean => /^NSpid:\t\d+\t\d+$/m.test(textOf(`/proc/${pid}/status`))
-
-const ownsId = ({ frontUid, idBase, idCount }: Scope, uid: number): boolean =>
-  uid === frontUid || (uid >= idBase && uid < idBase + idCount)
 
 const pidsIn = (cgroup: string): number[] =>
   textOf(join(cgroup, 'cgroup.procs')).split('\n').filter(Boolean).map(Number)
