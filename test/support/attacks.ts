@@ -11,13 +11,19 @@ const out = join(import.meta.dirname, '../../build/attacks')
 /**
  * Compiles test/security/attacks/<name>.c.
  * @param how `static` for what stands in for the guest, in a root that has no library.
+ * @param defines names for the preprocessor, with their text.
  * @returns the path of the program.
  */
-export function compile(name: string, how: 'dynamic' | 'static' = 'dynamic'): string {
+export function compile(
+  name: string,
+  how: 'dynamic' | 'static' = 'dynamic',
+  defines: Readonly<Record<string, string>> = {},
+): string {
   mkdirSync(out, { recursive: true })
-  const path = join(out, name)
+  const path = join(out, [name, ...Object.values(defines)].join('-'))
   const fresh = `${path}.${process.pid}`
-  const flags = ['-std=gnu11', '-O1', '-Wall', '-Wextra', '-Werror', ...(how === 'static' ? ['-static'] : [])]
+  const words = Object.entries(defines).map(([key, text]) => `-D${key}=${JSON.stringify(text)}`)
+  const flags = ['-std=gnu11', '-O1', '-Wall', '-Wextra', '-Werror', ...(how === 'static' ? ['-static'] : []), ...words]
   execFileSync('cc', [...flags, '-o', fresh, join(sources, `${name}.c`)])
   renameSync(fresh, path) // two test files may compile the same program at the same time
   return path

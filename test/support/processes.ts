@@ -28,3 +28,12 @@ export function endProcesses(word: string): void {
     }
   }
 }
+
+/** Whether it can do anything any more: a zombie, which only waits to be counted, can't. */
+export function isAlive(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'latin1'))
+  } catch {
+    return false
+  }
+}

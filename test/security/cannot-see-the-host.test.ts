@@ -1,0 +1,299 @@
+/** Promise 1: a run cannot see the host. */
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:net'
+import { networkInterfaces, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { fixedEnv } from '../../src/engine/languages.ts'
+import { plain } from '../support/attacks.ts'
+import { Bench, type BenchSlot, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'
+
+const lookAroundPath = join(import.meta.dirname, 'attacks/look-around.py')
+const lookAround = readFileSync(lookAroundPath, 'utf8')
+const canary = 'glovebox-canary-5f1c'
+
+interface Seen {
+  environment: Record<string, string>
+  pids: number[]
+  known_pids: Record<string, string>
+  environ_of_known: Record<string, string | number>
+  init: Record<string, string>
+  links_of_init: Record<string, string>
+  descriptors_of_init: string | string[]
+  canary_files: string[]
+  known_files: Record<string, string | number>
+  tcp: Record<string, string>
+  tcp6: Record<string, string>
+  addresses: Record<string, string>
+  datagrams: Record<string, string>
+  unix: Record<string, string>
+  names: Record<string, string>
+  interfaces: string[]
+  host_name: string
+  listening: string[]
+  unix_names: string[]
+  cgroup: string
+  proc: string[]
+  sys: string[]
+  dev: string[]
+  root: string[]
+  etc: string[]
+}
+
+/** Of the files in /proc that are not about a process: those that hold anything. All others are covered. */
+const shownOfProc = [
+  ...['cgroups', 'cpuinfo', 'crypto', 'execdomains', 'filesystems', 'loadavg', 'meminfo', 'mounts', 'net', 'self'],
+  ...['stat', 'swaps', 'sys', 'sysvipc', 'thread-self', 'uptime', 'version', 'vmstat'],
+]
+
+/** Names that say which program of the machine or of another slot is started; shared files would tell. */
+const watchUsr = `
+import ctypes, fcntl, os, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+fd = libc.inotify_init1(os.O_NONBLOCK)
+assert libc.inotify_add_watch(fd, b'/usr/bin', 0x20) > 0
+held = open('/usr/bin/base32')
+fcntl.flock(held, fcntl.LOCK_EX)
+print('ready', flush=True)
+time.sleep(1.5)
+names = set()
+try:
+    while True:
+        events = os.read(fd, 65536)
+        at = 0
+        while at < len(events):
+            length = struct.unpack_from('iIII', events, at)[3]
+            names.add(events[at + 16:at + 16 + length].rstrip(b'\\0').decode())
+            at += 16 + length
+except BlockingIOError:
+    pass
+print('saw', *sorted(names))
+`
+
+/** Changes the times of what every process of the machine uses. */
+const touchDevices = `
+import os
+for name in ['null', 'zero', 'full', 'random', 'urandom', 'tty', '../usr/bin/true', '../etc/passwd']:
+    try:
+        os.utime('/dev/' + name)
+        print(name, 'touched')
+    except OSError as error:
+        print(name, os.strerror(error.errno))
+`
+
+describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot of %s', (runtime) => {
+  let bench: Bench
+  let slot: BenchSlot
+  let other: BenchSlot
+  let directory: string
+  const servers: Server[] = []
+  let ports: number[]
+  let within: Seen
+  let without: Seen
+
+  const listen = async (where: { host: string } | { path: string }): Promise<number> => {
+    const server = createServer((socket) => socket.end())
+    servers.push(server)
+    server.listen('host' in where ? { ...where, port: 0 } : where)
+    await once(server, 'listening')
+    const address = server.address()
+    return typeof address === 'object' && address !== null ? address.port : 0
+  }
+
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'glovebox-host-'))
+    writeFileSync(join(directory, 'glovebox.db'), `secret ${canary}`)
+    process.env.GLOVEBOX_CANARY = canary // of this process, and so of the bench below it
+    bench = await Bench.open(runtime)
+    slot = await bench.slot()
+    other = await bench.slot()
+    ports = [await listen({ host: '127.0.0.1' }), await listen({ host: '::1' })]
+    const abstract = `\0${canary}-${process.pid}-${runtime}`
+    await listen({ path: abstract })
+    await listen({ path: join(directory, 'socket') })
+    const ownAddresses = Object.values(networkInterfaces())
+      .flatMap((addresses) => addresses ?? [])
+      .filter(({ internal, address }) => !internal && !address.startsWith('fe80'))
+      .map(({ address }) => [address, ports[0]])
+    const asked = {
+      canary,
+      pids: [process.pid, bench.facts.pid, slot.pid, other.pid],
+      roots: ['/'],
+      files: [join(directory, 'glovebox.db'), bench.facts.stateDir, '/etc/shadow', '/root', '/proc/1/root/etc/shadow'],
+      ports,
+      addresses: [...ownAddresses, ['169.254.169.254', 80], ['192.0.2.1', 80], ['2001:db8::1', 80]],
+      datagrams: ['192.0.2.1', '255.255.255.255', '224.0.0.1'],
+      unix: [`@${abstract.slice(1)}`, join(directory, 'socket')],
+      names: ['example.com', 'localhost'],
+      init: 1,
+      jailed: true,
+    }
+    // Outside only what this test itself put there is looked for; reading all of /proc as root is no harmless thing.
+    const less = {
+      ...asked,
+      roots: [directory],
+      addresses: ownAddresses,
+      datagrams: [],
+      names: [],
+      init: process.pid,
+      jailed: false,
+    }
+    without = JSON.parse((await plain('/usr/bin/python3', lookAroundPath, JSON.stringify(less))).stdout)
+    const outcome = await slot.run(python(lookAround, JSON.stringify(asked)))
+    if (outcome.ending.kind !== 'exited') throw new Error(JSON.stringify(outcome))
+    within = JSON.parse(outcome.stdout)
+  })
+  afterAll(async () => {
+    for (const server of servers) server.close()
+    rmSync(directory, { recursive: true, force: true })
+    delete process.env.GLOVEBOX_CANARY
+    await bench?.close()
+  })
+
+  it('sees its own processes alone', () => {
+    expect(without.pids).toContain(process.pid)
+    expect(Object.values(without.known_pids)).toEqual(Array(4).fill('there'))
+    expect(within.pids).toEqual([1, 2])
+    expect(Object.values(within.known_pids)).toEqual(Array(4).fill('No such process'))
+  })
+
+  it('finds no environment but its own', () => {
+    expect(without.environ_of_known[bench.facts.pid]).toBe(1)
+    expect(Object.values(within.environ_of_known)).toEqual(Array(4).fill('No such file or directory'))
+    expect(Object.keys(within.environment).sort()).toEqual(Object.keys(fixedEnv).sort())
+  })
+
+  it('cannot look into its init, which is a copy of the guest', () => {
+    expect([without.init.environ, without.links_of_init.root]).toEqual(['read', 'read'])
+    for (const answer of [...Object.values(within.init), ...Object.values(within.links_of_init)])
+      expect(answer).toBe('Permission denied')
+    expect(within.descriptors_of_init).toBe('Permission denied')
+  })
+
+  it('finds no file of the host, by name or by content', () => {
+    expect(without.canary_files).toContain(join(directory, 'glovebox.db'))
+    expect(without.known_files[join(directory, 'glovebox.db')]).toBeGreaterThan(0)
+    expect(within.canary_files).toEqual([])
+    const { '/proc/1/root/etc/shadow': throughInit, ...named } = within.known_files
+    expect(throughInit).toBe('Permission denied')
+    for (const answer of Object.values(named)) expect(answer).toBe('No such file or directory')
+  })
+
+  it('finds a root and a configuration that were made for it', () => {
+    expect(within.root).toEqual(
+      expect.arrayContaining(['bin', 'dev', 'etc', 'home', 'opt', 'proc', 'run', 'sys', 'tmp', 'usr', 'var']),
+    )
+    for (const name of ['boot', 'root', 'srv', 'media', 'image', 'scratch', 'guest', 'dock'])
+      expect(within.root).not.toContain(name)
+    for (const name of ['shadow', 'gshadow', 'ssh', 'sudoers', 'machine-id', 'fstab', 'crontab', 'environment'])
+      expect(within.etc).not.toContain(name)
+  })
+
+  it('reads of /proc and /sys what is about itself, and the general facts that are listed', () => {
+    expect(shownOfProc).toEqual(expect.arrayContaining(within.proc))
+    expect(within.sys.filter((path) => !/^\/sys\/devices\/system\/cpu\/(online|possible|present)$/.test(path))).toEqual(
+      [],
+    )
+    expect(within.dev).toEqual([
+      'fd',
+      'full',
+      'null',
+      'ptmx',
+      'pts',
+      'random',
+      'shm',
+      'stderr',
+      'stdin',
+      'stdout',
+      'tty',
+      'urandom',
+      'zero',
+    ])
+    expect(within.cgroup).not.toContain(bench.facts.instanceId)
+    expect(within.cgroup).not.toContain(slot.id)
+  })
+
+  it('reaches no server of this machine: on loopback, on its addresses, by UNIX sockets', () => {
+    const [first = 0, second = 0] = ports
+    expect([without.tcp[first], without.tcp6[second]]).toEqual(['connected', 'connected'])
+    expect(Object.values(without.unix)).toEqual(['connected', 'connected'])
+    expect(Object.values(within.tcp)).toEqual(['Connection refused', 'Connection refused'])
+    expect(Object.values(within.tcp6)).toEqual(['Connection refused', 'Connection refused'])
+    expect(Object.values(within.unix)).toEqual(['Connection refused', 'No such file or directory'])
+    expect(within.listening).toEqual([])
+    expect(within.unix_names).toEqual([])
+  })
+
+  it('has no network but its own loopback, and is told so at once', () => {
+    // Refused by the machine itself: so far a packet of a plain process gets.
+    for (const answer of Object.values(without.addresses)) expect(answer).toBe('Connection refused')
+    for (const answer of [...Object.values(within.addresses), ...Object.values(within.datagrams)])
+      expect(answer).toBe('Network is unreachable')
+    expect(within.interfaces).toEqual(['lo'])
+    expect(within.names['example.com']).not.toMatch(/^\d/)
+    expect(within.names.localhost).toBe('127.0.0.1')
+    expect(within.host_name).toBe('glovebox')
+  })
+
+  it('sees nothing of a run in another slot at the same time', async () => {
+    const leave = `
+import os, socket, time
+for at in ['/tmp', '/dev/shm', '.']:
+    open(os.path.join(at, '${canary}'), 'w').write('${canary}')
+one = socket.socket(socket.AF_UNIX); one.bind('\\0${canary}'); one.listen()
+two = socket.socket(); two.bind(('127.0.0.1', 7777)); two.listen()
+print('ready', flush=True)
+time.sleep(30)
+`
+    const busy = other.start(python(leave))
+    await busy.prints('ready')
+    const asked = {
+      ...{ canary, pids: [], roots: ['/tmp', '/dev/shm', '/home'], files: [], ports: [7777], addresses: [] },
+      ...{ datagrams: [], unix: [`@${canary}`], names: [], init: 1, jailed: true },
+    }
+    const look = python(lookAround, JSON.stringify(asked))
+    const seen: Seen = JSON.parse((await slot.run(look)).stdout)
+    busy.stop()
+    await busy.ended
+    expect(seen.canary_files).toEqual([])
+    expect(seen.tcp['7777']).toBe('Connection refused')
+    expect(seen.unix[`@${canary}`]).toBe('Connection refused')
+    expect(seen.pids).toEqual([1, 2])
+  })
+
+  it('is shown with ids that no process of another slot has', () => {
+    const range = (pid: number) => /^\s*0\s+(\d+)\s+65536\s*$/.exec(readFileSync(`/proc/${pid}/uid_map`, 'utf8'))?.[1]
+    expect(range(slot.pid)).toMatch(/^\d+$/)
+    expect(range(slot.pid)).not.toBe(range(other.pid))
+    expect(Number(range(slot.pid)) % 65536).toBe(0)
+  })
+
+  it('learns from no file which programs others start, and stands in the way of none that locks one', async () => {
+    const shared = promisify(execFile)
+    const meanwhile = () => shared('/usr/bin/flock', ['-n', '/usr/bin/base32', '/usr/bin/base64', '--version'])
+    const plainly = shared('/usr/bin/python3', ['-c', watchUsr])
+    await once(plainly.child.stdout ?? process.stdout, 'data')
+    await expect(meanwhile()).rejects.toThrow() // the lock is in its way
+    await shared('/usr/bin/base64', ['--version'])
+    expect((await plainly).stdout).toMatch(/^saw .*\bbase64\b/m)
+
+    const run = slot.start(python(watchUsr))
+    await run.prints('ready')
+    await meanwhile()
+    await other.bash('/usr/bin/flock -n /usr/bin/base32 /usr/bin/base64 --version')
+    const saw = /^saw(.*)$/m.exec((await run.ended).stdout)?.[1]
+    expect(saw?.trim().split(' ')).toEqual(['base32']) // which it opened itself
+  })
+
+  it('cannot leave a mark on a device or a file that others use', async () => {
+    expect((await slot.python(touchDevices)).stdout.trim().split('\n')).toEqual(
+      ['null', 'zero', 'full', 'random', 'urandom', 'tty', '../usr/bin/true', '../etc/passwd'].map(
+        (name) => `${name} Read-only file system`,
+      ),
+    )
+    expect((await slot.bash('echo gone >/dev/null && head -c 3 /dev/zero | od -An -tx1')).stdout).toBe(' 00 00 00\n')
+  })
+})
