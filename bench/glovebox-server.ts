@@ -63,9 +63,9 @@ export class GloveboxServer {
     }
   }
 
-  /** Runs code through MCP. @returns what the tool answered, whatever the ending. */
-  async callTool(code: string, language: string): Promise<Answer> {
-    const params = { name: 'sandbox_execute', arguments: { code, language } }
+  /** Runs code through MCP, in a thread where one is named. @returns what the tool answered, whatever the ending. */
+  async callTool(code: string, language: string, thread?: string): Promise<Answer> {
+    const params = { name: 'sandbox_execute', arguments: { code, language, ...(thread && { thread_id: thread }) } }
     const { status, body } = await send(
       'POST',
       `${this.url}/mcp`,

@@ -79,12 +79,13 @@ function cellsOf(
 ): LatencyCell[] {
   const program = programs[language]
   const { code } = program
-  const mcp = (log?: (answer: Answer, waitedMs: number) => void) => async () => {
+  const mcp = (log?: (answer: Answer, waitedMs: number) => void, thread?: () => string) => async () => {
     const calledMs = performance.now()
-    const answer = await server.callTool(code, language)
+    const answer = await server.callTool(code, language, thread?.())
     requirePrinted(answer)
     log?.(answer, performance.now() - calledMs)
   }
+  let threads = 0
   const rest = async () => requirePrinted(await server.execute(code, language))
   const logged = (gapMs: number) => mcp((answer, waitedMs) => phases.add(language, gapMs, answer, waitedMs))
   const cell = (contender: string, call: () => Promise<void>, load: { atOnce?: number; gapMs?: number } = {}) => {
@@ -99,6 +100,16 @@ function cellsOf(
     cell('glovebox REST', rest),
     cell(bare.name, callOf(bare, program), { gapMs: pauseMs }),
     cell('glovebox MCP', logged(pauseMs), { gapMs: pauseMs }),
+    cell(
+      'glovebox MCP, warm thread',
+      mcp(undefined, () => `warm-${language}`),
+      { gapMs: pauseMs },
+    ),
+    cell(
+      'glovebox MCP, new thread',
+      mcp(undefined, () => `new-${language}-${++threads}`),
+      { gapMs: pauseMs },
+    ),
     ...launchers.map((launcher) => cell(launcher.name, callOf(launcher, program))),
     ...atOnce.flatMap((count) => [
       cell(bare.name, callOf(bare, program), { atOnce: count }),

@@ -158,25 +158,33 @@ export class Runs {
     undo.add(() => run.thread?.release())
     try {
       const place = undo.owns(await this.#queue.enter(run.spec.orgId, run.stopping.signal))
+      this.#active += 1
+      undo.add(() => this.#passive())
+      const queueMs = monotonicMs() - askedMs
+      const preparingMs = monotonicMs()
       await run.thread?.mount()
       undo.keep()
-      void this.#carry(run, input, place, monotonicMs() - askedMs)
+      void this.#carry(run, input, place, { queueMs, preparingMs })
     } catch (error) {
       await undo.run()
       throw error
     }
   }
 
-  /** From having a place until the ending is told. Never rejects. */
-  async #carry(run: Run, input: RunInput, place: Place, queueMs: number): Promise<void> {
-    this.#active += 1
+  /** From having a place and its thread until the ending is told. Never rejects. */
+  async #carry(
+    run: Run,
+    input: RunInput,
+    place: Place,
+    { queueMs, preparingMs }: { queueMs: number; preparingMs: number },
+  ): Promise<void> {
     run.state = 'preparing'
-    const preparingMs = monotonicMs()
     let lease: Lease | undefined
     let result: RunResult
     try {
       lease = await this.#pool.acquire(run.spec)
-      result = await this.#execute(run, input, lease, { queueMs, slotMs: monotonicMs() - preparingMs })
+      const dock = await run.thread?.attach(lease.slot)
+      result = await this.#execute(run, input, lease, dock, { queueMs, slotMs: monotonicMs() - preparingMs })
     } catch (error) {
       this.#log(error, run.spec.runId)
       result = unmeasured(run.spec.limits, { kind: 'failed', reason: 'slot_failed' })
@@ -187,12 +195,21 @@ export class Runs {
     this.#finish(run, result)
     await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     place.release()
+    this.#passive()
+  }
+
+  #passive(): void {
     this.#active -= 1
     if (this.#active === 0) this.#idle?.()
   }
 
-  async #execute(run: Run, input: RunInput, lease: Lease, waited: Pick<Timings, 'queueMs' | 'slotMs'>) {
-    const dock = await run.thread?.attach(lease.slot)
+  async #execute(
+    run: Run,
+    input: RunInput,
+    lease: Lease,
+    dock: string | undefined,
+    waited: Pick<Timings, 'queueMs' | 'slotMs'>,
+  ) {
     if (run.stopCause) return unmeasured(run.spec.limits, { kind: run.stopCause })
     const observer = {
       running: () => {

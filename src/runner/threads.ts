@@ -14,6 +14,9 @@ const fullBytes = (quota: Quota): number => 128 * 1024 + quota.bytes / 1024
 /** Some ten megabytes. */
 const fencesMax = 100_000
 
+/** In the dock of a slot, which has one run at a time. */
+const homeEntry = 'home'
+
 interface Use {
   runId: string | undefined
   writers: number
@@ -28,7 +31,6 @@ export class Threads {
   readonly #uses = new Map<string, Use>()
   /** Highest fencing number seen. Kept for this life of the runner: no jail outlives it. */
   readonly #fences = new Map<string, number>()
-  #attachments = 0
 
   constructor(warm: WarmFilesystems) {
     this.#warm = warm
@@ -44,8 +46,7 @@ export class Threads {
     if (this.#uses.has(key) || thread.fence < (this.#fences.get(key) ?? 0)) throw busy(id)
     this.#remember(key, thread.fence)
     this.#uses.set(key, { runId, writers: 0 })
-    const name = () => `home-${++this.#attachments}`
-    return new ThreadClaim(id, thread.quota, this.#warm, name, () => this.#uses.delete(key))
+    return new ThreadClaim(id, thread.quota, this.#warm, () => this.#uses.delete(key))
   }
 
   /** BOUNDARY: a front that names threads without end must not make the runner grow: the oldest are forgotten. */
@@ -89,16 +90,14 @@ export class ThreadClaim {
   readonly #id: FilesystemId
   readonly #quota: Quota
   readonly #warm: WarmFilesystems
-  readonly #nextName: () => string
   readonly #free: () => void
   #lease: WarmLease | undefined
   #attached: { slot: Slot; attachment: Attachment } | undefined
 
-  constructor(id: FilesystemId, quota: Quota, warm: WarmFilesystems, nextName: () => string, free: () => void) {
+  constructor(id: FilesystemId, quota: Quota, warm: WarmFilesystems, free: () => void) {
     this.#id = id
     this.#quota = quota
     this.#warm = warm
-    this.#nextName = nextName
     this.#free = free
   }
 
@@ -110,10 +109,9 @@ export class ThreadClaim {
   /** @returns the entry of the slot's dock at which it is now. */
   async attach(slot: Slot): Promise<string> {
     if (!(slot.dock instanceof Dock)) throw new Error(`slot ${slot.id} has no dock`)
-    const name = this.#nextName()
-    const attachment = await slot.dock.attach(this.#mounted, { initPid: slot.pid, name, readOnly: false })
-    this.#attached = { slot, attachment }
-    return name
+    const options = { initPid: slot.pid, name: homeEntry, readOnly: false }
+    this.#attached = { slot, attachment: await slot.dock.attach(this.#mounted, options) }
+    return homeEntry
   }
 
   /**

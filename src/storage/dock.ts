@@ -5,7 +5,7 @@
  * kernel locks their flags: root inside can take back neither ro nor nosuid nor nodev (mount_namespaces(7)).
  */
 import { constants } from 'node:fs'
-import { mkdir, readdir, rmdir } from 'node:fs/promises'
+import { chmod, mkdir, readdir, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Descriptor } from './descriptor.ts'
@@ -37,6 +37,9 @@ export class Dock {
   /** What the slot binds. */
   readonly dir: string
   #released = false
+  /** Of the slot: opened once, as are the places; both are on the way of every run. */
+  #namespace: { pid: number; descriptor: Descriptor } | undefined
+  readonly #places = new Set<string>()
 
   private constructor(dir: string) {
     this.dir = dir
@@ -44,8 +47,9 @@ export class Dock {
 
   /** @param dir made here; its parent exists and is reachable by nobody but us. */
   static async open(dir: string): Promise<Dock> {
-    await mkdir(dir, { mode: 0o755 })
+    await mkdir(dir)
     try {
+      await chmod(dir, 0o755) // Whatever the umask: the slot comes as users of its own.
       await kernel.makeDock(Buffer.from(dir))
       return new Dock(dir)
     } catch (error) {
@@ -58,15 +62,19 @@ export class Dock {
   async attach(mounted: Mounted, { initPid, name, readOnly }: AttachOptions): Promise<Attachment> {
     if (!isName(name)) throw new Error(`${name} is no name for an attachment`)
     const target = join(this.dir, name)
-    await using namespace = await Descriptor.open(`/proc/${initPid}/ns/user`, constants.O_RDONLY)
-    await mkdir(target, { mode: 0o755 })
-    try {
-      await kernel.attachTranslated(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(target))
-    } catch (error) {
-      await rmdir(target)
-      throw error
-    }
+    const namespace = await this.#namespaceOf(initPid)
+    if (!this.#places.has(name)) await mkdir(target)
+    this.#places.add(name)
+    await kernel.attachTranslated(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(target))
     return { name, detach: () => this.#detach(target) }
+  }
+
+  async #namespaceOf(pid: number): Promise<Descriptor> {
+    if (this.#namespace?.pid === pid) return this.#namespace.descriptor
+    await this.#namespace?.descriptor.close()
+    const descriptor = await Descriptor.open(`/proc/${pid}/ns/user`, constants.O_RDONLY)
+    this.#namespace = { pid, descriptor }
+    return descriptor
   }
 
   /** After `release` there is nothing left to detach; one that was under way ends with it. */
@@ -83,20 +91,12 @@ export class Dock {
   /** Ends the dock after its slot; what was left attached is detached. */
   async release(): Promise<void> {
     this.#released = true
+    await this.#namespace?.descriptor.close()
     await kernel.unmount(Buffer.from(this.dir), 1)
-    // Attachments that were left are under the dock's mount and went with it; their directories remain.
-    await removeDirectories(this.dir)
+    // Attachments that were left are under the dock's mount and went with it; their places remain.
+    for (const name of await readdir(this.dir)) await rmdir(join(this.dir, name))
+    await rmdir(this.dir)
   }
-}
-
-async function removeDirectories(dir: string): Promise<void> {
-  for (const name of await readdir(dir)) {
-    // A detaching that was under way may have removed it.
-    await rmdir(join(dir, name)).catch((error: unknown) => {
-      if (codeOf(error) !== 'ENOENT') throw error
-    })
-  }
-  await rmdir(dir)
 }
 
 /** A jail that has ended gives up its mounts in the kernel a moment after its last process. */
@@ -105,7 +105,6 @@ const busyPatience = { attempts: 50, delayMs: 2 }
 async function detach(target: string): Promise<boolean> {
   const clean = await unmountPatiently(target)
   if (!clean) await kernel.unmount(Buffer.from(target), 1)
-  await rmdir(target)
   return clean
 }
 
