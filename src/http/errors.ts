@@ -8,6 +8,9 @@ export async function answerError(error: unknown, request: FastifyRequest, reply
   try {
     const refusal = toRefusal(error, request)
     refusalHeaders(reply, refusal)
+    // A client that still sends would see a broken connection in place of this answer. Kept open, the rest of the
+    // request is read and thrown away, for as long as any request may take.
+    if (!request.raw.complete) reply.removeHeader('connection')
     await sendJson(reply, refusal.row.http, errorBody(refusal))
   } catch (failure) {
     request.log.error({ err: failure }, 'answering an error failed')

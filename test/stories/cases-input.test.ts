@@ -252,7 +252,7 @@ describe('a server that is told to end', () => {
 describe('a machine that lacks what a wall needs', () => {
   /** Starts a server behind some commands of a shell, in a mount namespace of its own. */
   async function startAfter(commands: string, ...words: string[]): Promise<{ code: number; stderr: string }> {
-    const { directory, frontUid, idBase } = place
+    const { directory, frontUid } = place
     const home = join(directory, 'lacking')
     mkdirSync(home, { recursive: true })
     const own = [
@@ -268,20 +268,7 @@ describe('a machine that lacks what a wall needs', () => {
     ]
     const child = spawn(
       'unshare',
-      [
-        '--mount',
-        '--',
-        'sh',
-        '-c',
-        `${commands} && exec "$@"`,
-        'sh',
-        program,
-        'serve',
-        ...own,
-        '--id-base',
-        `${idBase}`,
-        ...words,
-      ],
+      ['--mount', '--', 'sh', '-c', `${commands} && exec "$@"`, 'sh', program, 'serve', ...own, ...words],
       { stdio: ['ignore', 'ignore', 'pipe'], env: { PATH: process.env.PATH ?? '' } },
     )
     const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')])
