@@ -66,6 +66,8 @@ export interface ConfigSources {
 
 /** Ids that one slot owns. */
 const idsPerSlot = 0x1_0000
+/** Where the ids of slots end: more are trouble for programs that hold them in signed integers. */
+const slotIdsEnd = 0x8000_0000
 /** Variables with our prefix that are not settings: the file's place, and what the client commands read. */
 const otherVariables = ['GLOVEBOX_CONFIG', 'GLOVEBOX_URL', 'GLOVEBOX_KEY']
 
@@ -158,19 +160,18 @@ function checkMachine(values: Values): void {
       'Each run needs a slot: lower runs_max or raise slots_max.',
     )
   }
-  const idsEnd = values.id_base + values.slots_max * idsPerSlot
-  // The last id of all means "none" to the kernel, so the last range is not usable.
-  if (idsEnd > 0xffff_0000) {
+  if (values.id_base + values.slots_max * idsPerSlot > slotIdsEnd) {
     refuse(
-      `id_base and slots_max together reach beyond the last user id (${idsEnd}).`,
+      `id_base (${values.id_base}) leaves room for fewer slots than slots_max (${values.slots_max}) below ${slotIdsEnd}.`,
       'Lower id_base or slots_max: each slot takes 65,536 ids.',
     )
   }
   for (const name of ['front_uid', 'front_gid'] as const) {
-    if (values[name] >= values.id_base && values[name] < idsEnd) {
+    // Slots are given one range after the other, up to the last, however few there are at once.
+    if (values[name] >= values.id_base && values[name] < slotIdsEnd) {
       refuse(
         `${name} (${values[name]}) lies among the ids of slots.`,
-        `Choose one outside ${values.id_base}–${idsEnd}.`,
+        `Choose one outside ${values.id_base}–${slotIdsEnd - 1}.`,
       )
     }
   }

@@ -93,7 +93,7 @@ const machine = {
   }),
   front_gid: setting(id, 61_000, 'Group id of the process that speaks HTTP.', { unit: 'id' }),
   id_base: setting(
-    Type.Integer({ minimum: 0x1_0000, maximum: 0xfffe_0000, multipleOf: 0x1_0000 }),
+    Type.Integer({ minimum: 0x1_0000, maximum: 0x7fff_0000, multipleOf: 0x1_0000 }),
     0x7000_0000,
     'First of the user and group ids given to slots, 65,536 to each; a multiple of 65,536.',
     { unit: 'id' },
