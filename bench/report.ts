@@ -3,6 +3,7 @@ import type { EndlessOutput } from './endless-output.ts'
 import { shown } from './figures.ts'
 import type { Latency, LatencyRow } from './latency.ts'
 import type { Machine } from './machine.ts'
+import type { McpFigure } from './mcp/measure.ts'
 import type { Phases } from './phases.ts'
 import type { Resources } from './resources.ts'
 
@@ -16,11 +17,12 @@ export interface Results {
   coldSlots?: { measured: ColdSlot[]; absent: Record<string, string> }
   resources?: Resources
   endlessOutput?: EndlessOutput
+  mcp?: McpFigure[]
 }
 
 /** The results as a Markdown page. */
 export function toMarkdown(results: Results): string {
-  const { latency, coldSlots, resources, endlessOutput } = results
+  const { latency, coldSlots, resources, endlessOutput, mcp } = results
   return [
     '# Measured',
     head(results),
@@ -28,6 +30,7 @@ export function toMarkdown(results: Results): string {
     ...(coldSlots ? [coldPart(coldSlots, results.startToReadyMs)] : []),
     ...(resources ? [resourcesPart(resources)] : []),
     ...(endlessOutput ? [outputPart(endlessOutput)] : []),
+    ...(mcp ? [mcpPart(mcp)] : []),
     '',
   ].join('\n\n')
 }
@@ -157,6 +160,24 @@ function outputPart({ runs, atOnce, outputBytes, seconds, front, runner }: Endle
     table(header, [part('front', front), part('runner', runner)]),
     '',
     `${runs} programs that print without end, ${atOnce} at once, each ended by its output limit: ${shown(gibibytes)} GiB in ${shown(seconds)} s.`,
+  ].join('\n')
+}
+
+function mcpPart(figures: readonly McpFigure[]): string {
+  const header = ['protocol alone', 'connections', 'rate ÷ constant', 'requests/s', 'p50 ms', 'p99 ms', 'RSS MiB']
+  const rows = figures.map((figure) => [
+    `${figure.what}: ${figure.server}`,
+    String(figure.connections),
+    ...[figure.againstBare, figure.requestsPerSecond, figure.p50Ms, figure.p99Ms].map(shown),
+    mebibytes(figure.rssBytes),
+  ])
+  return [
+    '## Protocol',
+    '',
+    table(header, rows),
+    '',
+    'Each server is a process of its own and offers one tool that answers at once; ours stands behind its whole door.',
+    '"Constant" is `node:http` with the same bytes for everything. The client shares the processors with them.',
   ].join('\n')
 }
 

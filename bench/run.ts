@@ -11,6 +11,7 @@ import { measureEndlessOutput } from './endless-output.ts'
 import { GloveboxServer } from './glovebox-server.ts'
 import { measureLatency } from './latency.ts'
 import { describeMachine } from './machine.ts'
+import { measureMcp } from './mcp/measure.ts'
 import { inOwnMountNamespace } from './mount-namespace.ts'
 import { type Results, toMarkdown } from './report.ts'
 import { measureResources } from './resources.ts'
@@ -25,6 +26,7 @@ const full = {
   coldSlots: 20,
   loadRuns: 400,
   endlessRuns: 100,
+  mcpRounds: 6,
 }
 const quick = {
   rounds: 2,
@@ -34,11 +36,12 @@ const quick = {
   coldSlots: 5,
   loadRuns: 60,
   endlessRuns: 16,
+  mcpRounds: 2,
 }
 
 const usage = `npm run bench -- [--quick] [--only WORD]… [--name NAME]
   --quick  about half a minute, coarse; written down only with --name
-  --only   cold, resources, output, or any part of a row's name (python, runc, "4 at once"); may be repeated
+  --only   cold, resources, output, mcp, or any part of a row's name (python, runc, "4 at once"); may be repeated
   --name   results go to bench/results/NAME.md and .json; a full run writes "latest" by itself
 `
 
@@ -64,7 +67,7 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
   const startedMs = performance.now()
   const tell = (done: string) =>
     process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
-  const sections = ['cold', 'resources', 'output']
+  const sections = ['cold', 'resources', 'output', 'mcp']
   const wants = (section: string) => only.length === 0 || only.includes(section)
   const cellWords = only.filter((word) => !sections.includes(word))
   const wantsCell = (id: string) => only.length === 0 || cellWords.some((word) => id.includes(word))
@@ -89,6 +92,7 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
     results.endlessOutput = await withServer([], (server) => measureEndlessOutput(server, plan.endlessRuns))
     tell('endless output')
   }
+  if (wants('mcp')) results.mcp = await measureMcp({ rounds: plan.mcpRounds, blockMs: plan.blockMs }, tell)
   results.seconds = (performance.now() - startedMs) / 1000
   return results
 }

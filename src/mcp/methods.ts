@@ -20,13 +20,28 @@ const lists: Readonly<Record<string, (offer: Offer) => object>> = {
 /** Whether a method is one of the lists. */
 export const isList = (method: string): boolean => Object.hasOwn(lists, method)
 
-/** A whole list: all there is fits one page, so no cursor was ever given out. @throws Refusal `invalid_argument`. */
-export function list(method: string, params: Params, offer: Offer): object {
+/** A whole list: all there is fits one page, so no cursor was ever given out. */
+export const list = (method: string, offer: Offer): object => lists[method]!(offer)
+
+/** @throws Refusal `invalid_argument`: no list has a second page. */
+export function refuseCursor(params: Params): void {
   const cursor = own(params, 'cursor')
   if (cursor !== undefined && cursor !== '') {
     throw new Refusal('invalid_argument', { field: 'cursor', problem: 'was not given out by this server' })
   }
-  return lists[method]!(offer)
+}
+
+/** Texts that are the same for every call of an offer are made once. */
+export class OfferTexts {
+  readonly #texts = new WeakMap<Offer, Map<string, string>>()
+
+  get(offer: Offer, name: string, make: () => string): string {
+    const known = this.#texts.get(offer) ?? new Map<string, string>()
+    this.#texts.set(offer, known)
+    const text = known.get(name) ?? make()
+    known.set(name, text)
+    return text
+  }
 }
 
 /** What an offer holds, as both eras declare it. A capability that is not declared is not served either. */

@@ -17,7 +17,6 @@ async function connect(port: number): Promise<Client> {
     GLOVEBOX_STATE_DIR: join(place.directory, 'state'),
     GLOVEBOX_FRONT_UID: `${place.frontUid}`,
     GLOVEBOX_FRONT_GID: `${place.frontUid}`,
-    GLOVEBOX_ID_BASE: `${place.idBase}`,
     GLOVEBOX_SLOTS_READY: '1',
     GLOVEBOX_DRAIN_S: '1',
   }

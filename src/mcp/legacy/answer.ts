@@ -4,7 +4,7 @@ import { type Era, latestLegacyVersion, toLegacyVersion } from '../era.ts'
 import { type HeaderOf, type McpContext, type McpReply, readsEvents } from '../handle.ts'
 import { instructionsFor } from '../instructions.ts'
 import { isObject, type Message, own, type Params, resultText, toMessage } from '../json-rpc.ts'
-import { complete, featuresOf, isList, isServed, list } from '../methods.ts'
+import { complete, featuresOf, isList, isServed, list, OfferTexts, refuseCursor } from '../methods.ts'
 import { serverInfo } from '../modern/codec.ts'
 import { errorReply } from './codec.ts'
 import { converse } from './converse.ts'
@@ -98,7 +98,13 @@ async function answerRequest(request: Request, around: Surroundings, context: Mc
   const { offer, caller } = context
   try {
     if (!isServed(method, offer)) throw new Refusal('method_not_found', { method: method.slice(0, 128) })
-    if (isList(method)) return result(request, list(method, params, offer))
+    if (isList(method)) {
+      refuseCursor(params)
+      return answered(
+        request,
+        texts.get(offer, method, () => JSON.stringify(list(method, offer))),
+      )
+    }
     switch (method) {
       case 'initialize':
         return initialize(request, context)
@@ -123,10 +129,14 @@ async function answerRequest(request: Request, around: Surroundings, context: Mc
   }
 }
 
-const result = ({ id }: Request, value: object): JsonReply => ({
+const texts = new OfferTexts()
+
+const result = (request: Request, value: object): JsonReply => answered(request, JSON.stringify(value))
+
+const answered = ({ id }: Request, resultJson: string): JsonReply => ({
   kind: 'json',
   status: 200,
-  body: resultText(id, JSON.stringify(value)),
+  body: resultText(id, resultJson),
 })
 
 /** Accepted, never required: nothing of it is remembered, unless the client asked for a session. */

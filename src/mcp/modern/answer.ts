@@ -1,11 +1,10 @@
 import { Refusal } from '../../base/errors.ts'
-import type { Offer } from '../../tools/catalog.ts'
 import { modernVersions } from '../era.ts'
 import type { HeaderOf, McpContext, McpReply } from '../handle.ts'
 import { readsEvents } from '../handle.ts'
 import { instructionsFor } from '../instructions.ts'
 import { type Message, toMessage } from '../json-rpc.ts'
-import { complete, featuresOf, isList, isServed, list } from '../methods.ts'
+import { complete, featuresOf, isList, isServed, list, OfferTexts, refuseCursor } from '../methods.ts'
 import { errorReply, resultReply, Stamp } from './codec.ts'
 import { converse } from './converse.ts'
 import { type Envelope, readEnvelope } from './envelope.ts'
@@ -37,16 +36,16 @@ async function answerRequest(request: Request, header: HeaderOf, context: McpCon
   const envelope = readEnvelope(method, params, header, offer)
   if (!isServed(method, offer)) throw new Refusal('method_not_found', { method: method.slice(0, 128) })
   const stamp = stampOf(serverVersion)
-  if (isList(method))
-    return resultReply(
-      id,
-      cached(offer, method, () => stamp.cacheable(list(method, params, offer))),
-    )
+  if (isList(method)) {
+    refuseCursor(params)
+    const text = texts.get(offer, method, () => stamp.cacheable(list(method, offer)))
+    return resultReply(id, text)
+  }
   switch (method) {
     case 'server/discover':
       return resultReply(
         id,
-        cached(offer, method, () => stamp.cacheable(discover(context))),
+        texts.get(offer, method, () => stamp.cacheable(discover(context))),
       )
     case 'completion/complete':
       return resultReply(id, stamp.complete(await complete(caller, params, offer)))
@@ -89,16 +88,7 @@ function discover({ offer, caller, changes: { kinds } }: McpContext): object {
   }
 }
 
-/** Lists are the same for every call of an offer: their text is made once. */
-const texts = new WeakMap<Offer, Map<string, string>>()
-
-function cached(offer: Offer, name: string, make: () => string): string {
-  const known = texts.get(offer) ?? new Map<string, string>()
-  texts.set(offer, known)
-  const text = known.get(name) ?? make()
-  known.set(name, text)
-  return text
-}
+const texts = new OfferTexts()
 
 let lastStamp: { version: string; stamp: Stamp } | undefined
 
