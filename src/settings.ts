@@ -176,14 +176,19 @@ const profile = {
     'Whether a call may name a thread, whose home directory is kept from call to call.',
     { inProfiles },
   ),
-  limit_thread: setting(bytes(8 * MiB, 16 * 1024 * GiB), GiB, 'What a thread made from now on can hold.', {
-    unit: 'bytes',
-    inProfiles,
-  }),
+  limit_thread: setting(
+    bytes(8 * MiB, 16 * 1024 * GiB),
+    GiB,
+    'What a thread can hold; one that was made with less grows when it is next mounted, none shrinks.',
+    {
+      unit: 'bytes',
+      inProfiles,
+    },
+  ),
   limit_thread_files: setting(
     count(16, 100_000_000),
     100_000,
-    'Files, directories and links that a thread made from now on can hold.',
+    'Files, directories and links that a thread can hold from when it is made; more grow with its size.',
     { unit: 'count', inProfiles },
   ),
   output_soft: setting(

@@ -3,7 +3,7 @@ import type { Language, Limits, Quota, Reuse } from './run.ts'
 /** What runs of a profile may keep. */
 export type Storage =
   | { kind: 'none' }
-  /** A thread is made with this quota; it keeps the one it was made with. */
+  /** A thread is made with this quota; one with less grows to it when it is next mounted, none shrinks. */
   | { kind: 'threads'; quota: Quota }
 
 /** Groups of tools: what a profile allows and a client narrows. */

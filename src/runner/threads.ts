@@ -9,7 +9,7 @@ import type { WarmFilesystems, WarmLease } from '../storage/warm.ts'
  * With no more room than this a thread holds its quota: so much larger it is made, for the bookkeeping of ext4, which
  * refuses a write while a part of that is still free (measured: 58 KB of 8 MiB, 975 KB of 1 GiB).
  */
-const fullBytes = (quota: Quota): number => 128 * 1024 + quota.bytes / 1024
+const fullBytes = (totalBytes: number): number => 128 * 1024 + totalBytes / 1024
 
 /** Some ten megabytes. */
 const fencesMax = 100_000
@@ -123,8 +123,8 @@ export class ThreadClaim {
     const failed =
       (ending.kind === 'exited' && ending.code !== 0) || (ending.kind === 'signaled' && ending.signal === 'BUS')
     if (!failed) return ending
-    const { freeBytes, freeInodes } = await usageOf(this.#mounted)
-    return freeBytes < fullBytes(this.#quota) || freeInodes === 0
+    const { totalBytes, freeBytes, freeInodes } = await usageOf(this.#mounted)
+    return freeBytes < fullBytes(totalBytes) || freeInodes === 0
       ? { kind: 'disk_quota', limitBytes: this.#quota.bytes }
       : ending
   }

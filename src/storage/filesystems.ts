@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { Refusal } from '../base/errors.ts'
 import type { Quota } from '../base/run.ts'
 import { Descriptor } from './descriptor.ts'
-import { check, grow, ImageMaker, lockedImage, shrinkIdle, syncDirectory } from './images.ts'
+import { check, grow, ImageMaker, imageBytesFor, lockedImage, shrinkIdle, syncDirectory } from './images.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { readSuperblock } from './superblock.ts'
 
@@ -168,6 +168,12 @@ export class Filesystems {
     await this.#requireRoom()
     await using image = await lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs)
     await grow(this.#pathOf(id), image, quota)
+  }
+
+  /** As `grow`, but leaves one alone that is large enough. */
+  async growTo(id: FilesystemId, quota: Quota): Promise<void> {
+    const { size } = await stat(this.#pathOf(id))
+    if (size < imageBytesFor(quota)) await this.grow(id, quota)
   }
 
   /** Copies one that is not mounted, sharing blocks where the disk can. @returns false when `to` exists. */

@@ -61,7 +61,8 @@ export class WarmFilesystems {
 
   /**
    * Mounts the filesystem, unless it is mounted; many may hold it at once.
-   * @param quota makes it first when it does not exist; `undefined`: it must exist.
+   * @param quota makes it first when it does not exist, and lets a smaller one grow to it before it is mounted;
+   * `undefined`: it must exist.
    * @throws Refusal thread_unknown, thread_busy, unavailable (all places are in use, or the disk is full).
    */
   async acquire(id: FilesystemId, quota: Quota | undefined): Promise<WarmLease> {
@@ -92,7 +93,7 @@ export class WarmFilesystems {
   async #mount(id: FilesystemId, quota: Quota | undefined): Promise<Mounted> {
     await this.#takePlace()
     try {
-      if (quota) await this.#filesystems.create(id, quota)
+      if (quota && !(await this.#filesystems.create(id, quota))) await this.#filesystems.growTo(id, quota)
       const mounted = await this.#filesystems.mount(id)
       if (mounted.recovered) this.#events.recovered(id)
       return mounted

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { writeFile } from '../../src/storage/files.ts'
-import type { FilesystemId } from '../../src/storage/filesystems.ts'
+import { type FilesystemId, usageOf } from '../../src/storage/filesystems.ts'
 import { WarmFilesystems, type WarmSettings } from '../../src/storage/warm.ts'
 import { inPrivateMounts } from './private-mounts.ts'
 import { mib, openRoom, type Room, smallQuota, textAt, threadId } from './storage-rooms.ts'
@@ -117,6 +117,24 @@ inPrivateMounts(import.meta.filename, () => {
       await warm.close(60_000)
       expect([mountsHere(), loopsOf(room.home)]).toEqual([[], []])
     }, 180_000)
+
+    it('lets one that was made smaller grow when it is mounted for a larger quota, and shrinks none', async () => {
+      const warm = warmWith({})
+      const bytesWith = async (bytes: number) => {
+        const lease = await warm.acquire(threadId('growing'), { bytes, inodes: 200 })
+        const { totalBytes } = await usageOf(lease.mounted)
+        lease.release()
+        return totalBytes
+      }
+      const small = await bytesWith(8 * mib)
+      expect(await bytesWith(64 * mib)).toBe(small) // It is mounted still.
+      await warm.evict(threadId('growing'))
+      const large = await bytesWith(64 * mib)
+      expect(large).toBeGreaterThan(64 * mib)
+      await warm.evict(threadId('growing'))
+      expect(await bytesWith(8 * mib)).toBe(large)
+      await warm.close(1_000)
+    })
   })
 
   describe('a runner that is killed in the middle of a write', () => {
