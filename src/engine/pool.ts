@@ -52,8 +52,10 @@ export class SlotPool {
   readonly #ready: Slot[] = []
   readonly #idle: Bound[] = []
   readonly #busy = new Set<Bound>()
-  /** Being made or being ended: they count towards the ceiling until they are gone. None of these rejects. */
+  /** Being made or being ended. None of these rejects. */
   readonly #inTransit = new Set<Promise<unknown>>()
+  /** Every slot from before it is made until it is gone: what the ceiling is about. */
+  #total = 0
   #failures = 0
   #lastFailure: string | undefined
   #refillTimer: NodeJS.Timeout | undefined
@@ -82,7 +84,7 @@ export class SlotPool {
 
   /** Makes the first ready slots. @throws what making them throws. */
   async open(): Promise<void> {
-    while (this.#ready.length < this.#settings.slotsReady) this.#addReady(await this.#counted(this.#make))
+    while (this.#ready.length < this.#settings.slotsReady) await this.#transit(() => this.#stock())
   }
 
   /**
@@ -98,7 +100,7 @@ export class SlotPool {
   }
 
   async #bindAnother(spec: RunSpec, binding: string): Promise<Bound> {
-    const slot = this.#ready.shift() ?? (await this.#makeNow())
+    const slot = await this.#takeFresh()
     const bound: Bound = { slot, binding, keyId: spec.keyId, idleTimer: undefined }
     this.#busy.add(bound)
     void slot.lost.then(() => this.#retireIdle(bound))
@@ -144,15 +146,30 @@ export class SlotPool {
     return bound
   }
 
-  async #makeNow(): Promise<Slot> {
-    while (this.#total() >= this.#settings.slotsMax) {
+  /** A slot that belongs to nobody: a ready one, or else one that is made now, where there is room or when there is. */
+  async #takeFresh(): Promise<Slot> {
+    for (;;) {
+      const ready = this.#takeReady()
+      if (ready) return ready
+      if (this.#total < this.#settings.slotsMax) return this.#makeNow()
       const oldest = this.#idle[0]
       if (oldest) await this.#retireIdle(oldest)
       else if (this.#inTransit.size > 0) await Promise.race(this.#inTransit)
       else throw new Error(`all ${this.#settings.slotsMax} slots are taken`)
     }
+  }
+
+  #takeReady(): Slot | undefined {
+    for (let slot = this.#ready.shift(); slot; slot = this.#ready.shift()) {
+      if (slot.healthy) return slot
+      void this.#end(slot)
+    }
+    return undefined
+  }
+
+  async #makeNow(): Promise<Slot> {
     try {
-      const slot = await this.#counted(this.#make)
+      const slot = await this.#transit(() => this.#create())
       this.#succeeded()
       return slot
     } catch (error) {
@@ -178,35 +195,47 @@ export class SlotPool {
     await this.#end(bound.slot)
   }
 
-  #addReady(slot: Slot): void {
+  async #create(): Promise<Slot> {
+    this.#total += 1
+    try {
+      return await this.#make()
+    } catch (error) {
+      this.#total -= 1
+      throw error
+    }
+  }
+
+  /** Makes a slot and puts it with the ready ones. */
+  async #stock(): Promise<void> {
+    const slot = await this.#create()
     this.#ready.push(slot)
     void slot.lost.then(async () => {
       const index = this.#ready.indexOf(slot)
       if (index < 0) return
       this.#ready.splice(index, 1)
       await this.#end(slot)
-      this.#refill()
+      // Not at once: where something kills every new slot, that would be a circle without a pause.
+      this.#refillAfter(retryDelayMs(1))
     })
   }
 
   async #end(slot: Slot): Promise<void> {
     try {
-      await this.#counted(() => slot.destroy())
+      await this.#transit(() => slot.destroy())
     } catch (error) {
       this.#events.failed(error)
+    } finally {
+      this.#total -= 1
     }
   }
 
   /** Keeps ready slots in stock, one at a time, so that a burst does not start a herd of makers. */
   #refill(): void {
     if (this.#closed || this.#refilling || this.#refillTimer) return
-    if (this.#ready.length >= this.#settings.slotsReady || this.#total() >= this.#settings.slotsMax) return
-    this.#refilling = this.#counted(this.#make)
+    if (this.#ready.length >= this.#settings.slotsReady || this.#total >= this.#settings.slotsMax) return
+    this.#refilling = this.#transit(() => this.#stock())
       .then(
-        (slot) => {
-          this.#succeeded()
-          this.#addReady(slot)
-        },
+        () => this.#succeeded(),
         (error) => this.#failed(error),
       )
       .finally(() => {
@@ -226,15 +255,19 @@ export class SlotPool {
     this.#lastFailure = error instanceof Error ? error.message : String(error)
     this.#events.failed(error)
     this.#events.changed()
+    this.#refillAfter(retryDelayMs(this.#failures))
+  }
+
+  #refillAfter(delayMs: number): void {
     if (this.#closed) return
     clearTimeout(this.#refillTimer)
     this.#refillTimer = setTimeout(() => {
       this.#refillTimer = undefined
       this.#refill()
-    }, retryDelayMs(this.#failures))
+    }, delayMs)
   }
 
-  async #counted<T>(work: () => Promise<T>): Promise<T> {
+  async #transit<T>(work: () => Promise<T>): Promise<T> {
     const working = work()
     const settled = working.then(
       () => {},
@@ -246,10 +279,6 @@ export class SlotPool {
     } finally {
       this.#inTransit.delete(settled)
     }
-  }
-
-  #total(): number {
-    return this.#ready.length + this.#idle.length + this.#busy.size + this.#inTransit.size
   }
 }
 

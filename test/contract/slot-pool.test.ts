@@ -1,0 +1,193 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { RunSpec } from '../../src/base/run.ts'
+import type { EngineHost } from '../../src/engine/host.ts'
+import { type Lease, type PoolSettings, SlotPool } from '../../src/engine/pool.ts'
+import { createSlot, type Slot } from '../../src/engine/slot.ts'
+import { type EngineMachine, engineMachine, testLimits } from './engine-machine.ts'
+import { inPrivateMounts } from './private-mounts.ts'
+
+const calm: PoolSettings = { slotsMax: 4, slotsReady: 1, idleMs: 60_000, runsPerSlot: 100 }
+
+let runs = 0
+const runOf = (keyId: string, more: Partial<RunSpec> = {}): RunSpec => ({
+  runId: `trc_${++runs}`,
+  orgId: 'org_test',
+  keyId,
+  profile: 'default',
+  profileRevision: '1',
+  reuse: 'key',
+  language: 'bash',
+  env: {},
+  limits: testLimits,
+  detached: false,
+  ...more,
+})
+const thread = (id: string): Partial<RunSpec> => ({
+  reuse: 'thread',
+  thread: { id, fence: 1, quota: { bytes: 8 * 1024 ** 2, inodes: 64 } },
+})
+
+inPrivateMounts(import.meta.filename, () => {
+  describe('the pool of slots', () => {
+    let machine: EngineMachine
+    let host: EngineHost
+    let pool: SlotPool
+    let failures: unknown[] = []
+    let made = 0
+
+    const open = async (settings: Partial<PoolSettings> = {}, make: () => Promise<Slot> = () => createSlot(host)) => {
+      const counted = () => {
+        made += 1
+        return make()
+      }
+      const events = { failed: (error: unknown) => failures.push(error), changed: () => undefined }
+      pool = new SlotPool(counted, { ...calm, ...settings }, events)
+      await pool.open()
+    }
+    /** Which slot a run is given, after one real program in it. */
+    const use = async (spec: RunSpec): Promise<string> => {
+      const lease = await pool.acquire(spec)
+      await trueIn(lease, spec)
+      await lease.release()
+      return lease.slot.id
+    }
+    const trueIn = async ({ slot }: Lease, spec: RunSpec) => {
+      const observer = { running: () => undefined, output: () => undefined }
+      const { ending } = await slot.run(spec, { code: Buffer.from(':'), stdin: undefined }, observer).ended
+      expect(ending).toEqual({ kind: 'exited', code: 0 })
+    }
+    const until = (holds: () => boolean) => expect.poll(holds, { timeout: 10_000 }).toBe(true)
+
+    beforeAll(async () => {
+      machine = engineMachine('auto')
+      host = await machine.open()
+    })
+    afterEach(async () => {
+      await pool.close()
+      expect(pool.size).toEqual({ ready: 0, idle: 0, busy: 0, inTransit: 0 })
+      expect(failures).toEqual([])
+      failures = []
+      made = 0
+    })
+    afterAll(async () => {
+      await host?.close()
+      const left = machine.leftovers()
+      machine.remove()
+      expect(left).toEqual([])
+    })
+
+    it('gives the runs of one key the same slot, and nobody else that one', async () => {
+      await open()
+      const first = await use(runOf('key_a'))
+      expect(await use(runOf('key_a'))).toBe(first)
+      const others = [
+        runOf('key_b'),
+        runOf('key_a', { profileRevision: '2' }),
+        runOf('key_a', { profile: 'other' }),
+        runOf('key_a', thread('t')),
+      ]
+      const slots: string[] = [first]
+      for (const other of others) slots.push(await use(other))
+      expect(new Set(slots).size).toBe(slots.length)
+    })
+
+    it('gives one key two slots for two runs at once', async () => {
+      await open()
+      const [one, two] = [runOf('key_a'), runOf('key_a')]
+      const leases = await Promise.all([pool.acquire(one), pool.acquire(two)])
+      expect(leases[0].slot).not.toBe(leases[1].slot)
+      await Promise.all(leases.map((lease) => lease.release()))
+    })
+
+    it('never reuses a slot where the profile says so, and only for one thread where it says that', async () => {
+      await open({ slotsReady: 0 })
+      const never = () => runOf('key_a', { reuse: 'never' })
+      expect(await use(never())).not.toBe(await use(never()))
+      const ofThread = await use(runOf('key_a', thread('one')))
+      expect(await use(runOf('key_a', thread('one')))).toBe(ofThread)
+      expect(await use(runOf('key_a', thread('two')))).not.toBe(ofThread)
+      const withoutThread = () => runOf('key_a', { reuse: 'thread' })
+      expect(await use(withoutThread())).not.toBe(await use(withoutThread()))
+    })
+
+    it('ends a slot after its share of runs, after idling, and when its key is retired', async () => {
+      await open({ slotsReady: 0, runsPerSlot: 2 })
+      const slots = [await use(runOf('key_a')), await use(runOf('key_a')), await use(runOf('key_a'))]
+      expect(slots[1]).toBe(slots[0])
+      expect(slots[2]).not.toBe(slots[0])
+
+      const busySpec = runOf('key_a')
+      const busy = await pool.acquire(busySpec)
+      const idle = await pool.acquire(runOf('key_a'))
+      await idle.release()
+      await pool.retireKey('key_a')
+      expect(pool.size).toMatchObject({ idle: 0, busy: 1 })
+      await trueIn(busy, busySpec)
+      await busy.release()
+      expect(pool.size).toMatchObject({ idle: 0, busy: 0 })
+      await pool.close()
+
+      await open({ slotsReady: 0, idleMs: 50 })
+      await use(runOf('key_a'))
+      await until(() => pool.size.idle + pool.size.inTransit === 0)
+    })
+
+    it('ends the slot that idled longest when there is no room for another', async () => {
+      await open({ slotsReady: 0, slotsMax: 2 })
+      const oldest = await use(runOf('key_a'))
+      const newer = await use(runOf('key_b'))
+      await use(runOf('key_c'))
+      expect(await use(runOf('key_b'))).toBe(newer)
+      expect(await use(runOf('key_a'))).not.toBe(oldest)
+    })
+
+    it('gives a run the slot that was being made for nobody when there is no room for another', async () => {
+      await open({ slotsMax: 2 })
+      const [a, b] = [runOf('key_a'), runOf('key_b')]
+      const first = await pool.acquire(a)
+      // The next one is being made now, and with it the machine is full.
+      const second = await pool.acquire(b)
+      expect(second.slot).not.toBe(first.slot)
+      expect(made).toBe(2)
+      await trueIn(second, b)
+      await Promise.all([first.release(), second.release()])
+    })
+
+    it('never has more slots than it may, however many ask at once', async () => {
+      const alive = new Set<Slot>()
+      let making = 0
+      let most = 0
+      await open({ slotsMax: 3, slotsReady: 2 }, async () => {
+        most = Math.max(most, ++making + alive.size)
+        const slot = await createSlot(host)
+        making -= 1
+        alive.add(slot)
+        const { destroy } = slot
+        slot.destroy = () => destroy.call(slot).finally(() => alive.delete(slot))
+        return slot
+      })
+      await Promise.all(
+        Array.from({ length: 3 }, async (_, key) => {
+          for (let round = 0; round < 3; round++) await use(runOf(`key_${key}_${round}`))
+        }),
+      )
+      expect(most).toBe(3)
+    })
+
+    it('replaces a slot that is killed while it waits, and hands out none that is dead', async () => {
+      const slots: Slot[] = []
+      await open({}, async () => {
+        const slot = await createSlot(host)
+        slots.push(slot)
+        return slot
+      })
+      process.kill(slots[0]!.pid, 'SIGKILL')
+      await until(() => pool.size.ready === 1 && slots.length === 2)
+      const id = await use(runOf('key_a'))
+      expect(id).toBe(slots[1]!.id)
+      process.kill(slots[1]!.pid, 'SIGKILL')
+      await until(() => pool.size.idle === 0)
+      expect(await use(runOf('key_a'))).not.toBe(id)
+    })
+  })
+})
