@@ -9,7 +9,7 @@ export async function answerError(error: unknown, request: FastifyRequest, reply
     const refusal = toRefusal(error, request)
     refusalHeaders(reply, refusal)
     // A client that still sends would see a broken connection in place of this answer. Kept open, the rest of the
-    // request is read and thrown away, for as long as any request may take.
+    // request is read and thrown away until it ends or has had the time of a whole request.
     if (!request.raw.complete) reply.removeHeader('connection')
     await sendJson(reply, refusal.row.http, errorBody(refusal))
   } catch (failure) {

@@ -1,0 +1,103 @@
+import { connect } from 'node:net'
+import { afterAll, describe, expect, it } from 'vitest'
+import { follow } from '../support/calls.ts'
+import { killIfThere, Place, until, within } from '../support/glovebox.ts'
+import { processesOf, slotsOf, tracesOf } from '../support/machine.ts'
+import { rawRequest } from '../support/raw-http.ts'
+import { atRest, endingOf, leftOf, runsAgain, slotIdsOf, withoutFiles } from '../support/recovery.ts'
+
+const places: Place[] = []
+const newPlace = (): Place => {
+  const place = new Place()
+  places.push(place)
+  return place
+}
+afterAll(async () => {
+  for (const place of places) await place.remove()
+})
+
+const jsonTo = (port: number) => ({ host: `127.0.0.1:${port}`, 'content-type': 'application/json' })
+
+describe('a supervisor that is killed while code runs', () => {
+  it('takes both processes with it, leaves nothing, and its successor starts in the same home', async () => {
+    const place = newPlace()
+    const before = tracesOf(place)
+    const server = await place.start()
+    const run = await follow(server.url, 'python', 'print("on", flush=True)\nimport time\ntime.sleep(60)')
+    await run.said('on')
+    server.signal('SIGKILL')
+    expect(await server.exited).toEqual({ code: null, signal: 'SIGKILL' })
+
+    // Whoever waits for an answer is still told what became of the run.
+    const { ending } = await within(run.result, 5_000, 'the call is answered')
+    expect(ending?.kind).toMatch(/^(shutdown|failed)$/)
+    const next = await place.start()
+    await runsAgain(next)
+    await until(() => endingOf(place, run.runId) !== null, 'the run that was under way has its ending')
+    expect(endingOf(place, run.runId)).toMatchObject({ kind: expect.stringMatching(/^(shutdown|failed)$/) })
+    expect(await next.stop()).toEqual({ code: 0, signal: null })
+    expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))
+  })
+
+  it('leaves nothing also when nobody starts it again and a client does not read its answer', async () => {
+    const place = newPlace()
+    const before = tracesOf(place)
+    const server = await place.start()
+    const run = await follow(server.url, 'bash', 'trap "" TERM; setsid sleep 100 & echo on; sleep 100')
+    await run.said('on')
+    const deaf = connect(server.port, '127.0.0.1').pause()
+    const body = JSON.stringify({ code: 'print("x" * 900_000); import time; time.sleep(60)' })
+    deaf.write(
+      rawRequest('POST', '/v1/sandbox/execute', { ...jsonTo(server.port), accept: 'application/x-ndjson' }, body),
+    )
+    await until(() => slotsOf(place).filter(({ runPids }) => runPids.length > 0).length === 2, 'both run')
+    server.signal('SIGKILL')
+    await server.exited
+    await until(() => processesOf(place).length === 0, 'every process has ended')
+    expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))
+    deaf.destroy()
+  })
+})
+
+describe('a machine on which all three processes are killed at once', () => {
+  it('loses its slots by itself, and the next start takes everything back', async () => {
+    const place = newPlace()
+    const before = tracesOf(place)
+    const server = await place.start('--slots-ready', '2')
+    const run = await follow(server.url, 'bash', 'trap "" TERM HUP; (setsid sleep 100 &); echo on; sleep 100')
+    await run.said('on')
+    await atRest(place, 3)
+    const slotIds = slotIdsOf(place)
+    const pids = [server.supervisorPid, server.runnerPid, server.frontPid]
+    for (const pid of pids) killIfThere(pid)
+    await server.exited
+    await until(() => processesOf(place).length === 0, 'every process has ended, those of the run too')
+    expect(tracesOf(place).mounts).toEqual(before.mounts)
+    expect(leftOf(slotIds, place)).not.toEqual([])
+
+    const next = await place.start()
+    expect(leftOf(slotIds, place)).toEqual([])
+    await runsAgain(next)
+    await atRest(place, 2)
+    await until(() => endingOf(place, run.runId) !== null, 'the run that was under way has its ending')
+    expect(endingOf(place, run.runId)).toEqual({ kind: 'failed', reason: 'interrupted' })
+    expect(await next.stop()).toEqual({ code: 0, signal: null })
+    expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))
+  })
+
+  it('starts again after it was killed at any moment of its start', async () => {
+    const place = newPlace()
+    const before = tracesOf(place)
+    for (const moment of [0, 1, 2, 3, 4]) {
+      const server = place.launch('--port', '0')
+      await until(() => processesOf(place).length > moment, 'it has come so far')
+      for (const { pid } of processesOf(place)) killIfThere(pid)
+      server.signal('SIGKILL')
+      await server.exited
+    }
+    const server = await place.start()
+    await runsAgain(server)
+    expect(await server.stop()).toEqual({ code: 0, signal: null })
+    expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))
+  }, 180_000)
+})
