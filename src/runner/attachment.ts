@@ -1,4 +1,4 @@
-import { type Limits, type RunEvent, unmeasured } from '../base/run.ts'
+import { type RunEvent, unknownLimits, unmeasured } from '../base/run.ts'
 
 /** Output that may be on its way to a reader or wait for it; a slow reader holds no more than this. */
 const windowBytes = 256 * 1024
@@ -34,7 +34,7 @@ export class Attachment {
     this.#wake?.()
   }
 
-  /** The runner is gone, and the run with it. */
+  /** The runner is gone, and the run with it; whoever started it knows its limits. */
   lost(): void {
     this.push({
       kind: 'ended',
@@ -59,18 +59,4 @@ export class Attachment {
       if (event.kind === 'ended') return
     }
   }
-}
-
-/** The runner took them along; whoever started the run knows them. */
-const unknownLimits: Limits = {
-  memoryBytes: 0,
-  cpus: 0,
-  pids: 0,
-  openFiles: 0,
-  fileBytes: 0,
-  tmpBytes: 0,
-  homeBytes: 0,
-  outputSoftBytes: 0,
-  outputHardBytes: 0,
-  timeoutMs: 0,
 }

@@ -13,6 +13,9 @@ import { encodeMessage, MessageReader, WireError } from './wire.ts'
 /** Attachments and unanswered starts of one front; beyond it the front is broken. */
 const maxPending = 16_384
 
+/** Code and input of runs that wait for a place; with more, one more is told that the queue is full. */
+const maxPendingBytes = 512 * 1024 * 1024
+
 /** Answers that a front leaves unread; output never comes near it, since that waits for the socket. */
 const maxUnreadBytes = 64 * 1024 * 1024
 
@@ -27,7 +30,7 @@ interface Attachment {
 
 /** One front, as the runner sees it: what it asks for is done, what it sends is never trusted. */
 export class FrontConnection {
-  /** The runs that this front asked for. */
+  /** The runs that this front asked for, those that have not ended among them. */
   readonly started = new Set<string>()
   readonly #socket: Socket
   readonly #runs: Runs
@@ -39,6 +42,7 @@ export class FrontConnection {
   #trouble: string | undefined
   #greeted = false
   #pendingStarts = 0
+  #pendingBytes = 0
   #pumping = false
 
   constructor(
@@ -143,8 +147,14 @@ export class FrontConnection {
   #start(message: Extract<ToRunner, { type: 'start' }>, payload: Buffer): void {
     if (this.#pendingStarts >= maxPending) throw new WireError('too many starts at once')
     const { spec, code, stdin } = inputOf(message, payload)
+    if (this.#pendingBytes + payload.length > maxPendingBytes) {
+      const [running, waiting] = [this.#going().length - this.#pendingStarts, this.#pendingStarts]
+      this.#refuse(message.request, new Refusal('queue_full', { running, waiting, retryAfterSeconds: 1 }))
+      return
+    }
     this.#pendingStarts += 1
-    this.started.add(spec.runId)
+    this.#pendingBytes += payload.length
+    this.#own(spec.runId)
     this.#answer(message.request, async () => {
       try {
         await this.#runs.start(spec, { code, stdin })
@@ -153,8 +163,23 @@ export class FrontConnection {
         throw error
       } finally {
         this.#pendingStarts -= 1
+        this.#pendingBytes -= payload.length
       }
     })
+  }
+
+  /** BOUNDARY: a front that never acknowledges must not make this grow: what has ended needs no owner. */
+  #own(runId: string): void {
+    if (this.started.size >= maxPending) {
+      const going = new Set(this.#going())
+      for (const known of this.started) if (!going.has(known)) this.started.delete(known)
+    }
+    this.started.add(runId)
+  }
+
+  #going(): string[] {
+    const going = this.#runs.list().filter(({ state }) => state !== 'ended')
+    return going.map(({ runId }) => runId)
   }
 
   #attach({ request, runId, afterSeq, windowBytes }: Extract<ToRunner, { type: 'attach' }>): void {

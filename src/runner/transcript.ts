@@ -8,6 +8,8 @@ const maxEventBytes = 64 * 1024
  * near it; its output then counts as past the soft limit. Keeps the index of one run below about 6 MB.
  */
 const maxSegments = 65_536
+/** What one of them takes, roughly: an object of six fields, and its place in the list. */
+const segmentBytes = 96
 
 type Entry =
   | { kind: 'running'; end: number }
@@ -36,9 +38,9 @@ export class Transcript {
     return this.#ended
   }
 
-  /** Bytes of memory that hold output. */
+  /** Bytes of memory that hold output and its order. */
   get retainedBytes(): number {
-    return this.#kept.stdout.retainedBytes + this.#kept.stderr.retainedBytes
+    return this.#kept.stdout.retainedBytes + this.#kept.stderr.retainedBytes + this.#entries.length * segmentBytes
   }
 
   /** Calls back after each change until the returned function is called. */
