@@ -43,6 +43,12 @@ export function readKeyed(dir: string, file: string, key: string): number {
   return 0
 }
 
+/** What a memory cgroup is charged for, without the pages of files. */
+export function heldBytes(dir: string, usageFile: string): number {
+  const filePages = ['inactive_file', 'active_file'].map((key) => readKeyed(dir, 'memory.stat', key))
+  return filePages.reduce((held, bytes) => held - bytes, readNumber(dir, usageFile))
+}
+
 /** The processes of one cgroup; none when it is gone. */
 export function readPids(dir: string): number[] {
   try {

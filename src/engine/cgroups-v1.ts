@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync } f
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import {
+  heldBytes,
   killPid,
   readControl,
   readKeyed,
@@ -171,6 +172,10 @@ class SlotCgroupV1 implements SlotCgroup {
       memoryPeakBytes: readNumber(this.#leaf('memory', 'run'), 'memory.max_usage_in_bytes'),
       oomKills: now.oomKills - this.#before.oomKills,
     }
+  }
+
+  heldBytes(): number {
+    return heldBytes(this.#leaf('memory', 'run'), 'memory.usage_in_bytes')
   }
 
   kill(): void {

@@ -12,6 +12,7 @@ import {
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import {
+  heldBytes,
   killPid,
   readControl,
   readKeyed,
@@ -153,6 +154,10 @@ class SlotCgroupV2 implements SlotCgroup {
       memoryPeakBytes: this.#peak(),
       oomKills: now.oomKills - this.#before.oomKills,
     }
+  }
+
+  heldBytes(): number {
+    return heldBytes(this.#run, 'memory.current')
   }
 
   kill(): void {

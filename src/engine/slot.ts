@@ -58,6 +58,9 @@ async function moveJailer(guest: Guest, cgroup: SlotCgroup): Promise<number> {
   return jailer
 }
 
+/** Of the memory limit: what may still be held of an ended run when the next one may begin. */
+const memoryHeldShare = 1 / 4
+
 /** Prepares a slot that belongs to nobody yet. Whatever was acquired before a failure is released, newest first. */
 export async function createSlot(host: SlotHost): Promise<Slot> {
   const startedMs = monotonicMs()
@@ -195,8 +198,18 @@ export class Slot {
     void run.ended.then(() => {
       this.#current = undefined
       share?.release()
+      this.#requireMemoryBack(request.limits.memoryBytes)
     })
     return run
+  }
+
+  /**
+   * Everything of the last run is dead, but the kernel frees some of what it held later, System V segments and messages
+   * above all, and until then a next run would go short of it, or die of it.
+   */
+  #requireMemoryBack(limitBytes: number): void {
+    if (this.#doubt === undefined && this.#parts.cgroup.heldBytes() > limitBytes * memoryHeldShare)
+      void this.#condemn('the memory of its last run was not free again')
   }
 
   /** Gives the next run its processors, where that can be. */
