@@ -6,6 +6,7 @@ import type { Machine } from './machine.ts'
 import type { McpFigure } from './mcp/measure.ts'
 import type { Phases } from './phases.ts'
 import type { Resources } from './resources.ts'
+import { type StorageFigure, storageTable } from './storage.ts'
 
 /** All that one run of the bench found. A part that was not asked for is absent. */
 export interface Results {
@@ -18,11 +19,12 @@ export interface Results {
   resources?: Resources
   endlessOutput?: EndlessOutput
   mcp?: McpFigure[]
+  storage?: StorageFigure[]
 }
 
 /** The results as a Markdown page. */
 export function toMarkdown(results: Results): string {
-  const { latency, coldSlots, resources, endlessOutput, mcp } = results
+  const { latency, coldSlots, resources, endlessOutput, mcp, storage } = results
   return [
     '# Measured',
     head(results),
@@ -31,6 +33,7 @@ export function toMarkdown(results: Results): string {
     ...(resources ? [resourcesPart(resources)] : []),
     ...(endlessOutput ? [outputPart(endlessOutput)] : []),
     ...(mcp ? [mcpPart(mcp)] : []),
+    ...(storage ? [`## Threads\n\n${storageTable(storage)}`] : []),
     '',
   ].join('\n\n')
 }

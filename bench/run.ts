@@ -15,6 +15,8 @@ import { measureMcp } from './mcp/measure.ts'
 import { inOwnMountNamespace } from './mount-namespace.ts'
 import { type Results, toMarkdown } from './report.ts'
 import { measureResources } from './resources.ts'
+import { measureStorage } from './storage.ts'
+import { measureThreadFiles } from './thread-files.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
@@ -26,6 +28,8 @@ const full = {
   coldSlots: 20,
   loadRuns: 400,
   endlessRuns: 100,
+  storageRounds: 30,
+  transferBytes: 1024 * 1024 * 1024,
   mcpRounds: 6,
 }
 const quick = {
@@ -36,12 +40,14 @@ const quick = {
   coldSlots: 5,
   loadRuns: 60,
   endlessRuns: 16,
+  storageRounds: 5,
+  transferBytes: 128 * 1024 * 1024,
   mcpRounds: 2,
 }
 
 const usage = `npm run bench -- [--quick] [--only WORD]… [--name NAME]
   --quick  about half a minute, coarse; written down only with --name
-  --only   cold, resources, output, mcp, or any part of a row's name (python, runc, "4 at once"); may be repeated
+  --only   cold, resources, output, storage, mcp, or any part of a row's name (python, runc, "4 at once"); may be repeated
   --name   results go to bench/results/NAME.md and .json; a full run writes "latest" by itself
 `
 
@@ -67,7 +73,7 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
   const startedMs = performance.now()
   const tell = (done: string) =>
     process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
-  const sections = ['cold', 'resources', 'output', 'mcp']
+  const sections = ['cold', 'resources', 'output', 'mcp', 'storage']
   const wants = (section: string) => only.length === 0 || only.includes(section)
   const cellWords = only.filter((word) => !sections.includes(word))
   const wantsCell = (id: string) => only.length === 0 || cellWords.some((word) => id.includes(word))
@@ -93,6 +99,11 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
     tell('endless output')
   }
   if (wants('mcp')) results.mcp = await measureMcp({ rounds: plan.mcpRounds, blockMs: plan.blockMs }, tell)
+  if (wants('storage')) {
+    const storage = { rounds: plan.storageRounds, transferBytes: plan.transferBytes }
+    results.storage = [...(await measureStorage(storage)), ...(await measureThreadFiles(plan.transferBytes))]
+    tell('storage')
+  }
   results.seconds = (performance.now() - startedMs) / 1000
   return results
 }

@@ -1,0 +1,51 @@
+/**
+ * The runner's side of files alone: storage and the run protocol, without slots. Serves until its input ends.
+ *   node bench/thread-files-server.ts DIRECTORY BYTES
+ */
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { SlotPool } from '../src/engine/pool.ts'
+import { FairQueue } from '../src/engine/queue.ts'
+import { Runs } from '../src/runner/runs.ts'
+import { RunnerServer } from '../src/runner/server.ts'
+import { Threads } from '../src/runner/threads.ts'
+import { Filesystems } from '../src/storage/filesystems.ts'
+import { WarmFilesystems } from '../src/storage/warm.ts'
+
+const [directory = '', bytes = '0'] = process.argv.slice(2)
+const settings = { home: join(directory, 'home'), mountsDir: join(directory, 'mounts') }
+const filesystems = await Filesystems.open({ ...settings, reserveBytes: 0, lockPatienceMs: 5_000 })
+const warm = new WarmFilesystems(
+  filesystems,
+  { mountedMax: 2, idleMs: 600_000 },
+  { failed: (_, error) => console.error(error), recovered: () => undefined },
+)
+const noSlots = () => Promise.reject(new Error('there are no slots here'))
+const pool = new SlotPool(
+  noSlots,
+  { slotsMax: 1, slotsReady: 0, idleMs: 1, runsPerSlot: 1 },
+  { failed: () => undefined, changed: () => undefined },
+)
+const queue = new FairQueue({ places: 1, placesPerOrg: 1, waitingPerOrg: 1, waitMs: 1 })
+const threads = new Threads(warm)
+const runs = new Runs(queue, pool, threads, [], () => undefined)
+const socketPath = join(directory, 'link', 'runner.sock')
+const server = new RunnerServer(
+  { socketPath, frontUid: 0, frontGid: 0, graceMs: 0, runnerId: 'bench', epoch: 1 },
+  runs,
+  threads,
+  pino({ level: 'silent' }),
+)
+await server.listen()
+const lease = await warm.acquire(
+  { area: 'threads', org: 'bench', name: 'large' },
+  { bytes: Number(bytes), inodes: 1_000 },
+)
+console.log(lease.mounted.path)
+process.stdin.resume()
+await once(process.stdin, 'end')
+console.log(process.resourceUsage().maxRSS)
+lease.release()
+await server.close()
+await warm.close(5_000)
