@@ -18,21 +18,23 @@ const modernClaim = metaKey('protocolVersion')
 export type Era = { kind: 'legacy'; version: LegacyVersion; claimed: boolean } | { kind: 'modern' }
 
 /**
- * Decides, once for each HTTP request, which era it belongs to: a version claim in `_meta` means modern;
- * `initialize` without one, a batch, or no claim at all means legacy. A header of the modern era without the claim is
+ * Decides, once for each HTTP request, which era it belongs to: a version claim in `_meta` means modern; `initialize`,
+ * a batch, or no claim at all means legacy. A header of the modern era without the claim is
  * a modern request that lacks it.
  * @param header the value of MCP-Protocol-Version.
  * @throws Refusal `unsupported_version` when the header names no version of either era.
  */
 export function classify(header: string | undefined, body: unknown): Era {
-  if (claimsModern(body)) return { kind: 'modern' }
+  const claimsIt = claimsModern(body)
+  // Whatever else it says, who asks to negotiate is answered; unless all of it speaks the era that has nothing to agree on.
+  if (isInitialize(body) && !(claimsIt && isModernHeader(header))) {
+    return { kind: 'legacy', version: latestLegacyVersion, claimed: false }
+  }
+  if (claimsIt) return { kind: 'modern' }
   if (header === undefined) return { kind: 'legacy', version: headerlessVersion, claimed: false }
   const version = toLegacyVersion(header)
   if (version !== undefined) return { kind: 'legacy', version, claimed: true }
-  if (isModernHeader(header)) {
-    const negotiates = isObject(body) && own(body, 'method') === 'initialize'
-    return negotiates ? { kind: 'legacy', version: latestLegacyVersion, claimed: false } : { kind: 'modern' }
-  }
+  if (isModernHeader(header)) return { kind: 'modern' }
   throw new Refusal('unsupported_version', { version: header.slice(0, 32), supported: legacyVersions })
 }
 
@@ -42,6 +44,8 @@ export const isModernHeader = (header: string | undefined): boolean =>
 
 export const toLegacyVersion = (version: unknown): LegacyVersion | undefined =>
   legacyVersions.find((known) => known === version)
+
+const isInitialize = (body: unknown): boolean => isObject(body) && own(body, 'method') === 'initialize'
 
 function claimsModern(body: unknown): boolean {
   if (!isObject(body)) return false

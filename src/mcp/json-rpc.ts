@@ -26,6 +26,8 @@ export function toMessage(value: unknown): Message {
   if (typeof method !== 'string') return invalid(readableId, 'method must be a string')
   const params = own(value, 'params') ?? {}
   if (!isObject(params)) return invalid(readableId, 'params must be an object')
+  const meta = own(params, '_meta')
+  if (meta !== undefined && !isObject(meta)) return invalid(readableId, 'params._meta must be an object')
   if (!Object.hasOwn(value, 'id')) return { kind: 'notification', method, params }
   if (readableId === null) return invalid(null, 'id must be a string or a number')
   return { kind: 'request', id: readableId, method, params }
