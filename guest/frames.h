@@ -19,6 +19,8 @@ enum frame_kind {
 	FRAME_GO = 4,
 	FRAME_CREDIT = 5,
 	FRAME_KILL = 6,
+	FRAME_BEGIN = 7,
+	FRAME_HOST = 8,
 
 	FRAME_HELLO = 64,
 	FRAME_WAITING = 65,
@@ -27,6 +29,7 @@ enum frame_kind {
 	FRAME_EXITED = 68,
 	FRAME_FAILED = 69,
 	FRAME_FORKER = 70,
+	FRAME_HOST_GONE = 71,
 };
 
 struct frame {

@@ -85,6 +85,19 @@ int ids_offer_to_oom_killer(void)
 	return put < 0 ? -1 : 0;
 }
 
+int ids_keep_for_hosts(void)
+{
+	static const int kept[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID};
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &header, sets) < 0)
+		return fail("read the capabilities");
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		sets[CAP_TO_INDEX(kept[i])].inheritable |= CAP_TO_MASK(kept[i]);
+	return syscall(SYS_capset, &header, sets) < 0 ? fail("make capabilities inheritable") : 0;
+}
+
 int ids_bound_capabilities(void)
 {
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)

@@ -17,9 +17,12 @@
 #include "descriptors.h"
 #include "handover.h"
 #include "ids.h"
+#include "joining.h"
 #include "mounts.h"
 #include "net.h"
+#include "pass.h"
 #include "seccomp.h"
+#include "signals.h"
 
 /* Where init and the main process find their end of the channel, behind the three standard descriptors. */
 #define CHANNEL 3
@@ -56,16 +59,6 @@ static int take_descriptors(const struct ends *ends)
 	return descriptors_close_from(CHANNEL + 1);
 }
 
-static int reset_signals(void)
-{
-	sigset_t none;
-
-	sigemptyset(&none);
-	for (int number = 1; number < NSIG; number++)
-		signal(number, SIG_DFL); /* KILL, STOP and the C library's own two refuse, and are default anyway */
-	return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? fail("unblock signals") : 0;
-}
-
 static int wait_for_go(void)
 {
 	char go;
@@ -97,7 +90,7 @@ static _Noreturn void exec_program(const struct preparation *p)
 static _Noreturn void main_process(const struct preparation *p)
 {
 	umask(022);
-	if (ids_offer_to_oom_killer() < 0 || ids_limit(p) < 0 || ids_become_user() < 0 || reset_signals() < 0)
+	if (ids_offer_to_oom_killer() < 0 || ids_limit(p) < 0 || ids_become_user() < 0 || signals_reset() < 0)
 		give_up();
 	if (setsid() < 0 || chdir(p->home) < 0) {
 		fail("enter %s in a session of its own", p->home);
@@ -123,6 +116,47 @@ static _Noreturn void reap(pid_t main)
 	}
 	tell(REPORT_STATUS, status);
 	_exit(0);
+}
+
+/* Also for a reader of /proc in the jail: this is its init, and nobody's to look into. */
+static void hide_init(void)
+{
+	if (prctl(PR_SET_NAME, "init", 0, 0, 0) == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
+		return;
+	fail("hide the jail's init");
+	give_up();
+}
+
+/* No main process of its own: a host's child joins. It is told which namespaces are the jail's, and waits for nothing
+ * but orphans to reap, sealed as any init, until the guest kills it. */
+static _Noreturn void await_guest(void)
+{
+	static const char *const names[] = {"pid", "mnt", "net", "ipc", "uts"};
+	struct report report = {.kind = REPORT_MADE};
+	int spaces[JAIL_NAMESPACES];
+	char path[32];
+
+	for (size_t i = 0; i < JAIL_NAMESPACES; i++) {
+		snprintf(path, sizeof(path), "/proc/self/ns/%s", names[i]);
+		spaces[i] = open(path, O_RDONLY | O_CLOEXEC);
+		if (spaces[i] < 0) {
+			fail("open %s", path);
+			give_up();
+		}
+	}
+	if (seccomp_load() < 0 || ids_drop_capabilities() < 0)
+		give_up();
+	if (pass_send(CHANNEL, &report, sizeof(report), spaces, JAIL_NAMESPACES) < 0)
+		_exit(EXIT_JAIL_FAILED);
+	descriptors_close_from(0);
+	for (;;) {
+		sigset_t child;
+		sigemptyset(&child);
+		sigaddset(&child, SIGCHLD);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			continue;
+		sigwaitinfo(&child, NULL); /* blocked since the guest was born, so that none is missed */
+	}
 }
 
 /* The handover, understood once more: what the guest understood is in its own memory. */
@@ -155,11 +189,9 @@ _Noreturn void jail_become_init(const struct ends *ends)
 		give_up();
 	}
 	handover_close();
-	/* Also for a reader of /proc in the jail: this is its init, and nobody's to look into. */
-	if (prctl(PR_SET_NAME, "init", 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) {
-		fail("hide the jail's init");
-		give_up();
-	}
+	hide_init();
+	if (p->ahead == AHEAD_JOINED)
+		await_guest();
 	if (seccomp_load() < 0)
 		give_up();
 
@@ -192,11 +224,30 @@ static int open_pipe(int *read_end, int *write_end, int size)
 	return fchown(ends[0], JAIL_UID, JAIL_GID) < 0 ? fail("hand a pipe to the program") : 0;
 }
 
-static int open_ends(struct jail *jail, struct ends *ends, const struct preparation *p)
+static int open_channel(int *ours, int *theirs)
 {
 	int channel[2];
-	int on = 1;
-	bool fed = p->has_stdin || (p->code_file == NULL && p->code_bytes > 0);
+	const int on = 1;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0)
+		return fail("make the channel");
+	*ours = channel[0];
+	*theirs = channel[1];
+	/* The kernel adds the sender's pid to each report, in the reader's terms: so the guest learns the main
+	 * process's pid in the slot, which nobody inside the jail knows. */
+	if (setsockopt(channel[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+		return fail("ask for pids on the channel");
+	return fcntl(channel[0], F_SETFL, O_NONBLOCK) < 0 ? fail("make the channel non-blocking") : 0;
+}
+
+int jail_open_talk(struct jail *jail, int *theirs)
+{
+	return open_channel(&jail->talk, theirs);
+}
+
+static int open_ends(struct jail *jail, struct ends *ends, const struct preparation *p)
+{
+	bool fed = p->has_stdin || p->ahead != AHEAD_NOT || (p->code_file == NULL && p->code_bytes > 0);
 
 	if (open_pipe(&jail->out, &ends->out, PIPE_BYTES) < 0 || open_pipe(&jail->err, &ends->err, PIPE_BYTES) < 0)
 		return -1;
@@ -204,15 +255,9 @@ static int open_ends(struct jail *jail, struct ends *ends, const struct preparat
 		return -1;
 	if (!fed && (ends->in = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
 		return fail("open /dev/null");
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, channel) < 0)
-		return fail("make the channel");
-	jail->channel = channel[0];
-	ends->channel = channel[1];
-	/* The kernel adds the sender's pid to each report, in the reader's terms: so the guest learns the main
-	 * process's pid in the slot, which nobody inside the jail knows. */
-	if (setsockopt(jail->channel, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
-		return fail("ask for pids on the channel");
-	const int ours[] = {jail->channel, jail->out, jail->err, jail->in};
+	if (open_channel(&jail->channel, &ends->channel) < 0)
+		return -1;
+	const int ours[] = {jail->out, jail->err, jail->in};
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
 		if (ours[i] >= 0 && fcntl(ours[i], F_SETFL, O_NONBLOCK) < 0)
 			return fail("make a descriptor non-blocking");
@@ -229,23 +274,29 @@ void jail_close_ends(struct ends *ends)
 
 int jail_open(struct jail *jail, struct ends *ends, const struct preparation *p)
 {
-	*jail = (struct jail){-1, -1, -1, -1, -1};
+	*jail = (struct jail)JAIL_NONE;
 	*ends = (struct ends){-1, -1, -1, -1};
 	if (mounts_prepare_run(p) == 0 && open_ends(jail, ends, p) == 0)
 		return 0;
 	jail_close_ends(ends);
-	jail_close(&jail->channel);
-	jail_close(&jail->in);
-	jail_close(&jail->out);
-	jail_close(&jail->err);
+	jail_forget(jail);
 	return -1;
 }
 
-int jail_report(const struct jail *jail, struct report *report)
+/* Namespaces come with REPORT_MADE alone, and all at once. */
+static int keep_spaces(struct jail *jail, const struct cmsghdr *header)
+{
+	if (header->cmsg_len != CMSG_LEN(sizeof(jail->spaces)))
+		return -1;
+	memcpy(jail->spaces, CMSG_DATA(header), sizeof(jail->spaces));
+	return 0;
+}
+
+int jail_report(struct jail *jail, int from, struct report *report)
 {
 	union {
 		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(struct ucred))];
+		char space[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(jail->spaces))];
 	} control;
 	struct iovec body = {.iov_base = report, .iov_len = sizeof(*report)};
 	struct msghdr message = {
@@ -254,27 +305,38 @@ int jail_report(const struct jail *jail, struct report *report)
 		.msg_control = &control,
 		.msg_controllen = sizeof(control),
 	};
-	struct ucred sender;
+	struct ucred sender = {.pid = 0};
 
-	ssize_t got = recvmsg(jail->channel, &message, MSG_CMSG_CLOEXEC);
+	ssize_t got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
 	if (got < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -1;
 	if ((size_t)got < sizeof(*report))
 		return -1;
 	report->text[sizeof(report->text) - 1] = '\0';
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (report->kind != REPORT_READY)
-		return 1;
-	if (header == NULL || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_CREDENTIALS)
-		return -1;
-	memcpy(&sender, CMSG_DATA(header), sizeof(sender));
-	report->value = sender.pid;
-	return 1;
+	for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL; header = CMSG_NXTHDR(&message, header)) {
+		if (header->cmsg_level != SOL_SOCKET)
+			return -1;
+		if (header->cmsg_type == SCM_CREDENTIALS)
+			memcpy(&sender, CMSG_DATA(header), sizeof(sender));
+		else if (header->cmsg_type != SCM_RIGHTS || keep_spaces(jail, header) < 0)
+			return -1;
+	}
+	if (report->kind == REPORT_READY)
+		report->value = sender.pid;
+	return report->kind == REPORT_READY && sender.pid == 0 ? -1 : 1;
 }
 
 int jail_go(const struct jail *jail)
 {
 	return send(jail->channel, "", 1, MSG_NOSIGNAL) == 1 ? 0 : -1;
+}
+
+int jail_tell(struct jail *jail, size_t env_bytes, size_t code_bytes)
+{
+	struct join_request request = {.env_bytes = (uint32_t)env_bytes, .code_bytes = (uint32_t)code_bytes};
+	ssize_t sent = send(jail->talk, &request, sizeof(request), MSG_NOSIGNAL);
+
+	return sent == sizeof(request) ? 0 : -1;
 }
 
 void jail_kill(const struct jail *jail)
@@ -288,4 +350,15 @@ void jail_close(int *fd)
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
+}
+
+void jail_forget(struct jail *jail)
+{
+	jail_close(&jail->channel);
+	jail_close(&jail->in);
+	jail_close(&jail->out);
+	jail_close(&jail->err);
+	jail_close(&jail->talk);
+	for (size_t i = 0; i < JAIL_NAMESPACES; i++)
+		jail_close(&jail->spaces[i]);
 }

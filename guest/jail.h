@@ -8,6 +8,8 @@
 #include "fail.h"
 #include "prepare.h"
 
+enum jail_namespace { JAIL_PID, JAIL_MNT, JAIL_NET, JAIL_IPC, JAIL_UTS, JAIL_NAMESPACES };
+
 /* The guest's side of a jail. Descriptors are close-on-exec and non-blocking, -1 where there is none. */
 struct jail {
 	pid_t init;
@@ -15,7 +17,14 @@ struct jail {
 	int in;      /* the program's standard input, to be written; -1: it has /dev/null */
 	int out;
 	int err;
+	/* Of a jail that a host's child joins: */
+	pid_t main;                  /* 0: not known yet */
+	int talk;                    /* its reports come out, its request goes in */
+	int spaces[JAIL_NAMESPACES]; /* until it has joined; JAIL_MNT as long as storage may come */
 };
+
+/* No jail. */
+#define JAIL_NONE {.init = -1, .channel = -1, .in = -1, .out = -1, .err = -1, .talk = -1, .spaces = {-1, -1, -1, -1, -1}}
 
 /* The other ends, on their way to the jail. */
 struct ends {
@@ -29,6 +38,7 @@ enum report_kind {
 	REPORT_READY = 1,  /* the main process waits for GO; `value` is its pid as the guest sees it */
 	REPORT_FAILED = 2, /* making the jail failed: `text` */
 	REPORT_STATUS = 3, /* the main process ended: `value` is its wait status */
+	REPORT_MADE = 4,   /* the jail is there, and has no main process yet: its namespaces come along */
 };
 
 struct report {
@@ -47,11 +57,21 @@ void jail_close_ends(struct ends *ends);
  * handover holds, and reports on the channel. */
 _Noreturn void jail_become_init(const struct ends *ends);
 
-/* Takes the next report. Returns 1, 0 when there is none now, -1 when there will be none any more. */
-int jail_report(const struct jail *jail, struct report *report);
+/* Takes the next report from `channel` or `talk`; namespaces that come along go into the jail. Returns 1, 0 when there
+ * is none now, -1 when there will be none any more. */
+int jail_report(struct jail *jail, int from, struct report *report);
+
+/* Makes `talk`; `theirs` is its other end, for what is to join. Returns 0, or -1 with fail_text. */
+int jail_open_talk(struct jail *jail, int *theirs);
+
+/* Closes every descriptor. */
+void jail_forget(struct jail *jail);
 
 /* Lets the main process go on to its exec. Returns 0, or -1 when it is dead. */
 int jail_go(const struct jail *jail);
+
+/* Tells what has joined how much its standard input will carry. Returns 0, or -1 when it is dead. */
+int jail_tell(struct jail *jail, size_t env_bytes, size_t code_bytes);
 
 /* Kills every process of the jail; the guest sees SIGCHLD when the last of them is gone. */
 void jail_kill(const struct jail *jail);

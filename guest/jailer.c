@@ -13,6 +13,7 @@
 
 #include "descriptors.h"
 #include "fail.h"
+#include "pass.h"
 
 /* Where the jailer finds its end of the socket. */
 #define SOCKET 3
@@ -28,40 +29,17 @@ struct answer {
 	char text[FAIL_TEXT_BYTES];
 };
 
-union control {
-	struct cmsghdr header;
-	char space[CMSG_SPACE(ENDS * sizeof(int))];
-};
-
 /* Returns 1, 0 when the guest is gone, or -1 with fail_text. */
 static int receive(struct ends *ends)
 {
-	union control control = {0};
 	char please;
-	struct iovec body = {.iov_base = &please, .iov_len = sizeof(please)};
-	struct msghdr message = {
-		.msg_iov = &body,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
 	int passed[ENDS];
-	ssize_t got;
+	int got = pass_receive(SOCKET, &please, sizeof(please), passed, ENDS);
 
-	do
-		got = recvmsg(SOCKET, &message, MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
-	if (got <= 0)
-		return got < 0 ? fail("receive a request") : 0;
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-	if (got != sizeof(please) || header == NULL || header->cmsg_type != SCM_RIGHTS ||
-	    header->cmsg_len != CMSG_LEN(sizeof(passed))) {
-		errno = EBADMSG;
+	if (got < 0)
 		return fail("receive a request");
-	}
-	memcpy(passed, CMSG_DATA(header), sizeof(passed));
 	*ends = (struct ends){passed[END_CHANNEL], passed[END_IN], passed[END_OUT], passed[END_ERR]};
-	return 1;
+	return got;
 }
 
 static pid_t clone_init(const struct ends *ends)
@@ -127,24 +105,8 @@ int jailer_start(struct jailer *jailer)
 int jailer_ask(const struct jailer *jailer, const struct ends *ends)
 {
 	const int passed[ENDS] = {ends->channel, ends->in, ends->out, ends->err};
-	char please = 1;
-	union control control = {0};
-	struct iovec body = {.iov_base = &please, .iov_len = sizeof(please)};
-	struct msghdr message = {
-		.msg_iov = &body,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 
-	*header = (struct cmsghdr){
-		.cmsg_level = SOL_SOCKET,
-		.cmsg_type = SCM_RIGHTS,
-		.cmsg_len = CMSG_LEN(sizeof(passed)),
-	};
-	memcpy(CMSG_DATA(header), passed, sizeof(passed));
-	return sendmsg(jailer->socket, &message, MSG_NOSIGNAL) < 0 ? fail("ask the jailer") : 0;
+	return pass_send(jailer->socket, "", 1, passed, ENDS) < 0 ? fail("ask the jailer") : 0;
 }
 
 enum jailer_answer jailer_answer(const struct jailer *jailer, pid_t *init, char text[FAIL_TEXT_BYTES])

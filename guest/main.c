@@ -82,11 +82,13 @@ static int prepare(struct guest *guest)
 		return -1;
 	if (watch_children(&guest->children) < 0)
 		return -1;
-	if (seccomp_build() < 0 || mounts_prepare_slot() < 0 || ids_bound_capabilities() < 0)
+	if (seccomp_build() < 0 || mounts_prepare_slot() < 0 || ids_keep_for_hosts() < 0 ||
+	    ids_bound_capabilities() < 0)
 		return -1;
-	guest->run.jail = (struct jail){-1, -1, -1, -1, -1};
-	if (handover_open() < 0 || jailer_start(&guest->run.jailer) < 0)
+	struct jailer jailer = {0};
+	if (handover_open() < 0 || jailer_start(&jailer) < 0)
 		return -1;
+	run_none(&guest->run, jailer);
 	return inbox_open(&guest->inbox) < 0 ? -1 : outbox_open(&guest->outbox);
 }
 
@@ -112,12 +114,13 @@ static void receive(struct guest *guest)
 static void reap(struct guest *guest)
 {
 	struct signalfd_siginfo info;
+	int status;
 	pid_t pid;
 
 	while (read(guest->children, &info, sizeof(info)) > 0)
 		continue;
-	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
-		const char *wrong = run_reaped(&guest->run, pid, &guest->outbox);
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		const char *wrong = run_reaped(&guest->run, pid, status, &guest->outbox);
 		if (wrong != NULL)
 			die(wrong);
 	}
@@ -134,7 +137,7 @@ static void send_waiting(struct guest *guest)
 		outbox_forget(&guest->outbox);
 }
 
-/* poll, not epoll: eight descriptors, which change with every run. The set is made anew from what the run holds, so
+/* poll, not epoll: ten descriptors, which change with every run. The set is made anew from what the run holds, so
  * that no registration can outlive its descriptor and speak for the next one of that number. */
 static void turn(struct guest *guest)
 {

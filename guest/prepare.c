@@ -121,6 +121,12 @@ static const char *keep_quantity(struct preparation *p, const struct record *rec
 		p->cpus = read_u32(record->value);
 		return NULL;
 	}
+	if (record->tag == RECORD_AHEAD) {
+		if (record->length != 4 || read_u32(record->value) < AHEAD_STARTED || read_u32(record->value) > AHEAD_JOINED)
+			return "AHEAD is neither 1 nor 2";
+		p->ahead = read_u32(record->value) == AHEAD_STARTED ? AHEAD_STARTED : AHEAD_JOINED;
+		return NULL;
+	}
 	uint64_t *quantity = quantity_of(p, record->tag);
 	if (quantity == NULL)
 		return "unknown record";
@@ -147,10 +153,25 @@ static const char *check_whole(const struct preparation *p)
 		return "CPUS must be there, from 1 to 1024";
 	if (p->code_bytes > SOURCE_MAX_BYTES || p->stdin_bytes > SOURCE_MAX_BYTES)
 		return "CODE_BYTES or STDIN_BYTES is too large";
+	if (p->ahead != AHEAD_NOT && (p->code_bytes > 0 || p->code_file != NULL || p->has_stdin || p->dock != NULL))
+		return "AHEAD with what belongs to a run";
 	return NULL;
 }
 
-static const char *parse_records(struct preparation *p, struct reader reader)
+static const char *check_begin(const struct preparation *p)
+{
+	return p->code_bytes > SOURCE_MAX_BYTES ? "CODE_BYTES is too large" : NULL;
+}
+
+static const char *check_host(const struct preparation *p)
+{
+	return p->args[0] == NULL || p->args[0][0] != '/' ? "no ARG that is a path" : NULL;
+}
+
+#define TAG(name) (1u << RECORD_##name)
+
+/* `allowed` has a bit for each tag. */
+static const char *parse_records(struct preparation *p, struct reader reader, uint32_t allowed)
 {
 	struct record record;
 	size_t args = 0;
@@ -161,7 +182,7 @@ static const char *parse_records(struct preparation *p, struct reader reader)
 		const char *wrong;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_DOCK)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_AHEAD || (allowed & 1u << record.tag) == 0)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)
@@ -179,11 +200,12 @@ static const char *parse_records(struct preparation *p, struct reader reader)
 		if (wrong != NULL)
 			return wrong;
 	}
-	p->has_stdin = (seen & 1u << RECORD_STDIN_BYTES) != 0;
-	return check_whole(p);
+	p->has_stdin = (seen & TAG(STDIN_BYTES)) != 0;
+	return NULL;
 }
 
-const char *prepare_parse(struct preparation *p, const uint8_t *payload, size_t length)
+static const char *parse(struct preparation *p, const uint8_t *payload, size_t length, uint32_t allowed,
+			 const char *(*check)(const struct preparation *))
 {
 	*p = (struct preparation){
 		.args = calloc(WORDS_MAX + 1, sizeof(char *)),
@@ -192,10 +214,27 @@ const char *prepare_parse(struct preparation *p, const uint8_t *payload, size_t 
 	};
 	const char *wrong = "out of memory";
 	if (p->args != NULL && p->env != NULL && p->text != NULL)
-		wrong = parse_records(p, (struct reader){.at = payload, .left = length});
+		wrong = parse_records(p, (struct reader){.at = payload, .left = length}, allowed);
+	if (wrong == NULL)
+		wrong = check(p);
 	if (wrong != NULL)
 		prepare_forget(p);
 	return wrong;
+}
+
+const char *prepare_parse(struct preparation *p, const uint8_t *payload, size_t length)
+{
+	return parse(p, payload, length, UINT32_MAX, check_whole);
+}
+
+const char *prepare_parse_begin(struct preparation *p, const uint8_t *payload, size_t length)
+{
+	return parse(p, payload, length, TAG(ENV) | TAG(DOCK) | TAG(CODE_BYTES), check_begin);
+}
+
+const char *prepare_parse_host(struct preparation *p, const uint8_t *payload, size_t length)
+{
+	return parse(p, payload, length, TAG(ARG) | TAG(ENV), check_host);
 }
 
 void prepare_forget(struct preparation *p)

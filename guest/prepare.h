@@ -21,6 +21,7 @@ enum record_tag {
 	RECORD_STDIN_BYTES = 12,
 	RECORD_CREDIT = 13,
 	RECORD_DOCK = 14,
+	RECORD_AHEAD = 15,
 };
 
 #define WORDS_MAX 4096u
@@ -29,6 +30,13 @@ enum record_tag {
 #define SOURCE_MAX_BYTES (8u * 1024 * 1024)
 /* Far beyond any limit, far below where sums of two could overflow. */
 #define QUANTITY_MAX (UINT64_C(1) << 60)
+
+/* How a jail is made before its run is known. */
+enum ahead {
+	AHEAD_NOT = 0,
+	AHEAD_STARTED = 1, /* the program is started at GO, and waits for source text on its standard input */
+	AHEAD_JOINED = 2,  /* what the host forks is the main process */
+};
 
 struct preparation {
 	char **args; /* ends with NULL */
@@ -45,6 +53,7 @@ struct preparation {
 	uint64_t stdin_bytes;
 	uint64_t credit;
 	uint32_t cpus;
+	enum ahead ahead;
 	bool has_stdin;
 
 	char *text; /* holds every string above */
@@ -53,6 +62,10 @@ struct preparation {
 
 /* Understands the payload of a PREPARE frame. Returns NULL, or what is wrong with it; then nothing is held. */
 const char *prepare_parse(struct preparation *preparation, const uint8_t *payload, size_t length);
+
+/* The same for a BEGIN frame (ENV, DOCK and CODE_BYTES) and a HOST frame (ARG and ENV). */
+const char *prepare_parse_begin(struct preparation *preparation, const uint8_t *payload, size_t length);
+const char *prepare_parse_host(struct preparation *preparation, const uint8_t *payload, size_t length);
 
 /* Overwrites and frees what prepare_parse holds. Harmless on a zeroed structure. */
 void prepare_forget(struct preparation *preparation);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "frames.h"
+#include "host.h"
 #include "jail.h"
 #include "jailer.h"
 #include "prepare.h"
@@ -30,18 +31,25 @@ struct run {
 	bool has_status;
 	bool has_failed;
 	bool awaits_jailer; /* it was asked for this run's jail */
+	bool awaits_host;   /* it was asked to fork the main process */
+	bool was_ahead;     /* the last one was made ahead; its request may cross its end */
+	bool begun;         /* BEGIN has come: a jail made ahead has its run */
+	bool fed;           /* what the program reads may be written */
 	pid_t unknown;      /* a child that was reaped while the number of the jail's init was not known; 0: none */
 	int status; /* wait status of the main process */
 	uint64_t credit;
+	size_t env_bytes; /* in front of the source text, of a jail that was joined */
 	struct preparation preparation;
 	struct source source;
 	struct jail jail;
+	struct ends ends;     /* of a jail that is to be joined, until it is */
 	struct jailer jailer; /* of the slot: outlives the runs */
+	struct host host;     /* likewise */
 	char failure[FAIL_TEXT_BYTES];
 };
 
 /* Places in the poll set. */
-enum run_watch { WATCH_JAILER, WATCH_CHANNEL, WATCH_IN, WATCH_OUT, WATCH_ERR, RUN_WATCHES };
+enum run_watch { WATCH_JAILER, WATCH_HOST, WATCH_CHANNEL, WATCH_TALK, WATCH_IN, WATCH_OUT, WATCH_ERR, RUN_WATCHES };
 
 /* Each function that returns text: NULL, or what is wrong; then the slot is to end. */
 
@@ -55,6 +63,9 @@ void run_watch(const struct run *run, const struct outbox *outbox, struct pollfd
 const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES], struct outbox *outbox);
 
 /* A child of the guest is gone, and with it, if it was the jail's init, every process of the jail. */
-const char *run_reaped(struct run *run, pid_t pid, struct outbox *outbox);
+const char *run_reaped(struct run *run, pid_t pid, int status, struct outbox *outbox);
+
+/* A slot before its first run. The jailer lives; there is no host. */
+void run_none(struct run *run, struct jailer jailer);
 
 #endif

@@ -175,13 +175,30 @@ static void look_at(const struct preparation *p)
 	demand(total < p->text_bytes, "all strings lie in the text");
 }
 
+/* The other readers of records, with the same bytes. */
+static void take_as_others(const struct frame *frame)
+{
+	struct preparation preparation;
+
+	if (prepare_parse_begin(&preparation, frame->payload, frame->length) == NULL) {
+		demand(preparation.args[0] == NULL && preparation.home == NULL, "BEGIN holds variables and no words");
+		demand(preparation.code_bytes <= SOURCE_MAX_BYTES, "the source has a bound");
+		prepare_forget(&preparation);
+	}
+	if (prepare_parse_host(&preparation, frame->payload, frame->length) == NULL) {
+		demand(preparation.args[0] != NULL && preparation.args[0][0] == '/', "a host is a path");
+		prepare_forget(&preparation);
+	}
+}
+
 static void take(const struct frame *frame, struct tally *tally)
 {
 	struct preparation preparation;
 
 	tally->frames++;
 	demand(frame->length <= FRAME_IN_MAX_BYTES, "a payload has a bound");
-	demand(frame->kind >= FRAME_PREPARE && frame->kind <= FRAME_KILL, "a kind is known");
+	demand(frame->kind >= FRAME_PREPARE && frame->kind <= FRAME_HOST, "a kind is known");
+	take_as_others(frame);
 	if (frame->kind != FRAME_PREPARE)
 		return;
 	if (prepare_parse(&preparation, frame->payload, frame->length) != NULL) {

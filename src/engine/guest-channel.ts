@@ -15,7 +15,7 @@ const headerBytes = 12
 export const maxFromGuestBytes = 65_536
 const maxToGuestBytes = 1_048_576
 
-export const toGuest = { prepare: 1, code: 2, stdin: 3, go: 4, credit: 5, kill: 6 } as const
+export const toGuest = { prepare: 1, code: 2, stdin: 3, go: 4, credit: 5, kill: 6, begin: 7, host: 8 } as const
 export const fromGuest = {
   hello: 64,
   waiting: 65,
@@ -24,6 +24,7 @@ export const fromGuest = {
   exited: 68,
   failed: 69,
   forker: 70,
+  hostGone: 71,
 } as const
 export type FromGuestKind = (typeof fromGuest)[keyof typeof fromGuest]
 
@@ -60,6 +61,10 @@ export function encodeCredit(run: number, bytes: number): Buffer {
   return encodeFrame(toGuest.credit, run, payload)
 }
 
+/** How the main process of a jail that is made ahead comes about: started at GO, or forked by the language host. */
+export type AheadWay = 'started' | 'joined'
+const aheadWays: Record<AheadWay, number> = { started: 1, joined: 2 }
+
 /** What a jail is made from. Sizes in bytes. */
 export interface Preparation {
   /** Command line; the first word is the path of the program inside the image. */
@@ -78,6 +83,8 @@ export interface Preparation {
   /** Processors that the run is shown. */
   shownCpus: number
   codeBytes: number
+  /** Made before its run is known, see `AheadWay`; nothing of a run is among the rest then. */
+  ahead?: AheadWay
   /** Absent: standard input is empty, unless it carries the source text. */
   stdinBytes?: number
   creditBytes: number
@@ -98,13 +105,14 @@ const tag = {
   stdinBytes: 12,
   credit: 13,
   dock: 14,
+  ahead: 15,
 } as const
 
 /** @throws RangeError when it does not fit into one frame, or a word holds a NUL. */
 export function encodePrepare(run: number, of: Preparation): Buffer {
   const records = [
     ...of.argv.map((word) => text(tag.arg, word)),
-    ...Object.entries(of.env).map(([name, value]) => text(tag.env, `${name}=${value}`)),
+    ...variables(of.env),
     text(tag.home, of.home),
     ...(of.codeFile === undefined ? [] : [text(tag.codeFile, of.codeFile)]),
     u64(tag.tmpBytes, of.tmpBytes),
@@ -117,9 +125,28 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
     ...(of.stdinBytes === undefined ? [] : [u64(tag.stdinBytes, of.stdinBytes)]),
     u64(tag.credit, of.creditBytes),
     ...(of.dock === undefined ? [] : [text(tag.dock, of.dock)]),
+    ...(of.ahead === undefined ? [] : [u32(tag.ahead, aheadWays[of.ahead])]),
   ]
   return encodeFrame(toGuest.prepare, run, Buffer.concat(records))
 }
+
+/** The run of a jail that was made ahead. @throws RangeError as `encodePrepare` does. */
+export function encodeBegin(run: number, of: { env: Readonly<Record<string, string>>; codeBytes: number }): Buffer {
+  const records = [...variables(of.env), u64(tag.codeBytes, of.codeBytes)]
+  return encodeFrame(toGuest.begin, run, Buffer.concat(records))
+}
+
+/** A language host: an interpreter that is forked for runs. @throws RangeError as `encodePrepare` does. */
+export function encodeHost(of: { argv: readonly string[]; env: Readonly<Record<string, string>> }): Buffer {
+  return encodeFrame(
+    toGuest.host,
+    0,
+    Buffer.concat([...of.argv.map((word) => text(tag.arg, word)), ...variables(of.env)]),
+  )
+}
+
+const variables = (env: Readonly<Record<string, string>>): Buffer[] =>
+  Object.entries(env).map(([name, value]) => text(tag.env, `${name}=${value}`))
 
 function record(tagOf: number, value: Buffer): Buffer {
   const head = Buffer.allocUnsafe(5)

@@ -19,6 +19,7 @@ export class Guest {
   readonly #container: Container
   readonly #decoder = new FrameDecoder()
   #receive: (frame: Frame) => void
+  #receiveOfHost: ((frame: Frame) => void) | undefined
   #tell: (reason: string) => void = () => undefined
   #goneReason: string | undefined
   #jailerPid = 0
@@ -79,7 +80,12 @@ export class Guest {
     return this.#jailerPid
   }
 
-  /** Hands every further frame to `receiver`, which throws GuestProtocolError for what must not be. */
+  /** Hands every frame about the language host to `receiver`, whatever run goes on. */
+  receiveOfHost(receiver: (frame: Frame) => void): void {
+    this.#receiveOfHost = receiver
+  }
+
+  /** Hands every further frame of a run to `receiver`, which throws GuestProtocolError for what must not be. */
   receive(receiver: (frame: Frame) => void): void {
     this.#receive = receiver
   }
@@ -98,10 +104,15 @@ export class Guest {
     this.#tell(reason)
   }
 
+  #receiverOf(frame: Frame): (frame: Frame) => void {
+    const ofHost = frame.run === 0 && (frame.kind === fromGuest.forker || frame.kind === fromGuest.hostGone)
+    return (ofHost ? this.#receiveOfHost : undefined) ?? this.#receive
+  }
+
   #read(chunk: Buffer): void {
     try {
       this.#decoder.push(chunk, (frame) => {
-        if (this.#goneReason === undefined) this.#receive(frame)
+        if (this.#goneReason === undefined) this.#receiverOf(frame)(frame)
       })
     } catch (error) {
       if (!(error instanceof GuestProtocolError)) throw error

@@ -55,7 +55,7 @@ export async function openHost(settings: EngineSettings, openDock?: OpenDock): P
     const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir, docksDir], cgroups, ids })
     for (const dir of [bundlesDir, join(stateDir, 'runtime')]) mkdirSync(dir, { recursive: true, mode: 0o700 })
     makeStateDir(docksDir) // The runtimes look for docks as the ids of slots, too.
-    const image = undo.owns(await openImage(rootsDir, settings.guestPath, settings.nodePath))
+    const image = undo.owns(await openImage(rootsDir, settings))
     const processors = cgroups.processors && new Processors(cgroups.processors)
     const host = { cgroups, ids, image, bundlesDir, docksDir, openDock, processors, openFilesMax: openFilesMax() }
     const { runtime, version, rejected, languages } = await probe(settings.runtime, host, runtimeRoot)

@@ -14,8 +14,9 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
-import { preludePath } from './languages.ts'
+import { preludePath, pythonHostPath as pythonHostInImage } from './languages.ts'
 import { bindReadOnly, mountsBelow, unmount } from './mounts.ts'
+import type { EngineSettings } from './settings.ts'
 
 /** What slots are made from. */
 export interface Image {
@@ -82,7 +83,10 @@ const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi']
  * @param dir made here; must be reachable (x) for the ids of slots.
  * @throws StartRefused when something cannot be mounted.
  */
-export async function openImage(dir: string, guestPath: string, nodePath: string): Promise<Image> {
+export async function openImage(
+  dir: string,
+  { guestPath, nodePath, pythonHostPath }: Pick<EngineSettings, 'guestPath' | 'nodePath' | 'pythonHostPath'>,
+): Promise<Image> {
   const slotRoot = join(dir, 'slot-root')
   const image = join(dir, 'image')
   const release = async () => {
@@ -91,6 +95,7 @@ export async function openImage(dir: string, guestPath: string, nodePath: string
   try {
     writeSlotRoot(slotRoot, guestPath)
     writeImage(image)
+    copyProgram(pythonHostPath, join(image, pythonHostInImage))
     await bindReadOnly(slotRoot, slotRoot)
     // Below the root, and not for the runtime to mount: crun would make these mounts from the outside, and then their
     // flags are not locked.
@@ -129,13 +134,17 @@ function writeImage(root: string): void {
 
 function writeSlotRoot(root: string, guestPath: string): void {
   for (const point of ['', 'proc', 'dev', 'scratch', 'image', 'dock']) makeDir(join(root, point))
-  const guest = join(root, 'guest')
+  copyProgram(guestPath, join(root, 'guest'))
+}
+
+function copyProgram(from: string, to: string): void {
+  makeDir(dirname(to))
   try {
-    copyFileSync(guestPath, guest)
+    copyFileSync(from, to)
   } catch (error) {
-    throw new StartRefused(`The guest cannot be read: ${(error as Error).message}.`, 'Build it: sh guest/build.sh.')
+    throw new StartRefused(`${from} cannot be read: ${(error as Error).message}.`, 'Build it: sh guest/build.sh build.')
   }
-  chmodSync(guest, 0o755)
+  chmodSync(to, 0o755)
 }
 
 /** Copies what everyone may read: links as they are, small files, directories. What the host keeps to itself is left out. */

@@ -1,10 +1,11 @@
 import { monotonicMs } from '../base/clock.ts'
 import type { CancelCause, Ending, Limits, RunResult, Stream } from '../base/run.ts'
-import type { SlotCgroup, Usage } from './cgroups.ts'
+import { AheadJail } from './ahead-jail.ts'
+import type { Usage } from './cgroups.ts'
 import { endingOf, type Stop } from './ending.ts'
-import type { Guest } from './guest.ts'
 import {
   type Exit,
+  encodeBegin,
   encodeBytes,
   encodeCredit,
   encodeFrame,
@@ -16,8 +17,8 @@ import {
   toGuest,
   u32Of,
 } from './guest-channel.ts'
-import { hostPidOf } from './host-pid.ts'
 import { type Command, home } from './languages.ts'
+import { creditWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from './run-slot.ts'
 
 /** One program for a jail. */
 export interface JailRequest extends Command {
@@ -53,22 +54,12 @@ export interface SlotRun {
   readonly ended: Promise<SlotRunResult>
 }
 
-/** What a run needs of its slot. */
-export interface RunSlot {
-  guest: Guest
-  cgroup: SlotCgroup
-  /** What lives in `run` between runs, by its number on the host: what the processes of runs are forked from. */
-  residents: ReadonlySet<number>
-  /** How many processors the run is shown. */
-  shownCpus: number
-  /** Ends the slot for good; resolves, never rejects, when it is dead or was found to be undying. */
-  condemn(reason: string): Promise<void>
+/** A jail that is made for its run. */
+export interface FreshJail {
+  number: number
+  after: Promise<void> | undefined
 }
 
-/** Output the guest may send ahead of us: enough to stream at full speed, little enough to end promptly. */
-const creditWindowBytes = 512 * 1024
-/** A jail takes a millisecond; a machine in trouble gets this long. */
-const jailWithinMs = 10_000
 /** Of what a guest says about a jail that failed. */
 const keptProblemBytes = 500
 /** What a kill may take before the slot is ended from outside. */
@@ -84,7 +75,8 @@ export class JailRun implements SlotRun {
   readonly #requestedMs = monotonicMs()
   readonly #outputBytes: Record<Stream, number> = { stdout: 0, stderr: 0 }
   #resolve: (result: SlotRunResult) => void = () => undefined
-  #phase: 'preparing' | 'waiting' | 'running' | 'ended' = 'preparing'
+  /** `queued`: nothing was sent yet, since something else of the slot comes first. */
+  #phase: 'queued' | 'preparing' | 'waiting' | 'running' | 'ended' = 'queued'
   #startedMs: number | undefined
   #stop: Stop | undefined
   /** What the guest may still send, and what it has not been given back yet. */
@@ -93,18 +85,49 @@ export class JailRun implements SlotRun {
   /** Of the current phase: preparing, running, being killed. */
   #timer: NodeJS.Timeout
 
-  constructor(slot: RunSlot, number: number, request: JailRequest, observer: RunObserver) {
+  /** @param place a jail that was made ahead, or the number of a fresh one and what must be over before it is made. */
+  constructor(slot: RunSlot, place: AheadJail | FreshJail, request: JailRequest, observer: RunObserver) {
     this.#slot = slot
-    this.#number = number
+    this.#number = place.number
     this.#limits = request.limits
     this.#observer = observer
     this.ended = new Promise((resolve) => {
       this.#resolve = resolve
     })
-    const frames = framesOf(number, request, slot.shownCpus)
-    slot.guest.receive((frame) => this.#receive(frame))
-    slot.guest.send(frames)
     this.#timer = setTimeout(() => void slot.condemn('no jail was made in time'), jailWithinMs)
+    if (place instanceof AheadJail) {
+      const frames = beginFramesOf(place, request)
+      void place.ready.then(() => this.#takeOver(frames))
+    } else {
+      const frames = framesOf(place.number, request, slot.shownCpus)
+      if (place.after === undefined) this.#prepare(frames)
+      else void place.after.then(() => this.#prepare(frames))
+    }
+  }
+
+  #prepare(frames: Buffer[]): void {
+    if (this.#phase !== 'queued') return
+    if (this.#stop) {
+      this.#resolve(this.#result(this.#stop, this.#usage(), this.#end()))
+      return
+    }
+    this.#phase = 'preparing'
+    this.#slot.guest.receive((frame) => this.#receive(frame))
+    this.#slot.guest.send(frames)
+  }
+
+  /** The jail and its interpreter are there, and were held against their limits. */
+  #takeOver(frames: Buffer[]): void {
+    if (this.#phase !== 'queued') return
+    const { guest, cgroup } = this.#slot
+    this.#phase = 'waiting'
+    guest.receive((frame) => this.#receive(frame))
+    if (this.#stop) {
+      this.#sendKill()
+      return
+    }
+    cgroup.beginUsage()
+    this.#start(frames)
   }
 
   stop(cause: CancelCause): void {
@@ -142,6 +165,9 @@ export class JailRun implements SlotRun {
         return
       case fromGuest.hello:
         throw new GuestProtocolError('hello again')
+      case fromGuest.forker:
+      case fromGuest.hostGone:
+        throw new GuestProtocolError('word of a host that has none')
     }
   }
 
@@ -150,20 +176,18 @@ export class JailRun implements SlotRun {
     if (this.#phase !== 'preparing') throw new GuestProtocolError('waiting twice')
     this.#phase = 'waiting'
     if (this.#stop) return
-    const { cgroup } = this.#slot
     try {
-      const pid = hostPidOf(slotPid, 'jail', cgroup.runPids())
-      if (!cgroup.holds(pid)) throw new Error('the kernel shows it elsewhere')
-      cgroup.beginUsage()
+      requireUnderLimits(this.#slot, slotPid)
     } catch (error) {
       void this.#slot.condemn(`the process is not under its limits: ${(error as Error).message}`)
       return
     }
-    this.#start()
+    this.#slot.cgroup.beginUsage()
+    this.#start([encodeFrame(toGuest.go, this.#number)])
   }
 
-  #start(): void {
-    this.#slot.guest.send([encodeFrame(toGuest.go, this.#number)])
+  #start(frames: Buffer[]): void {
+    this.#slot.guest.send(frames)
     this.#phase = 'running'
     this.#startedMs = monotonicMs()
     const { timeoutMs } = this.#limits
@@ -197,6 +221,10 @@ export class JailRun implements SlotRun {
   #kill(stop: Stop): void {
     if (this.#phase === 'ended' || this.#stop) return
     this.#stop = stop
+    if (this.#phase !== 'queued') this.#sendKill()
+  }
+
+  #sendKill(): void {
     this.#slot.guest.send([encodeFrame(toGuest.kill, this.#number)])
     this.#nextTimer(killWithinMs, () => void this.#slot.condemn('the guest did not end its run'))
   }
@@ -249,6 +277,13 @@ export class JailRun implements SlotRun {
     clearTimeout(this.#timer)
     this.#timer = setTimeout(then, ms)
   }
+}
+
+function beginFramesOf(jail: AheadJail, { env, code }: JailRequest): Buffer[] {
+  return [
+    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length }),
+    ...encodeBytes(toGuest.code, jail.number, code),
+  ]
 }
 
 function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {

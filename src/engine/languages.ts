@@ -1,4 +1,5 @@
 import type { Language } from '../base/run.ts'
+import type { AheadWay } from './guest-channel.ts'
 
 /** A program for a jail to run, as words for the guest. */
 export interface Command {
@@ -73,6 +74,63 @@ const table: Record<
 /** @param stdinGiven whether the caller gave a standard input, so that the source text needs another way in. */
 export function commandOf({ language, path }: LanguageFound, stdinGiven: boolean): Command {
   return table[language].command(path, stdinGiven)
+}
+
+/** How the interpreter of a jail that is made ahead comes about, and which runs it may then be given to. */
+export interface AheadCommand {
+  way: AheadWay
+  argv: readonly string[]
+  /** Whether a run with these variables of its own behaves there as in an interpreter of its own. */
+  takes(env: Readonly<Record<string, string>>): boolean
+}
+
+/**
+ * Variables that an interpreter, or a library that a host may have imported, reads once and early: a run that sets one
+ * to anything else than every run has gets an interpreter of its own.
+ */
+const readEarly =
+  /^(PYTHON|LC_|LANG|MALLOC_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|VECLIB_|NUMEXPR_|KMP_|OPENSSL_|SSL_|TZDIR$|TZPATH$|MPL|XDG_)/
+
+/**
+ * @param env the variables that the next run is expected to have.
+ * @param hosted whether the language has a host in the slot.
+ * @returns undefined where nothing can be made ahead: bash reads its program from a file, which is part of the jail.
+ */
+export function aheadCommandOf(
+  { language, path }: LanguageFound,
+  env: Readonly<Record<string, string>>,
+  hosted: boolean,
+): AheadCommand | undefined {
+  const { argv, codeFile } = table[language].command(path, false)
+  if (codeFile !== undefined) return undefined
+  if (!hosted) return { way: 'started', argv, takes: (other) => sameVariables(env, other) }
+  const takes = (other: Readonly<Record<string, string>>) =>
+    Object.entries(other).every(([name, value]) => !readEarly.test(name) || fixedEnv[name] === value)
+  return { way: 'joined', argv, takes }
+}
+
+function sameVariables(one: Readonly<Record<string, string>>, other: Readonly<Record<string, string>>): boolean {
+  const names = Object.keys(one)
+  return names.length === Object.keys(other).length && names.every((name) => one[name] === other[name])
+}
+
+/** Where the image has the shared object that makes an interpreter a host. */
+export const pythonHostPath = 'opt/glovebox/lib/python-host.so'
+
+/** The interpreter of a language as a host: forked for each run. @returns undefined where a language has none. */
+export function hostCommandOf(
+  { language, path }: LanguageFound,
+  preload: readonly string[],
+): { argv: readonly string[]; env: Record<string, string> } | undefined {
+  if (language !== 'python') return undefined
+  const oneThread = Object.fromEntries(
+    ['OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS', 'NUMEXPR_NUM_THREADS'].map((name) => [name, '1']),
+  )
+  return {
+    argv: table.python.command(path, false).argv,
+    // What is imported must leave no thread behind: a fork has only the one that forks.
+    env: { ...fixedEnv, ...oneThread, LD_PRELOAD: `/${pythonHostPath}`, GLOVEBOX_PRELOAD: preload.join(',') },
+  }
 }
 
 /** The command lines to try, in order, to learn whether and where the image has a language; each prints its version. */

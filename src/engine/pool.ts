@@ -185,6 +185,8 @@ export class SlotPool {
     if (this.#closed || spent || !slot.healthy) return this.#end(slot)
     bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), this.#settings.idleMs)
     this.#idle.push(bound)
+    // After the answer: who calls again at once pays as before, who calls a little later finds all done.
+    slot.makeReady(spec)
   }
 
   async #retireIdle(bound: Bound): Promise<void> {

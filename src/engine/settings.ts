@@ -12,6 +12,8 @@ export interface EngineSettings {
   idLeaseDir: string
   /** The guest binary, static. */
   guestPath: string
+  /** What makes a python3 of the image a language host: a shared object. */
+  pythonHostPath: string
   /** The Node binary that runs are given. */
   nodePath: string
   /** Where cgroup hierarchies are mounted. */

@@ -4,15 +4,18 @@ import { Cleanup } from '../base/cleanup.ts'
 import { monotonicMs } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Language, Limits, RunInput, RunSpec } from '../base/run.ts'
+import { AheadJail } from './ahead-jail.ts'
 import type { Cgroups, SlotCgroup } from './cgroups.ts'
 import { Guest } from './guest.ts'
 import { hostPidOf } from './host-pid.ts'
 import type { IdRanges } from './id-ranges.ts'
 import type { Image } from './image.ts'
 import { type JailRequest, JailRun, type RunObserver, type SlotRun } from './jail-run.ts'
-import { commandOf, fixedEnv, type LanguageFound } from './languages.ts'
+import { LanguageHosts } from './language-hosts.ts'
+import { aheadCommandOf, commandOf, fixedEnv, type LanguageFound } from './languages.ts'
 import { type OciConfig, toOciConfig } from './oci-config.ts'
 import type { ProcessorShare, Processors } from './processors.ts'
+import type { RunSlot } from './run-slot.ts'
 import type { Container, Runtime } from './runtime.ts'
 
 export type { RunObserver, SlotRun, SlotRunResult } from './jail-run.ts'
@@ -45,17 +48,21 @@ export interface SlotHost {
 }
 
 /**
- * Tasks that the leaf may hold beyond the run's own limit: the jailer and the jail's init, and some more, so that
+ * Tasks that the leaf may hold beyond the run's own limit: the jailer, a language host and the jail's init, and some more, so that
  * RLIMIT_NPROC is met first and only hurts the run.
  */
 const pidsHeadroom = 8
 
-/** From here on every jail is made inside `run`. @returns the jailer's number on the host. @throws Error when it cannot be moved. */
-async function moveJailer(guest: Guest, cgroup: SlotCgroup): Promise<number> {
-  const jailer = hostPidOf(guest.jailerPid, 'slot', cgroup.basePids())
-  await cgroup.moveToRun(jailer)
-  if (!cgroup.holds(jailer)) throw new Error('the kernel does not show the jailer where runs are limited')
-  return jailer
+/**
+ * Moves what the processes of runs are forked from into `run`: the jailer, a language host. From then on they are born
+ * under its limits. What it used before stays charged to `base`.
+ * @throws Error when it cannot be moved.
+ */
+async function moveForker(slotPid: number, cgroup: SlotCgroup, residents: Set<number>): Promise<void> {
+  const pid = hostPidOf(slotPid, 'slot', cgroup.basePids())
+  await cgroup.moveToRun(pid)
+  if (!cgroup.holds(pid)) throw new Error('the kernel does not show a forker where runs are limited')
+  residents.add(pid)
 }
 
 /** Of the memory limit: what may still be held of an ended run when the next one may begin. */
@@ -86,9 +93,11 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
     undo.add(() => cgroup.kill())
     const container = await host.runtime.run(bundle, id)
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
-    const residents = new Set([await moveJailer(guest, cgroup)])
+    const residents = new Set<number>()
+    await moveForker(guest.jailerPid, cgroup, residents)
+    const hosts = new LanguageHosts(guest, (slotPid) => moveForker(slotPid, cgroup, residents))
     const { languages, processors } = host
-    return new Slot({ id, container, cgroup, guest, residents, dock, languages, processors, undo, startedMs })
+    return new Slot({ id, container, cgroup, guest, residents, hosts, dock, languages, processors, undo, startedMs })
   } catch (error) {
     await undo.run().catch((left: Error) => {
       throw new AggregateError([error, left], `${(error as Error).message} (and something of it is left)`)
@@ -109,6 +118,7 @@ interface Parts {
   cgroup: SlotCgroup
   guest: Guest
   residents: ReadonlySet<number>
+  hosts: LanguageHosts
   dock: SlotDock | undefined
   languages: readonly LanguageFound[]
   processors: Processors | undefined
@@ -127,6 +137,9 @@ export class Slot {
   #bound: Limits | undefined
   #processors: readonly number[] = []
   #runs = 0
+  /** Jails asked for so far: the number of the last one. */
+  #jails = 0
+  #ahead: AheadJail | undefined
   #current: JailRun | undefined
   #doubt: string | undefined
   #destroyed: Promise<void> | undefined
@@ -155,6 +168,11 @@ export class Slot {
     return this.#doubt
   }
 
+  /** What the next run finds done already, of whatever language it was made for. */
+  get ahead(): 'nothing' | 'making' | 'ready' {
+    return this.#ahead?.state ?? 'nothing'
+  }
+
   /** Through which storage comes in; absent where this machine has none. */
   get dock(): SlotDock | undefined {
     return this.#parts.dock
@@ -180,19 +198,41 @@ export class Slot {
   run(spec: RunSpec, input: RunInput, observer: RunObserver, dock?: string): SlotRun {
     const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
     const env = { ...fixedEnv, ...spec.env }
-    return this.execute({ ...command, ...input, env, dock, limits: spec.limits }, observer)
+    const request = { ...command, ...input, env, dock, limits: spec.limits }
+    return this.#execute(request, observer, this.#ahead?.fits(spec, input.stdin, dock) ? this.#ahead : undefined)
+  }
+
+  /**
+   * Makes everything ready for a next run like this one, as far as it can be: its language's host, and a jail with an
+   * interpreter that waits. To be called when a run has ended and its answer was given.
+   */
+  makeReady(spec: RunSpec): void {
+    if (this.#doubt !== undefined || this.#current || !this.#bound) return
+    const found = this.#language(spec.language)
+    const { hosts } = this.#parts
+    const host = hosts.of(found, () => this.makeReady(spec))
+    if (host === 'starting' || this.#ahead) return
+    const command = aheadCommandOf(found, spec.env, host === 'ready')
+    if (command === undefined) return
+    const shownCpus = this.#parts.processors?.countFor(spec.limits.cpus) ?? Math.ceil(spec.limits.cpus)
+    const env = command.way === 'joined' ? {} : { ...fixedEnv, ...spec.env }
+    this.#ahead = new AheadJail(this.#runSlot(shownCpus), ++this.#jails, spec, command, env)
   }
 
   /** The same for any program of the image; `run` is made from it. */
   execute(request: JailRequest, observer: RunObserver): SlotRun {
+    return this.#execute(request, observer, undefined)
+  }
+
+  #execute(request: JailRequest, observer: RunObserver, ahead: AheadJail | undefined): SlotRun {
     if (!this.#bound) throw new Error(`slot ${this.id} is not bound`)
     if (this.#doubt !== undefined) throw new Error(`slot ${this.id} is of no use any more: ${this.#doubt}`)
     if (this.#current) throw new Error(`slot ${this.id} is busy`)
-    const { guest, cgroup, residents } = this.#parts
     const share = this.#bindTo(request.limits.cpus)
     const shownCpus = share?.processors.length ?? Math.ceil(request.limits.cpus)
-    const slot = { guest, cgroup, residents, shownCpus, condemn: (reason: string) => this.#condemn(reason) }
-    const run = new JailRun(slot, this.#runs + 1, request, observer)
+    const after = ahead ? undefined : this.#ahead?.discard()
+    this.#ahead = undefined
+    const run = new JailRun(this.#runSlot(shownCpus), ahead ?? { number: ++this.#jails, after }, request, observer)
     this.#runs += 1
     this.#current = run
     void run.ended.then(() => {
@@ -201,6 +241,11 @@ export class Slot {
       this.#requireMemoryBack(request.limits.memoryBytes)
     })
     return run
+  }
+
+  #runSlot(shownCpus: number): RunSlot {
+    const { guest, cgroup, residents } = this.#parts
+    return { guest, cgroup, residents, shownCpus, condemn: (reason: string) => this.#condemn(reason) }
   }
 
   /**
@@ -238,6 +283,7 @@ export class Slot {
   }
 
   async #end(): Promise<void> {
+    this.#ahead?.abandon()
     this.#current?.abandon(this.#condemn('it was destroyed'))
     this.#parts.guest.close('the slot was destroyed')
     await this.#parts.undo.run()

@@ -28,6 +28,7 @@ export function engineMachine(runtime: 'auto' | RuntimeName): EngineMachine {
     instanceId: `t${randomBytes(4).toString('hex')}`,
     idLeaseDir: join(dir, 'ids'),
     guestPath: join(dir, 'built/guest'),
+    pythonHostPath: join(dir, 'built/python-host.so'),
     nodePath: process.execPath,
   }
   return {
@@ -71,6 +72,23 @@ export interface Ran extends SlotRunResult {
   stderr: string
 }
 
+/** A run under `testLimits`. */
+export const specOf = (
+  language: Language,
+  options: { timeoutMs?: number; env?: Record<string, string> } = {},
+): RunSpec => ({
+  runId: 'trc_test',
+  orgId: 'org_test',
+  keyId: 'key_test',
+  profile: 'default',
+  profileRevision: '1',
+  reuse: 'key',
+  language,
+  env: options.env ?? {},
+  limits: { ...testLimits, timeoutMs: options.timeoutMs ?? testLimits.timeoutMs },
+  detached: false,
+})
+
 /** Starts code in a slot that was bound to `testLimits`. */
 export function start(
   slot: Slot,
@@ -84,18 +102,7 @@ export function start(
     dock?: string
   } = {},
 ): { run: SlotRun; ran: Promise<Ran> } {
-  const spec: RunSpec = {
-    runId: 'trc_test',
-    orgId: 'org_test',
-    keyId: 'key_test',
-    profile: 'default',
-    profileRevision: '1',
-    reuse: 'key',
-    language,
-    env: options.env ?? {},
-    limits: { ...testLimits, timeoutMs: options.timeoutMs ?? testLimits.timeoutMs },
-    detached: false,
-  }
+  const spec = specOf(language, options)
   const said: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] }
   const stdin = options.stdin === undefined ? undefined : Buffer.from(options.stdin)
   const run = slot.run(
@@ -109,4 +116,13 @@ export function start(
   )
   const text = (stream: 'stdout' | 'stderr') => Buffer.concat(said[stream]).toString('utf8')
   return { run, ran: run.ended.then((result) => ({ ...result, stdout: text('stdout'), stderr: text('stderr') })) }
+}
+
+/** Lets a slot make everything ready for a run of this language, and waits for it. @throws Error when it does not come. */
+export async function makeReady(slot: Slot, language: Language, env: Record<string, string> = {}): Promise<void> {
+  slot.makeReady(specOf(language, { env }))
+  for (let waitedMs = 0; slot.ahead !== 'ready'; waitedMs += 2) {
+    if (!slot.healthy || waitedMs > 20_000) throw new Error(`nothing is ready: ${slot.doubt ?? 'it takes too long'}`)
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
 }

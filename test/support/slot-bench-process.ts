@@ -53,7 +53,11 @@ function hostWith(guest: string): Promise<SlotHost> {
     const dir = mkdtempSync(join(tmpdir(), 'glovebox-bench-image-'))
     chmodSync(dir, 0o711)
     undo.add(() => rmSync(dir, { recursive: true, force: true }))
-    made = openImage(dir, guest, process.execPath).then((image) => ({ ...base, image: undo.owns(image) }))
+    const pythonHostPath = join(import.meta.dirname, '../../build/python-host.so')
+    made = openImage(dir, { guestPath: guest, nodePath: process.execPath, pythonHostPath }).then((image) => ({
+      ...base,
+      image: undo.owns(image),
+    }))
     images.set(guest, made)
   }
   return made
