@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -47,6 +48,26 @@ void check_ioctl(void)
 	filter_if_equal(TIOCLINUX, FILTER_REFUSE(EPERM));
 	filter_if_equal(TIOCSETD, FILTER_REFUSE(EPERM));
 	filter_answer(SECCOMP_RET_ALLOW);
+}
+
+static void check_flag(unsigned index, uint32_t flag, int error)
+{
+	filter_load_argument(index);
+	filter_emit(BPF_JMP | BPF_JSET | BPF_K, flag, 0, 1);
+	filter_answer_error(error);
+	filter_answer(SECCOMP_RET_ALLOW);
+}
+
+/* Huge pages that a machine has set aside are counted by no memory limit, and anybody may map them. The errors are
+ * those of a machine that has none. */
+void check_mmap(void)
+{
+	check_flag(3, MAP_HUGETLB, ENOMEM);
+}
+
+void check_memfd_create(void)
+{
+	check_flag(1, MFD_HUGETLB, ENOSYS);
 }
 
 static void check_mode(unsigned index)

@@ -9,8 +9,10 @@ void eperm(void);
 void missing(void); /* for what is not in the table */
 void check_clone(void);
 void check_ioctl(void);
+void check_memfd_create(void);
 void check_mknod(void);
 void check_mknodat(void);
+void check_mmap(void);
 void check_personality(void);
 void check_prctl(void);
 void check_seccomp(void);
