@@ -3,7 +3,7 @@ import { brokenEdges, roomCycles, strayPackages } from './imports.ts'
 import { type Problem, places, type Tree } from './tree.ts'
 
 /** Promises in docs/promises.md whose test is still to be written. Lower it with each one; it never grows. */
-export const pendingPromises = 1
+export const pendingPromises = 0
 
 type Rule = (tree: Tree) => Problem[]
 

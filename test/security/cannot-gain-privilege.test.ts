@@ -31,7 +31,8 @@ const answers: Readonly<Record<string, readonly string[]>> = {
   ],
   EINVAL: ['securebits', 'set_mm', 'core_scheduling'],
   ENOENT: ['open_kmsg', 'open_memory_device', 'open_fuse', 'open_kvm', 'open_tun'],
-  ENOSYS: ['clone3_user', 'clone3_cgroup', 'vmsplice', 'aio', 'landlock', 'memfd_secret', 'mq_open'],
+  ENOSYS: ['clone3_user', 'clone3_cgroup', 'vmsplice', 'aio', 'landlock', 'memfd_secret', 'mq_open', 'huge_file'],
+  ENOMEM: ['huge_page'],
   EAFNOSUPPORT: [
     ...['socket_alg', 'socket_vsock', 'socket_packet', 'socket_xdp', 'socket_bluetooth', 'socket_can', 'socket_tipc'],
   ],

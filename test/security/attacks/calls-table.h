@@ -116,6 +116,8 @@ TRY(chown_to_root, ({ int f = open("/tmp/mine", O_CREAT | O_RDWR, 0600); fchown(
 TRY(mknod_memory, mknod("/tmp/mem", S_IFCHR | 0600, makedev(1, 1)))
 TRY(mknod_disk, mknod("/tmp/disk", S_IFBLK | 0600, makedev(254, 0)))
 TRY(mknod_null, mknod("/tmp/null", S_IFCHR | 0600, makedev(1, 3)))
+TRY(huge_page, map_huge_page())
+TRY(huge_file, memfd_create("huge", MFD_HUGETLB))
 TRY(credentials_of_other, send_as(1, 0))
 
 /* what controls the machine, as files */

@@ -279,6 +279,12 @@ static long send_as(pid_t pid, uid_t uid)
 	return socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) < 0 ? -1 : sendmsg(ends[0], &m, 0);
 }
 
+static long map_huge_page(void)
+{
+	void *page = mmap(NULL, 2u << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	return page == MAP_FAILED ? -1 : 0;
+}
+
 #if defined(__x86_64__)
 static long x32_getpid(void)
 {
