@@ -36,6 +36,8 @@ function limitsOf(profile: Profile): object {
     thread_files: profile.storage.kind === 'threads' ? profile.storage.quota.inodes : null,
     output_soft_bytes: limits.outputSoftBytes,
     output_hard_bytes: limits.outputHardBytes,
+    detach_after_ms: profile.calls.detachAfterMs,
+    toolsets: profile.calls.toolsets,
     network: 'none',
   }
 }

@@ -174,6 +174,16 @@ describe('a tool call', () => {
   })
 })
 
+describe('the trace of a client', () => {
+  it('stands in what is logged of its request, when it is one', async () => {
+    const trace = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+    await ask('tools/list', {}, { meta: { traceparent: trace } })
+    await ask('tools/list', {}, { meta: { traceparent: 'x\n"level":"fatal"' } })
+    const traced = front.lines.filter((line) => line.includes('traceparent'))
+    expect(traced.map((line) => JSON.parse(line))).toMatchObject([{ traceparent: trace, method: 'tools/list' }])
+  })
+})
+
 describe('a sealed state', () => {
   const tool = 'test_input_required_result_multi_round'
   const capabilities = { elicitation: {} }

@@ -6,6 +6,7 @@ import { instructionsFor } from '../instructions.ts'
 import { isObject, type Message, own, type Params, resultText, toMessage } from '../json-rpc.ts'
 import { complete, featuresOf, isList, isServed, list, OfferTexts, refuseCursor } from '../methods.ts'
 import { serverInfo } from '../modern/codec.ts'
+import { withTrace } from '../trace-context.ts'
 import { errorReply } from './codec.ts'
 import { converse } from './converse.ts'
 import type { Session } from './sessions.ts'
@@ -46,7 +47,7 @@ export async function answerLegacy(
     case 'invalid':
       return { ...errorReply(message.id, message.refusal, context.log), status: message.refusal.row.http }
     case 'request':
-      return answerRequest(message, around, context)
+      return answerRequest(message, around, withTrace(context, message.method, message.params))
   }
 }
 

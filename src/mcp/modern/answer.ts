@@ -5,6 +5,7 @@ import { readsEvents } from '../handle.ts'
 import { instructionsFor } from '../instructions.ts'
 import { type Message, toMessage } from '../json-rpc.ts'
 import { complete, featuresOf, isList, isServed, list, OfferTexts, refuseCursor } from '../methods.ts'
+import { withTrace } from '../trace-context.ts'
 import { errorReply, resultReply, Stamp } from './codec.ts'
 import { converse } from './converse.ts'
 import { type Envelope, readEnvelope } from './envelope.ts'
@@ -24,8 +25,8 @@ export async function answerModern(body: unknown, header: HeaderOf, context: Mcp
     case 'invalid':
       return errorReply(message.id, message.refusal, context.log)
     case 'request':
-      return answerRequest(message, header, context).catch((error: unknown) =>
-        errorReply(message.id, error, context.log),
+      return answerRequest(message, header, withTrace(context, message.method, message.params)).catch(
+        (error: unknown) => errorReply(message.id, error, context.log),
       )
   }
 }

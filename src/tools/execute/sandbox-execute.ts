@@ -63,7 +63,19 @@ function describe(profile: Profile): string {
     'There is no network.',
     `Limits: ${secondsInWords(defaultTimeoutMs(profile))} unless timeout says otherwise (at most ${maxTimeoutSeconds(profile)} s), ${bytesInWords(limits.memoryBytes)} of memory, ${limits.cpus} CPU, ${bytesInWords(limits.outputSoftBytes)} of output kept per stream.`,
     'The working directory is the home directory; /tmp is writable too.',
+    ...goingOn(profile),
   ].join(' ')
+}
+
+/** What a model is told of a call that is answered before its run has ended. */
+function goingOn({ calls: { detachAfterMs, toolsets } }: Profile): string[] {
+  if (detachAfterMs === null) return []
+  const rest = toolsets.includes('executions')
+    ? ' Its answer says how to wait for the rest with execution_wait.'
+    : ' What it prints after that is not told.'
+  return [
+    `A run that takes longer than ${secondsInWords(detachAfterMs)} is answered with what it printed so far and goes on by itself.${rest}`,
+  ]
 }
 
 /** Promises what is there and no more. */
