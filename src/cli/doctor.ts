@@ -8,6 +8,7 @@ import type { Config } from '../config.ts'
 import { engineSettingsOf } from './engine-settings.ts'
 import { sendConfig } from './hand-over.ts'
 import { type Check, inspect } from './inspect.ts'
+import { inspectStorage } from './inspect-storage.ts'
 import { exitCodes, type Io } from './io.ts'
 
 /**
@@ -41,6 +42,8 @@ export async function doctorInside(config: Config, io: Io): Promise<number> {
   }
   const memoryBytes = Math.max(...Object.values(config.profiles).map(({ limits }) => limits.memoryBytes))
   const checks = await inspect(settings, memoryBytes)
+  const hasThreads = Object.values(config.profiles).some(({ storage }) => storage.kind === 'threads')
+  if (hasThreads) checks.push(await inspectStorage(config.home))
   lock.release()
   print(checks, io.stdout)
   return checks.every(({ ok }) => ok) ? exitCodes.ok : exitCodes.config

@@ -263,6 +263,16 @@ inPrivateMounts(import.meta.filename, () => {
         .toBe('exited')
     })
 
+    it('have slots of their own where the profile says so', async () => {
+      const idsOf = async (thread: RunThread | undefined) =>
+        (await run('cat /proc/self/uid_map', thread, { reuse: 'thread' })).text
+      const first = await idsOf(threadOf('alone-a'))
+      expect(await idsOf(threadOf('alone-a', 2))).toBe(first)
+      expect(await idsOf(threadOf('alone-b'))).not.toBe(first)
+      const without = [await idsOf(undefined), await idsOf(undefined)]
+      expect(without).not.toContain(first)
+    })
+
     it('have more of them than places, each mounted when it is its turn', async () => {
       for (let i = 0; i < 20; i++) await run(`echo ${i} >n`, threadOf(`many-${i}`))
       for (let i = 0; i < 20; i++) expect((await run('cat n', threadOf(`many-${i}`, 2))).text).toBe(`${i}\n`)
