@@ -1,25 +1,16 @@
-import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs, timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
-import { newId } from '../base/ids.ts'
-import {
-  type CancelCause,
-  type Ending,
-  type Limits,
-  type RunResult,
-  type RunSpec,
-  type RunThread,
-  unknownLimits,
-} from '../base/run.ts'
+import { type CancelCause, type Ending, type Limits, type RunResult, type RunSpec, unknownLimits } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner, RunSummary } from '../runner/messages.ts'
-import type { ClaimRow, KeptOutput, RunRow, Store } from '../store/store.ts'
+import type { ClaimRow, KeptOutput, Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
-import { type Claim, claimLifeMs } from './claims.ts'
+import type { Claim } from './claims.ts'
 import { Fold } from './fold.ts'
 import type { CheckedRequest } from './request.ts'
-import { type AskedThread, Threads } from './threads.ts'
+import { type NewRunRow, toClaimRow, toRow, toRunSpec } from './run-rows.ts'
+import { Threads } from './threads.ts'
 
 export interface BegunRun {
   spec: RunSpec
@@ -82,44 +73,44 @@ export class Runs {
     if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
     const createdAt = timestamp()
     this.#inFlight.add(spec.runId)
-    const row = toRow(spec, asked, owner, createdAt)
+    const taken = await this.#write(toRow(spec, asked, owner, createdAt), asked.claim)
+    if (taken) return { taken }
     try {
-      const { claim } = asked
-      const taken = claim ? await this.#store.runs.beginOnce(row, toClaimRow(row, claim)) : undefined
-      if (taken) {
-        this.#inFlight.delete(spec.runId)
-        return { taken }
-      }
-      if (!claim) await this.#store.runs.begin(row)
+      await this.#requireLiveKey(spec)
+      const thread = asked.thread && (await this.#threads.lock(spec, asked.thread))
+      return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept: asked.kept }
     } catch (error) {
-      this.#inFlight.delete(spec.runId)
+      const notStarted = this.close(spec.runId, { kind: 'failed', reason: 'not_started' })
+      await notStarted.catch((unwritten: unknown) => this.#leaveForLater(unwritten))
       throw error
     }
-    await this.#requireLiveKey(spec)
-    if (asked.thread === undefined) return { spec, createdAt, kept: asked.kept }
-    return { spec: { ...spec, thread: await this.#lock(spec, asked.thread) }, createdAt, kept: asked.kept }
   }
 
-  async #lock(spec: RunSpec, thread: AskedThread): Promise<RunThread> {
+  /** @returns the claim that stands already, and then nothing was written. */
+  async #write(row: NewRunRow, claim: Claim | undefined): Promise<ClaimRow | undefined> {
+    let wrote = false
     try {
-      return await this.#threads.lock(spec, thread)
-    } catch (error) {
-      await this.close(spec.runId, { kind: 'failed', reason: 'not_started' })
-      throw error
+      if (claim) {
+        const taken = await this.#store.runs.beginOnce(row, toClaimRow(row, claim))
+        if (taken) return taken
+      } else await this.#store.runs.begin(row)
+      wrote = true
+      return undefined
+    } finally {
+      if (!wrote) this.#inFlight.delete(row.id)
     }
   }
 
   /** Once the row is there a revocation finds it, so one that came before is seen here and none is missed. */
-  async #requireLiveKey({ runId, keyId }: RunSpec): Promise<void> {
+  async #requireLiveKey({ keyId }: RunSpec): Promise<void> {
     const key = await this.#store.keys.get(keyId)
-    if (key?.revokedAt === null) return
-    await this.close(runId, { kind: 'failed', reason: 'not_started' })
-    throw new Refusal('unauthorized')
+    if (key?.revokedAt !== null) throw new Refusal('unauthorized')
   }
 
   /**
-   * Writes the ending of a run and then lets the runner forget it, for which nobody waits. Never rejects: a result that could not be written
-   * still reaches its caller, and `recover` writes it later, since the runner keeps what was not acknowledged.
+   * Writes the ending of a run and then lets the runner forget it, for which nobody waits. Never rejects: a result that
+   * could not be written still reaches its caller, and `recover` writes it later, since the runner keeps what was not
+   * acknowledged.
    */
   async finish(runId: string, result: RunResult, output?: KeptOutput): Promise<void> {
     try {
@@ -186,7 +177,10 @@ export class Runs {
     for (const row of await this.#store.runs.unfinished()) {
       if (this.#inFlight.has(row.id)) continue
       if (kept.has(row.id)) this.#adopt(row.id, row.kept)
-      else await this.#store.runs.finish(row.id, timestamp(), { kind: 'failed', reason: 'interrupted' }, null)
+      else {
+        await this.#store.runs.finish(row.id, timestamp(), { kind: 'failed', reason: 'interrupted' }, null)
+        await this.#threads.free(row.id)
+      }
     }
     for (const run of kept.values()) if (!this.#inFlight.has(run.runId)) await this.#letGo(run)
     await this.#threads.freeEnded()
@@ -293,50 +287,3 @@ export class Runs {
 
 /** Of a run that an earlier front began only the output limit matters here, and the runner holds to the real one. */
 const adoptedLimits: Limits = { ...unknownLimits, outputSoftBytes: 1024 * 1024 }
-
-function toClaimRow(
-  { id, orgId, keyId, createdAt }: Pick<RunRow, 'id' | 'orgId' | 'keyId' | 'createdAt'>,
-  claim: Claim,
-): ClaimRow {
-  const expiresAt = new Date(Date.parse(createdAt) + claimLifeMs).toISOString()
-  return { orgId, keyId, ...claim, runId: id, expiresAt }
-}
-
-function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedRequest): RunSpec {
-  return {
-    runId: newId('run'),
-    orgId,
-    keyId,
-    profile: profile.name,
-    profileRevision: profile.revision,
-    reuse: profile.reuse,
-    language: asked.language,
-    env: asked.env,
-    limits: { ...profile.limits, timeoutMs: asked.timeoutMs },
-    detached: asked.detached,
-  }
-}
-
-function toRow(
-  spec: RunSpec,
-  { input, metadata, kept }: CheckedRequest,
-  owner: { runnerId: string; epoch: number },
-  createdAt: string,
-): Omit<RunRow, 'finishedAt' | 'ending' | 'result'> {
-  return {
-    id: spec.runId,
-    orgId: spec.orgId,
-    keyId: spec.keyId,
-    profile: spec.profile,
-    profileRevision: spec.profileRevision,
-    language: spec.language,
-    codeHash: createHash('sha256').update(input.code).digest('hex'),
-    codeBytes: input.code.length,
-    metadata,
-    runnerId: owner.runnerId,
-    epoch: owner.epoch,
-    detached: spec.detached,
-    kept,
-    createdAt,
-  }
-}

@@ -103,6 +103,15 @@ describe('a run', () => {
     await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'cancelled' }), 10_000)
   })
 
+  it('is not left open where the database fails after its row was written', async () => {
+    const { get } = rooms.store.keys
+    rooms.store.keys.get = () => Promise.reject(new Error('the disk is gone'))
+    await expect(all(execute(bash('true')))).rejects.toThrow('the disk is gone')
+    rooms.store.keys.get = get
+    expect(await rooms.store.runs.unfinished()).toEqual([])
+    expect(await all(execute(bash('true')))).toHaveLength(3)
+  })
+
   it('that finds no place is refused, and its row is closed', async () => {
     rooms.runner.maxRuns = 0
     await expect(all(execute(bash('true')))).rejects.toMatchObject({ code: 'queue_full' })

@@ -1,0 +1,55 @@
+/** How a checked request becomes what the runner is asked for, and the rows that say so. */
+import { createHash } from 'node:crypto'
+import { newId } from '../base/ids.ts'
+import type { RunSpec } from '../base/run.ts'
+import type { ClaimRow, RunRow } from '../store/store.ts'
+import type { Caller } from './caller.ts'
+import { type Claim, claimLifeMs } from './claims.ts'
+import type { CheckedRequest } from './request.ts'
+
+/** A run that has no ending yet. */
+export type NewRunRow = Omit<RunRow, 'finishedAt' | 'ending' | 'result'>
+
+export function toClaimRow({ id, orgId, keyId, createdAt }: NewRunRow, claim: Claim): ClaimRow {
+  const expiresAt = new Date(Date.parse(createdAt) + claimLifeMs).toISOString()
+  return { orgId, keyId, ...claim, runId: id, expiresAt }
+}
+
+export function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedRequest): RunSpec {
+  return {
+    runId: newId('run'),
+    orgId,
+    keyId,
+    profile: profile.name,
+    profileRevision: profile.revision,
+    reuse: profile.reuse,
+    language: asked.language,
+    env: asked.env,
+    limits: { ...profile.limits, timeoutMs: asked.timeoutMs },
+    detached: asked.detached,
+  }
+}
+
+export function toRow(
+  spec: RunSpec,
+  { input, metadata, kept }: CheckedRequest,
+  owner: { runnerId: string; epoch: number },
+  createdAt: string,
+): NewRunRow {
+  return {
+    id: spec.runId,
+    orgId: spec.orgId,
+    keyId: spec.keyId,
+    profile: spec.profile,
+    profileRevision: spec.profileRevision,
+    language: spec.language,
+    codeHash: createHash('sha256').update(input.code).digest('hex'),
+    codeBytes: input.code.length,
+    metadata,
+    runnerId: owner.runnerId,
+    epoch: owner.epoch,
+    detached: spec.detached,
+    kept,
+    createdAt,
+  }
+}
