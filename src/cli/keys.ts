@@ -63,7 +63,8 @@ export function keysRevoke(config: Config, id: string, io: Io): Promise<number> 
   })
 }
 
-async function withStore(config: Config, io: Io, work: (store: Store) => Promise<number>): Promise<number> {
+/** Opens the database as the front would, and closes it again. */
+export async function withStore(config: Config, io: Io, work: (store: Store) => Promise<number>): Promise<number> {
   const instance = openInstance(config.home, config.stateDir)
   becomeFront(config, () => prepareFrontHome(config, instance))
   const store = await openStore(databasePath(instance.frontHome))

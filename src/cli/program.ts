@@ -99,6 +99,23 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
       exit(await run({ file, ...options }, io))
     })
 
+  const tools = program.command('tools').description('Switch tools off and on, for all keys of an org.')
+  withSettings(tools.command('list').description('Print every tool and whether it is shown.'), keySettings)
+    .option('--org <name>', 'whose keys', 'default')
+    .action(async (options: { org: string }, command: Command) => {
+      const { toolsList } = await import('./tools.ts')
+      exit(await toolsList(configOf(command, options, io), options.org, io))
+    })
+  for (const what of ['hide', 'show'] as const) {
+    const description = what === 'hide' ? 'Let nobody of an org see or call a tool.' : 'Undo it.'
+    withSettings(tools.command(`${what} <tool>`).description(description), keySettings)
+      .option('--org <name>', 'whose keys', 'default')
+      .action(async (tool: string, options: { org: string }, command: Command) => {
+        const { toolsSwitch } = await import('./tools.ts')
+        exit(await toolsSwitch(configOf(command, options, io), what, tool, options.org, io))
+      })
+  }
+
   program
     .command('stdio')
     .description('Serve MCP on standard input and output, through the server of this machine or another.')

@@ -7,6 +7,7 @@ import type { Caller } from './caller.ts'
 import { type ExecuteEvent, execute } from './execute.ts'
 import { type Execution, look } from './executions.ts'
 import { type FileRequest, type OpenFile, openFile } from './files.ts'
+import { HiddenTools } from './hidden-tools.ts'
 import { Keys } from './keys.ts'
 import type { ExecuteRequest } from './request.ts'
 import { Runs } from './runs.ts'
@@ -32,6 +33,9 @@ export interface Core {
 
   /** Opens a file of the caller's org for reading; see `openFile`. */
   openFile(caller: Caller, request: FileRequest): Promise<OpenFile>
+
+  /** The tools that the caller's org has switched off; within a second of the switch. */
+  hiddenTools(caller: Caller): Promise<readonly string[]>
 
   /** Calls whose outcome is asked for later. */
   readonly tasks: Tasks
@@ -78,6 +82,7 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
   for (const profile of profiles) await store.profiles.ensure(toRow(profile))
   const keys = new Keys(store, runner, profiles, log)
   const sealing = new Sealing(await store.secrets.ensure('sealing', newSealingSecret()))
+  const hidden = new HiddenTools(store)
   const forgetting = startForgetting(store, log)
   await runs.startWatching()
   keys.startWatching()
@@ -88,6 +93,7 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
     look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),
     openFile: (caller, request) => openFile(runner, caller, request),
     tasks: new Tasks(store),
+    hiddenTools: (caller) => hidden.of(caller),
     sealing,
     get readiness() {
       return runner.readiness

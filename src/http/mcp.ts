@@ -33,14 +33,14 @@ export function mcpEndpoint(rooms: HttpRooms, catalog: Catalog, changes: Changes
   }
   return {
     post: async (request, reply) => {
-      const context = contextOf(request, reply, rooms, catalog, state)
+      const context = await contextOf(request, reply, rooms, catalog, state)
       return send(reply, await handle(headersOf(request), request.body as Buffer, context), context.log)
     },
     get: async (request, reply) => {
       const header = headersOf(request)
       refuseModern(request, header)
       if (!readsEvents(header)) throw new Refusal('not_acceptable', { wanted: 'text/event-stream' })
-      const context = contextOf(request, reply, rooms, catalog, state)
+      const context = await contextOf(request, reply, rooms, catalog, state)
       const sessionId = header('mcp-session-id')
       const session = sessionId === undefined ? undefined : state.sessions.find(request.caller.keyId, sessionId)
       return sendEvents(reply, news(session, context), context.log)
@@ -63,23 +63,26 @@ function refuseModern({ method }: FastifyRequest, header: HeaderOf): void {
   }
 }
 
-function contextOf(
+async function contextOf(
   request: FastifyRequest,
   reply: FastifyReply,
   { core, version, log }: HttpRooms,
   catalog: Catalog,
   state: McpState,
-): McpContext {
+): Promise<McpContext> {
   const { caller } = request
+  // Listens before anything is waited for, so that no departure is missed.
+  const gone = goneSignal(reply)
+  const toolsets = chooseToolsets(queryOf(request, 'toolsets'), caller.profile)
   return {
     ...state,
     core,
     caller,
-    offer: catalog.offer(caller.profile, chooseToolsets(queryOf(request, 'toolsets'), caller.profile)),
+    offer: catalog.offer(caller.profile, toolsets, await core.hiddenTools(caller)),
     serverVersion: version,
     quietMs,
     wantsSession: queryOf(request, 'session') === 'true',
-    gone: goneSignal(reply),
+    gone,
     log: request.log as typeof log,
   }
 }

@@ -5,7 +5,7 @@ import type { Tables } from './tables.ts'
 type Step = (db: Kysely<Tables>) => Promise<void>
 
 /** In order; a step that was released is never edited, only followed by another. */
-const steps: readonly Step[] = [createFirstTables, addKeySecrets, addLaterAnswers, addThreadLocks]
+const steps: readonly Step[] = [createFirstTables, addKeySecrets, addLaterAnswers, addThreadLocks, addHiddenTools]
 
 export const newestVersion = steps.length
 
@@ -156,6 +156,16 @@ async function addThreadLocks(db: Kysely<Tables>): Promise<void> {
     .on('threads')
     .column('lockedBy')
     .where(sql.ref('locked_by'), 'is not', null)
+    .execute()
+}
+
+/** Tools that an org has switched off. */
+async function addHiddenTools(db: Kysely<Tables>): Promise<void> {
+  await db.schema
+    .createTable('hiddenTools')
+    .addColumn('orgId', 'text', (column) => column.notNull().references('orgs.id'))
+    .addColumn('tool', 'text', (column) => column.notNull())
+    .addPrimaryKeyConstraint('hiddenToolsPrimary', ['orgId', 'tool'])
     .execute()
 }
 

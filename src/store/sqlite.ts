@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
+import { hiddenTools } from './hidden-tools.ts'
 import { keys } from './keys.ts'
 import { migrate } from './migrations.ts'
 import { orgs } from './orgs.ts'
@@ -53,6 +54,7 @@ export async function openStore(path: string): Promise<Store> {
     runs: runs(db),
     tasks: tasks(db),
     secrets: secrets(db),
+    hiddenTools: hiddenTools(db),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
     close: () => db.destroy(),
   }

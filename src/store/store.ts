@@ -192,6 +192,12 @@ export interface Store {
       outcome: string | null,
     ): Promise<boolean>
   }
+  hiddenTools: {
+    /** By name. */
+    list(orgId: string): Promise<string[]>
+    hide(orgId: string, tool: string): Promise<void>
+    show(orgId: string, tool: string): Promise<void>
+  }
   secrets: {
     /** @returns the secret of this name: the one that is there, or else this one, kept from now on. */
     ensure(name: string, value: string): Promise<string>

@@ -30,5 +30,6 @@ export interface Tables {
   runOutputs: StoredOutput
   claims: ClaimRow
   tasks: TaskRow
+  hiddenTools: { orgId: string; tool: string }
   secrets: { name: string; value: string }
 }

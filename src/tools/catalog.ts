@@ -47,7 +47,7 @@ export interface Offer {
   template(uriTemplate: string): ResourceTemplate
 }
 
-/** Offers are made once for each profile and choice; there are only as many as there are subsets of toolsets. */
+/** Offers are made once for each profile and choice; there are only as many as there are choices in use. */
 export class Catalog {
   readonly #offers = new WeakMap<Profile, Map<string, Offer>>()
   readonly #inventory: Inventory
@@ -56,20 +56,28 @@ export class Catalog {
     this.#inventory = inventory
   }
 
-  offer(profile: Profile, chosen: readonly Toolset[]): Offer {
-    const choice = toolsets.filter((toolset) => chosen.includes(toolset)).join(',')
+  /** @param hidden names of tools that are switched off for the caller. */
+  offer(profile: Profile, chosen: readonly Toolset[], hidden: readonly string[] = []): Offer {
+    const choice = [...toolsets.filter((toolset) => chosen.includes(toolset)), ...hidden].join(',')
     const offers = this.#offers.get(profile) ?? new Map<string, Offer>()
     this.#offers.set(profile, offers)
     const known = offers.get(choice)
     if (known) return known
-    const made = makeOffer(this.#inventory, profile, chosen)
+    const made = makeOffer(this.#inventory, profile, chosen, hidden)
     offers.set(choice, made)
     return made
   }
 }
 
-function makeOffer(inventory: Inventory, profile: Profile, chosen: readonly Toolset[]): Offer {
-  const offered = inventory.tools.filter((tool) => chosen.includes(tool.toolset) && tool.offered(profile))
+function makeOffer(
+  inventory: Inventory,
+  profile: Profile,
+  chosen: readonly Toolset[],
+  hidden: readonly string[],
+): Offer {
+  const offered = inventory.tools.filter(
+    (tool) => chosen.includes(tool.toolset) && tool.offered(profile) && !hidden.includes(tool.name),
+  )
   const tools = new Map(offered.map((tool) => [tool.name, tool]))
   const prompts = new Map(inventory.prompts.map((prompt) => [prompt.listing.name, prompt]))
   const resources = new Map(inventory.resources.map((resource) => [resource.listing(profile).uri, resource]))

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type Front, openFront } from '../support/front.ts'
 
 let front: Front
@@ -103,6 +103,23 @@ describe('the other methods', () => {
     expect((await ask(call({ code: 'print(1)' }), {}, narrowed)).body.error?.message).toContain('Unknown tool')
     const unknown = await front.post('/mcp?toolsets=everything', request('tools/list'))
     expect([unknown.status, ((await unknown.json()) as { error: string }).error]).toEqual([400, 'validation_error'])
+  })
+
+  it('are hidden from list and call alike where the org has switched one off', async () => {
+    const own = await openFront()
+    const list = async () => {
+      const response = await own.post('/mcp?toolsets=execute,executions', request('tools/list'))
+      return ((await response.json()) as { result: { tools: { name: string }[] } }).result.tools.map(({ name }) => name)
+    }
+    expect(await list()).toContain('sandbox_execute')
+    await own.store.hiddenTools.hide('org_dev', 'sandbox_execute')
+    await vi.waitFor(async () => expect(await list()).not.toContain('sandbox_execute'), 5_000)
+    expect(await list()).toContain('execution_get')
+    const called = (await (await own.post('/mcp', call({ code: 'print(1)' }))).json()) as { error: { message: string } }
+    expect(called.error.message).toContain('Unknown tool')
+    await own.store.hiddenTools.show('org_dev', 'sandbox_execute')
+    await vi.waitFor(async () => expect(await list()).toContain('sandbox_execute'), 5_000)
+    await own.close()
   })
 
   it('an unknown one is named', async () => {
