@@ -51,8 +51,8 @@ inPrivateMounts(import.meta.filename, () => {
     it('leave when they idle', async () => {
       const warm = warmWith({ idleMs: 30 })
       ;(await warm.acquire(threadId('a'), smallQuota)).release()
-      while (mountsHere().length > 0) await sleep(10)
-      expect(warm.size).toEqual({ mounted: 0, used: 0, leaving: 0 })
+      await expect.poll(() => warm.size).toEqual({ mounted: 0, used: 0, leaving: 0 })
+      expect(mountsHere()).toEqual([])
       await warm.close(1_000)
     })
 

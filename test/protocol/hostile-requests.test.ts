@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Front, openFront } from '../support/front.ts'
@@ -137,6 +139,20 @@ describe('code of a megabyte', () => {
       error: 'payload_too_large',
       message: expect.stringContaining('4194304'),
     })
+  })
+
+  it('is answered before it has come, and its connection serves on', async () => {
+    const head = { host, 'content-type': 'application/json', connection: 'keep-alive' }
+    const body = Buffer.alloc(6 * 1024 * 1024, ' ')
+    const socket = connect(front.port, '127.0.0.1')
+    socket.write(rawRequest('POST', '/mcp', { ...head, 'content-length': `${body.length}` }))
+    const [refusal] = (await once(socket, 'data')) as [Buffer]
+    expect(statusOf(refusal.toString())).toBe(413)
+    socket.write(body)
+    socket.write(rawRequest('GET', '/healthz', { host }))
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    expect(statusOf(answer.toString())).toBe(200)
+    socket.destroy()
   })
 })
 

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Fold } from '../../src/core/fold.ts'
 import { type Front, openFront, testProfile, threadsProfile } from '../support/front.ts'
@@ -56,7 +59,15 @@ describe('a thread', () => {
   })
 
   it('lets exactly one of fifty first calls begin; the others are told that it is busy', async () => {
-    const replies = await Promise.all(Array.from({ length: 50 }, () => run('sleep 0.5; echo once', 'first')))
+    const gate = join(mkdtempSync(join(tmpdir(), 'glovebox-gate-')), 'open')
+    let answered = 0
+    const calls = Array.from({ length: 50 }, () =>
+      run(`until [ -e ${gate} ]; do sleep 0.05; done; echo once`, 'first').finally(() => answered++),
+    )
+    await expect.poll(() => answered, { timeout: 20_000 }).toBe(49)
+    writeFileSync(gate, '')
+    const replies = await Promise.all(calls)
+    rmSync(dirname(gate), { recursive: true })
     const won = replies.filter(({ status }) => status === 200)
     expect(won).toHaveLength(1)
     expect(won[0]?.result.structuredContent.stdout).toBe('once\n')
