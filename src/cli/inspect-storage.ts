@@ -19,7 +19,7 @@ export async function inspectStorage(home: string): Promise<Check> {
     return { name, ok: true, detail: `a filesystem was made, mounted and handed over in ${ms} ms` }
   } catch (error) {
     if (!(error instanceof StartRefused)) throw error
-    const remedy = `${error.remedy} Or serve without threads: storage: none.`
+    const remedy = `${error.remedy} Or serve without threads: --storage none.`
     return { name, ok: false, detail: error.message, remedy }
   } finally {
     await rm(scratch, { recursive: true, force: true })

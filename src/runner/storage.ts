@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { StartRefused } from '../base/errors.ts'
 import type { Log } from '../observe/log.ts'
 import { Filesystems, keyOf } from '../storage/filesystems.ts'
 import { probeStorage } from '../storage/probe.ts'
@@ -26,13 +27,19 @@ export interface OpenStorage {
   close(): Promise<void>
 }
 
+/** Threads are never given up silently; who can do without them may say so. */
+function withAWayOut(error: unknown): never {
+  if (!(error instanceof StartRefused)) throw error
+  throw new StartRefused(error.message, `${error.remedy} Or serve without threads: --storage none.`)
+}
+
 /** @throws StartRefused when this machine cannot keep threads apart. */
 export async function openStorage(settings: StorageSettings, log: Log): Promise<OpenStorage> {
   const { home, mountsDir, reserveBytes, mountedMax, idleMs } = settings
   mkdirSync(home, { recursive: true, mode: 0o700 })
   const scratch = join(home, 'probe')
   mkdirSync(scratch, { recursive: true, mode: 0o700 })
-  await probeStorage(scratch)
+  await probeStorage(scratch).catch(withAWayOut)
   const filesystems = await Filesystems.open({ home, mountsDir, reserveBytes, lockPatienceMs })
   const warm = new WarmFilesystems(
     filesystems,

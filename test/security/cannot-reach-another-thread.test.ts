@@ -1,4 +1,4 @@
-/** Promise: a run reaches no thread but its own. */
+/** Promise 10: a run reaches no thread but its own. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
