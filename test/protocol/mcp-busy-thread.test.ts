@@ -1,0 +1,62 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { Refusal } from '../../src/base/errors.ts'
+import type { BusyAnswer } from '../../src/base/profile.ts'
+import { Changes } from '../../src/mcp/changes.ts'
+import { fixtureTool, text } from '../conformance/fixture-tool.ts'
+import { type Front, openFront, testProfile } from '../support/front.ts'
+import { askModern } from '../support/modern.ts'
+
+let front: Front
+afterEach(() => front.close())
+
+/** A front whose one tool is refused its thread so many times before it runs. */
+async function open(onBusyThread: BusyAnswer, refusals: number): Promise<Front> {
+  let left = refusals
+  const tool = fixtureTool('in_thread', 'Runs in a thread', () => {
+    if (left-- > 0) throw new Refusal('thread_busy', { thread: 't1' })
+    return [text('ran')]
+  })
+  const profile = { ...testProfile, calls: { ...testProfile.calls, onBusyThread, busyWaitMs: 600 } }
+  const inventory = { tools: [tool], prompts: [], resources: [], templates: [] }
+  front = await openFront(profile, {}, { inventory, changes: new Changes() })
+  return front
+}
+
+const params = { name: 'in_thread', arguments: {} }
+const legacy = () =>
+  front.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { 'mcp-protocol-version': '2025-11-25' })
+
+describe('a call whose thread runs something else', () => {
+  it('is a conflict that says what to do, in both eras', async () => {
+    await open('refuse', 2)
+    const answer = await legacy()
+    expect(answer.status).toBe(409)
+    expect(await answer.json()).toMatchObject({
+      id: 1,
+      error: {
+        code: -32000,
+        message: expect.stringMatching(/thread t1 is busy.*(Wait|wait)/),
+        data: { error: 'conflict' },
+      },
+    })
+    const modern = await askModern(front.url, 'tools/call', params)
+    expect([modern.status, modern.body.error?.code]).toEqual([409, -32000])
+  })
+
+  it('is a result that the model sees, where the profile wants that', async () => {
+    await open('result', 1)
+    const answer = await legacy()
+    expect(answer.status).toBe(200)
+    expect(await answer.json()).toMatchObject({
+      result: { isError: true, content: [{ text: expect.stringContaining('busy') }] },
+    })
+  })
+
+  it('waits for its turn, where the profile wants that, and not for ever', async () => {
+    await open('wait', 3)
+    expect(await (await legacy()).json()).toMatchObject({ result: { isError: false, content: [{ text: 'ran' }] } })
+    await front.close()
+    await open('wait', 1_000)
+    expect((await legacy()).status).toBe(409)
+  })
+})
