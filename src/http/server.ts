@@ -85,11 +85,6 @@ export async function buildServer({
   app.addHook('onRequest', async (request) => {
     if (!request.is404 && request.routeOptions.config.open !== true) request.caller = await authenticate(request.raw)
   })
-  // Before the framework does, which cuts the connection: a client that is still sending would never read why.
-  app.addHook('onRequest', async ({ headers }) => {
-    const limitBytes = config.maxBodyBytes
-    if (Number(headers['content-length'] ?? 0) > limitBytes) throw new Refusal('body_too_large', { limitBytes })
-  })
   app.addHook('onResponse', async (request, reply) => {
     const { method, routeOptions } = request
     const line = {
