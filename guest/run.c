@@ -1,17 +1,14 @@
 #include "run.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
+#include "ahead.h"
 #include "handover.h"
 
 enum how { HOW_EXITED = 0, HOW_SIGNALED = 1, HOW_KILLED = 2 };
-
-static const char outbox_is_full[] = "the reader does not read";
 
 void run_none(struct run *run, struct jailer jailer)
 {
@@ -65,7 +62,7 @@ static const char *finish_exited(struct run *run, struct outbox *outbox)
 	}
 	bool sent = outbox_send(outbox, FRAME_EXITED, run->number, payload, sizeof(payload));
 	forget(run);
-	return sent ? NULL : outbox_is_full;
+	return sent ? NULL : OUTBOX_IS_FULL;
 }
 
 static const char *finish_failed(struct run *run, const char *text, struct outbox *outbox)
@@ -73,7 +70,7 @@ static const char *finish_failed(struct run *run, const char *text, struct outbo
 	bool sent = outbox_send(outbox, FRAME_FAILED, run->number, text, (uint32_t)strlen(text));
 
 	forget(run);
-	return sent ? NULL : outbox_is_full;
+	return sent ? NULL : OUTBOX_IS_FULL;
 }
 
 static const char *start(struct run *run, struct outbox *outbox)
@@ -114,17 +111,6 @@ static const char *prepare(struct run *run, const struct frame *frame, struct ou
 	return start(run, outbox);
 }
 
-/* The whole request of a jail that was made ahead has come. */
-static const char *hand_over(struct run *run)
-{
-	if (!source_is_whole(&run->source))
-		return NULL;
-	run->fed = true;
-	if (run->preparation.ahead == AHEAD_JOINED && jail_tell(&run->jail, run->env_bytes, run->source.size - run->env_bytes) < 0)
-		jail_kill(&run->jail); /* it is dead already: its end is on the way here */
-	return NULL;
-}
-
 static const char *receive(struct run *run, const struct frame *frame, struct outbox *outbox)
 {
 	bool may = run->state == RUN_RECEIVING || (run->begun && !run->fed);
@@ -136,62 +122,7 @@ static const char *receive(struct run *run, const struct frame *frame, struct ou
 		return "CODE or STDIN out of order";
 	if (!source_add(&run->source, frame->kind, frame->payload, frame->length))
 		return "more CODE or STDIN than announced";
-	return run->begun ? hand_over(run) : start(run, outbox);
-}
-
-/* Variables come before the source text, each with its NUL. */
-static bool add_variables(struct run *run, char *const *variables)
-{
-	for (; *variables != NULL; variables++)
-		if (!source_add(&run->source, FRAME_CODE, (const uint8_t *)*variables, strlen(*variables) + 1))
-			return false;
-	return true;
-}
-
-static size_t bytes_of(char *const *variables)
-{
-	size_t bytes = 0;
-
-	for (; *variables != NULL; variables++)
-		bytes += strlen(*variables) + 1;
-	return bytes;
-}
-
-static const char *begin(struct run *run, const struct frame *frame)
-{
-	struct preparation asked;
-
-	if (run->was_ahead && run->state == RUN_NONE && frame->run == run->number)
-		return NULL; /* crossed the end of the jail */
-	if (frame->run != run->number || run->preparation.ahead == AHEAD_NOT || run->begun ||
-	    (run->state != RUN_RUNNING && run->state != RUN_DRAINING))
-		return "BEGIN out of order";
-	const char *wrong = prepare_parse_begin(&asked, frame->payload, frame->length);
-	if (wrong != NULL)
-		return wrong;
-	run->begun = true;
-	run->env_bytes = bytes_of(asked.env);
-	source_open(&run->source, run->env_bytes + asked.code_bytes, 0);
-	if (run->env_bytes > 0 && run->preparation.ahead == AHEAD_STARTED)
-		wrong = "variables for a program that is started already";
-	else if (!add_variables(run, asked.env))
-		wrong = "variables that do not fit";
-	prepare_forget(&asked);
-	return wrong != NULL ? wrong : hand_over(run);
-}
-
-static const char *start_host(struct run *run, const struct frame *frame)
-{
-	struct preparation asked;
-
-	if (frame->run != 0 || run->host.pid != 0)
-		return "HOST out of order";
-	const char *wrong = prepare_parse_host(&asked, frame->payload, frame->length);
-	if (wrong != NULL)
-		return wrong;
-	wrong = host_start(&run->host, &asked) < 0 ? fail_text() : NULL;
-	prepare_forget(&asked);
-	return wrong;
+	return run->begun ? ahead_hand_over(run) : start(run, outbox);
 }
 
 static const char *go(struct run *run, const struct frame *frame)
@@ -248,8 +179,8 @@ const char *run_frame(struct run *run, const struct frame *frame, struct outbox 
 	case FRAME_GO: return go(run, frame);
 	case FRAME_CREDIT: return credit(run, frame);
 	case FRAME_KILL: return kill_run(run, frame, outbox);
-	case FRAME_BEGIN: return begin(run, frame);
-	case FRAME_HOST: return start_host(run, frame);
+	case FRAME_BEGIN: return ahead_begin(run, frame);
+	case FRAME_HOST: return ahead_start_host(run, frame);
 	default: return "a kind of frame that is not known";
 	}
 }
@@ -268,32 +199,6 @@ void run_watch(const struct run *run, const struct outbox *outbox, struct pollfd
 	watches[WATCH_ERR] = (struct pollfd){.fd = may_pump ? run->jail.err : -1, .events = POLLIN};
 }
 
-/* The jail is there, and a host's child is to join it. */
-static const char *join(struct run *run)
-{
-	const struct jail *jail = &run->jail;
-	int theirs = -1;
-
-	if (run->host.socket < 0) {
-		errno = ESRCH;
-		fail("ask the host");
-	} else if (jail_open_talk(&run->jail, &theirs) == 0) {
-		const int passed[JOIN_DESCRIPTORS] = {
-			run->ends.in, run->ends.out, run->ends.err, theirs, jail->spaces[JAIL_PID],
-			jail->spaces[JAIL_MNT], jail->spaces[JAIL_NET], jail->spaces[JAIL_IPC], jail->spaces[JAIL_UTS],
-		};
-		run->awaits_host = host_join(&run->host, &run->preparation, passed) == 0;
-	}
-	jail_close(&theirs);
-	jail_close_ends(&run->ends);
-	if (run->awaits_host)
-		return NULL;
-	run->has_failed = true;
-	memcpy(run->failure, fail_text(), sizeof(run->failure));
-	jail_kill(&run->jail);
-	return NULL;
-}
-
 static const char *wait_for_go(struct run *run, pid_t main, struct outbox *outbox)
 {
 	uint8_t pid[4];
@@ -305,16 +210,7 @@ static const char *wait_for_go(struct run *run, pid_t main, struct outbox *outbo
 	for (size_t i = 0; i < JAIL_NAMESPACES; i++)
 		jail_close(&run->jail.spaces[i]);
 	write_u32(pid, (uint32_t)main);
-	return outbox_send(outbox, FRAME_WAITING, run->number, pid, sizeof(pid)) ? NULL : outbox_is_full;
-}
-
-/* A jail that was joined has an init that waits for nobody. */
-static void take_status(struct run *run, int status)
-{
-	run->has_status = true;
-	run->status = status;
-	if (run->preparation.ahead == AHEAD_JOINED)
-		jail_kill(&run->jail);
+	return outbox_send(outbox, FRAME_WAITING, run->number, pid, sizeof(pid)) ? NULL : OUTBOX_IS_FULL;
 }
 
 static const char *take_report(struct run *run, const struct report *report, struct outbox *outbox)
@@ -322,9 +218,9 @@ static const char *take_report(struct run *run, const struct report *report, str
 	if (report->kind == REPORT_READY && run->state == RUN_STARTING)
 		return wait_for_go(run, report->value, outbox);
 	if (report->kind == REPORT_MADE && run->state == RUN_STARTING && run->preparation.ahead == AHEAD_JOINED)
-		return join(run);
+		return ahead_join(run);
 	if (report->kind == REPORT_STATUS)
-		take_status(run, report->value);
+		ahead_take_status(run, report->value);
 	if (report->kind == REPORT_FAILED) {
 		run->has_failed = true;
 		memcpy(run->failure, report->text, sizeof(run->failure));
@@ -386,8 +282,6 @@ static const char *take_init(struct run *run, pid_t init, struct outbox *outbox)
 	return NULL;
 }
 
-static const char *take_host(struct run *run, struct outbox *outbox);
-
 static const char *take_answer(struct run *run, struct outbox *outbox)
 {
 	char text[FAIL_TEXT_BYTES];
@@ -413,54 +307,6 @@ static const char *take_answer(struct run *run, struct outbox *outbox)
 	return NULL;
 }
 
-/* The host is gone for good. Its child lives on as ours, if it had forked it; a jail that waits for one is lost. */
-static const char *lose_host(struct run *run, const char *why, struct outbox *outbox)
-{
-	jail_close(&run->host.socket);
-	if (run->awaits_host) {
-		run->awaits_host = false;
-		run->has_failed = true;
-		snprintf(run->failure, sizeof(run->failure), "the host died: %s", why);
-		jail_kill(&run->jail);
-	}
-	return outbox_send(outbox, FRAME_HOST_GONE, 0, why, (uint32_t)strlen(why)) ? NULL : outbox_is_full;
-}
-
-static const char *take_host_report(struct run *run, const struct host_report *report, struct outbox *outbox)
-{
-	uint8_t pid[4];
-
-	switch (report->word) {
-	case HOST_READY:
-		if (host_is_alone(&run->host) < 0) {
-			kill(run->host.pid, SIGKILL);
-			return lose_host(run, fail_text(), outbox);
-		}
-		write_u32(pid, (uint32_t)run->host.pid);
-		return outbox_send(outbox, FRAME_FORKER, 0, pid, sizeof(pid)) ? NULL : outbox_is_full;
-	case HOST_FORKED:
-		if (run->awaits_host)
-			run->jail.main = report->pid;
-		return NULL;
-	case HOST_STATUS:
-		if (report->pid == run->jail.main && !run->has_status)
-			take_status(run, report->status);
-		return NULL;
-	default: return lose_host(run, report->text, outbox);
-	}
-}
-
-static const char *take_host(struct run *run, struct outbox *outbox)
-{
-	struct host_report report;
-	const char *wrong = NULL;
-	int more = 0;
-
-	while (wrong == NULL && run->host.socket >= 0 && (more = host_report(&run->host, &report)) > 0)
-		wrong = take_host_report(run, &report, outbox);
-	return wrong == NULL && run->host.socket >= 0 && more < 0 ? lose_host(run, "it ended", outbox) : wrong;
-}
-
 const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES], struct outbox *outbox)
 {
 	if (watches[WATCH_JAILER].revents != 0 && run->jailer.socket >= 0) {
@@ -469,7 +315,7 @@ const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES
 			return wrong;
 	}
 	if (watches[WATCH_HOST].revents != 0) {
-		const char *wrong = take_host(run, outbox);
+		const char *wrong = ahead_take_host(run, outbox);
 		if (wrong != NULL)
 			return wrong;
 	}
@@ -502,7 +348,7 @@ const char *run_reaped(struct run *run, pid_t pid, int status, struct outbox *ou
 		run->unknown = pid;
 	/* The host died before it; so it became our child. */
 	if (run->jail.main > 0 && pid == run->jail.main)
-		take_status(run, status);
+		ahead_take_status(run, status);
 	if (run->jail.init < 0 || pid != run->jail.init)
 		return NULL;
 	run->jail.init = -1;
@@ -510,7 +356,7 @@ const char *run_reaped(struct run *run, pid_t pid, int status, struct outbox *ou
 	if (wrong == NULL)
 		wrong = take_reports(run, &run->jail.talk, outbox);
 	if (wrong == NULL)
-		wrong = take_host(run, outbox);
+		wrong = ahead_take_host(run, outbox);
 	if (wrong != NULL)
 		return wrong;
 	jail_close(&run->jail.channel);

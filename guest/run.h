@@ -51,6 +51,9 @@ struct run {
 /* Places in the poll set. */
 enum run_watch { WATCH_JAILER, WATCH_HOST, WATCH_CHANNEL, WATCH_TALK, WATCH_IN, WATCH_OUT, WATCH_ERR, RUN_WATCHES };
 
+/* What is wrong when a frame that is not output finds no room: only a reader that never reads comes to that. */
+#define OUTBOX_IS_FULL "the reader does not read"
+
 /* Each function that returns text: NULL, or what is wrong; then the slot is to end. */
 
 /* Acts on a frame. */

@@ -18,6 +18,7 @@ export class LanguageHosts {
   #python: HostState | undefined
   #onChange: () => void = () => undefined
   #problem: string | undefined
+  #lost = false
   #timer: NodeJS.Timeout | undefined
 
   /** @param move puts a host, by its number in the slot, where runs are limited. */
@@ -25,6 +26,11 @@ export class LanguageHosts {
     this.#guest = guest
     this.#move = move
     void guest.gone.then(() => clearTimeout(this.#timer))
+  }
+
+  /** Whether a host was there and is not any more. */
+  get lost(): boolean {
+    return this.#lost
   }
 
   /** Why a host is not there, for the log. */
@@ -49,6 +55,7 @@ export class LanguageHosts {
   /** BOUNDARY: every frame is checked against what may come now. */
   #receive(frame: Frame): void {
     if (frame.kind === fromGuest.hostGone) {
+      this.#lost = this.#python === 'ready'
       this.#settle('none', frame.payload.toString('utf8', 0, 500))
       return
     }

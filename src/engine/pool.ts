@@ -181,7 +181,7 @@ export class SlotPool {
   async #release(bound: Bound, spec: RunSpec): Promise<void> {
     if (!this.#busy.delete(bound)) return
     const { slot } = bound
-    const spent = isForOneRun(spec) || slot.runs >= this.#settings.runsPerSlot || bound.binding === retired
+    const spent = isForOneRun(spec) || slot.runs >= this.#settings.runsPerSlot || slot.worn || bound.binding === retired
     if (this.#closed || spent || !slot.healthy) return this.#end(slot)
     bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), this.#settings.idleMs)
     this.#idle.push(bound)

@@ -163,6 +163,11 @@ export class Slot {
     return this.#doubt === undefined
   }
 
+  /** It works, but has lost what made it fast: another one does better. */
+  get worn(): boolean {
+    return this.#parts.hosts.lost
+  }
+
   /** What raised the doubt, for the log. */
   get doubt(): string | undefined {
     return this.#doubt
