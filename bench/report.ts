@@ -38,6 +38,11 @@ export function toMarkdown(results: Results): string {
   ].join('\n\n')
 }
 
+/** Below it noise of others is less than what two runs on a quiet machine differ by. */
+const quietShare = 0.1
+const busyWarning =
+  '**Taken on a busy machine: times say little here, and ratios scatter as widely as their quartiles. Not for publishing.**'
+
 function head({ machine, arguments: words, seconds }: Results): string {
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name}: ${version}`)
   return [
@@ -46,6 +51,7 @@ function head({ machine, arguments: words, seconds }: Results): string {
     `To move a process into another cgroup takes ${shown(machine.cgroupMoveMs)} ms here; each run contains one such move. A kernel without favordynmods`,
     'waits some milliseconds for it when there was none just before, and then our times are longer by up to that.',
     `Before the start others kept the processors ${shown(machine.othersBusyShare * 100)} % busy (load ${shown(machine.loadAverage)}).`,
+    ...(machine.othersBusyShare < quietShare ? [] : ['', busyWarning]),
     '',
     'Machines differ: read the ratios. Everything was measured in turn, in small blocks, on one machine; figures are',
     'medians of blocks, p99 is of all calls. The client runs on the same processors.',

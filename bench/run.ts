@@ -22,8 +22,8 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 
 const full = {
   rounds: 6,
-  blockMs: 600,
-  roundsWithinMs: 170_000,
+  blockMs: 500,
+  roundsWithinMs: 120_000,
   atOnce: [2, 4, 8],
   coldSlots: 20,
   loadRuns: 400,
