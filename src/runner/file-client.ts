@@ -8,6 +8,7 @@ import {
   type StorageRef,
   type ToRunner,
 } from './messages.ts'
+import { kept } from './wire.ts'
 
 /** The connection, as far as files need it. */
 export interface FileLink {
@@ -154,8 +155,7 @@ class Incoming implements Flow {
   #wake: () => void = () => undefined
 
   take(message: Flowing, payload: Buffer): void {
-    // The payload is a view into the read buffer: copied, so that a small piece does not pin a large one.
-    if (message.type === 'files_bytes') this.#arrived.push(Buffer.from(payload))
+    if (message.type === 'files_bytes') this.#arrived.push(kept(payload))
     else this.#ended = true
     this.#wake()
   }

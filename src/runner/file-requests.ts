@@ -4,7 +4,7 @@ import { makeDirectory, movePath, type OpenFile, readFile, statPath, writeFile }
 import { listDirectory } from '../storage/listing.ts'
 import { type FromRunner, fileWindowBytes, type ToRunner } from './messages.ts'
 import type { Threads } from './threads.ts'
-import { WireError } from './wire.ts'
+import { kept, WireError } from './wire.ts'
 
 export type FilesMessage = Extract<ToRunner, { type: `files_${string}` }>
 type Asking = Extract<FilesMessage, { where: unknown }>
@@ -207,8 +207,7 @@ class Writing implements FileFlow {
     if (this.#end === 'stopped') return // On their way when it was stopped.
     this.#roomBytes -= payload.length
     if (this.#roomBytes < 0 || this.#end) throw new WireError('more of a file than there was room for')
-    // The payload is a view into the read buffer, which it would keep as a whole.
-    this.#arrived.push(Buffer.from(payload))
+    this.#arrived.push(kept(payload))
   }
 
   /** In order, to the end. @throws Refusal when the front gives the file up: then nothing is written. */

@@ -8,7 +8,7 @@ import { type FromRunner, protocolVersion, type ToRunner } from './messages.ts'
 import type { Runs } from './runs.ts'
 import type { Threads } from './threads.ts'
 import type { Transcript } from './transcript.ts'
-import { encodeMessage, MessageReader, WireError } from './wire.ts'
+import { encodeMessage, MessageReader, WireError, writeLarge } from './wire.ts'
 
 /** Attachments and unanswered starts of one front; beyond it the front is broken. */
 const maxPending = 16_384
@@ -60,7 +60,7 @@ export class FrontConnection {
     this.#log = log
     this.#files = new FileRequests(
       threads,
-      (message, payload) => this.#send(message, ...(payload ? [payload] : [])),
+      (message, payload) => this.#sendOf(message, payload),
       (request, error) => this.#refuse(request, error),
     )
     socket.on('data', (chunk) => this.#receive(chunk))
@@ -265,6 +265,12 @@ export class FrontConnection {
     const refusal = error instanceof Refusal ? error : new Refusal('unavailable', { reason: 'the runner failed' })
     if (refusal !== error) this.#log.error({ err: error }, 'a request of a front failed')
     this.#send({ type: 'refused', request, code: refusal.code, details: refusal.details })
+  }
+
+  /** Bytes of files are read into buffers of their own, so they need no copy. */
+  #sendOf(header: FromRunner, payload: Uint8Array | undefined): void {
+    if (!payload) this.#send(header)
+    else if (!this.#socket.destroyed) writeLarge(this.#socket, header, payload)
   }
 
   #send(header: FromRunner, ...payload: Uint8Array[]): void {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import { maxMessageBytes } from './messages.ts'
 
 /** The other end broke the framing; the connection is of no further use. */
@@ -23,6 +24,26 @@ export function encodeMessage(header: object, ...payload: readonly Uint8Array[])
   prefix.writeUInt32BE(json.length + payloadBytes, 0)
   prefix.writeUInt32BE(json.length, 4)
   return Buffer.concat([prefix, json, ...payload])
+}
+
+/**
+ * What a payload holds, to be kept: itself where it is most of the buffer that it is a view into, otherwise a copy, so
+ * that a small piece does not pin a large one.
+ */
+export const kept = (payload: Buffer): Buffer =>
+  payload.length * 2 > payload.buffer.byteLength ? payload : Buffer.from(payload)
+
+/** Writes one message, a large payload without copying it: it must not change any more. */
+export function writeLarge(socket: Socket, header: object, payload: Uint8Array): void {
+  const json = Buffer.from(JSON.stringify(header))
+  const head = Buffer.allocUnsafe(prefixBytes + json.length)
+  head.writeUInt32BE(json.length + payload.length, 0)
+  head.writeUInt32BE(json.length, 4)
+  head.set(json, prefixBytes)
+  socket.cork()
+  socket.write(head)
+  socket.write(payload)
+  socket.uncork()
 }
 
 /** Cuts a byte stream into messages. Holds at most one message that is not complete yet. */
