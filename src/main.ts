@@ -1,6 +1,9 @@
 /** The process: its words, its environment, its signals, its exit code. Nothing else touches them. */
 import { runProgram } from './cli/program.ts'
 
+// What we make has the mode that is written beside it, whatever the umask of whoever starts us.
+process.umask(0o022)
+
 const signals = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const
 const stop = new AbortController()
 for (const [name, number] of Object.entries(signals)) {

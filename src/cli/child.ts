@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import type { Log } from '../observe/log.ts'
@@ -114,6 +113,6 @@ export class Child {
     readiness.on('error', () => {
       // As above.
     })
-    return once(readiness, 'data').then(() => undefined)
+    return new Promise((resolve) => readiness.once('data', () => resolve(undefined)))
   }
 }

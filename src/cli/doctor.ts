@@ -10,12 +10,15 @@ import { sendConfig } from './hand-over.ts'
 import { type Check, inspect } from './inspect.ts'
 import { inspectStorage } from './inspect-storage.ts'
 import { exitCodes, type Io } from './io.ts'
+import { requirePrivilege } from './privilege.ts'
 
 /**
  * Says what this machine offers and what stands in the way.
  * @returns 0 only if a run can start, and everything looked at is well.
+ * @throws StartRefused where it may not even look.
  */
 export async function doctor(config: Config, io: Io): Promise<number> {
+  requirePrivilege('doctor')
   // The engine works in a mount namespace of its own, as under `serve`, so the looking is done by a child in one.
   const [program, ...words] = io.self
   const child = spawn('unshare', ['--mount', '--propagation', 'private', '--', program, ...words, 'doctor-inside'], {

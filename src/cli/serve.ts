@@ -9,6 +9,7 @@ import { createLog } from '../observe/log.ts'
 import { Child } from './child.ts'
 import { prepareFrontHome } from './front-home.ts'
 import type { Io } from './io.ts'
+import { requirePrivilege } from './privilege.ts'
 
 const programRoot = resolve(fileURLToPath(new URL('../..', import.meta.url)))
 
@@ -38,7 +39,8 @@ const runnerCapabilities = [
  * @throws StartRefused for what it can see itself.
  */
 export async function serve(config: Config, io: Io): Promise<number> {
-  checkPrivilege(config)
+  requirePrivilege('serve')
+  requireReadable(config)
   const instance = openInstance(config.home, config.stateDir)
   // Refused at once: who holds it is another server, not a child of ours that is still ending.
   const lock = await InstanceLock.acquire(config.home, 'supervisor', false)
@@ -72,10 +74,8 @@ function whenAborted(signal: AbortSignal, then: () => void): void {
   else signal.addEventListener('abort', then)
 }
 
-function checkPrivilege(config: Config): void {
-  if (process.getuid?.() !== 0) {
-    throw new StartRefused('glovebox serve must be started by root.', 'Start it with sudo, or as a system service.')
-  }
+/** @throws StartRefused where the front could not read its own program. */
+function requireReadable(config: Config): void {
   for (const path of [join(programRoot, 'src', 'main.ts'), process.execPath]) {
     if ((statSync(path).mode & 0o004) === 0) {
       throw new StartRefused(

@@ -283,6 +283,7 @@ describe('a machine that lacks what a wall needs', () => {
   it.each<[what: string, commands: string, words: string[], named: RegExp]>([
     ['cgroups', 'mount -t tmpfs none /sys/fs/cgroup', [], /cgroup/],
     ['the runtime that was asked for', without('crun'), ['--runtime', 'crun'], /crun/],
+    ['the right to mount', 'set -- setpriv --bounding-set=-sys_admin "$@"', [], /CAP_SYS_ADMIN/],
     ['any runtime', without('crun', 'runc', 'runsc'), [], /crun[\s\S]*runc/],
   ])('says so at its start and does not serve with less: %s', async (_what, commands, words, named) => {
     const { code, stderr } = await startAfter(commands, ...words)

@@ -122,12 +122,24 @@ describe('a start that cannot be', () => {
   })
 
   it('is refused to anyone but root', async () => {
-    const child = spawn('setpriv', ['--reuid=62999', '--regid=62999', '--clear-groups', program, 'serve', '--dev'])
-    let said = ''
-    child.stderr.on('data', (text) => (said += text))
-    const [code] = await once(child, 'exit')
-    expect(code).toBe(78)
-    expect(said).toMatch(/must be started by root/)
+    for (const command of ['serve', 'doctor']) {
+      const child = spawn('setpriv', ['--reuid=62999', '--regid=62999', '--clear-groups', program, command, '--dev'])
+      let said = ''
+      child.stderr.on('data', (text) => (said += text))
+      const [code] = await once(child, 'exit')
+      expect(code).toBe(78)
+      expect(said).toMatch(new RegExp(`glovebox ${command} must be started by root`))
+    }
+  })
+
+  it('is not hindered by a umask that hides what is new', async () => {
+    const place = newPlace()
+    const usual = process.umask(0o077)
+    const server = place.launch('--port', '0')
+    process.umask(usual)
+    await server.ready()
+    expect((await execute(server.url, 'bash', 'umask')).stdout).toBe('0022\n')
+    expect(await server.stop()).toEqual({ code: 0, signal: null })
   })
 
   it('is given up when it is told to stop meanwhile, and leaves nothing', async () => {
