@@ -89,6 +89,21 @@ describe('a run that takes long, for a client that knows tasks', () => {
   })
 })
 
+describe('a task that is cancelled', () => {
+  it('is no failure of ours, whether it worked or asked', async () => {
+    for (const [name, args] of [
+      ['slow_compute', { seconds: 60 }],
+      ['confirm_delete', { filename: 'f' }],
+    ] as const) {
+      const { body } = await ask('tools/call', { name, arguments: args }, fixture.url)
+      const taskId = String(body.result?.taskId)
+      await ask('tasks/cancel', { taskId }, fixture.url)
+      expect((await untilEnded(taskId, fixture.url))?.status).toBe('cancelled')
+    }
+    expect(fixture.lines.filter((line) => line.includes('"level":"error"'))).toEqual([])
+  })
+})
+
 describe('a task whose front is gone', () => {
   /** Another front over the same rows and the same runner, as after a restart. */
   async function nextFront() {

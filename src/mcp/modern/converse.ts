@@ -92,7 +92,9 @@ class Conversation {
       return resultReply(id, text)
     } catch (error) {
       if (this.#task) {
-        await settleTask(this.#task, { status: 'failed', error }, this.#context)
+        // What a cancelled work throws is no failure; the task is settled already.
+        if (this.#stop.signal.aborted) this.#context.tasks.close(this.#task.id)
+        else await settleTask(this.#task, { status: 'failed', error }, this.#context)
         return this.#announced.promise
       }
       if (!(error instanceof InputNeeded)) return errorReply(id, error, this.#context.log)
