@@ -43,10 +43,10 @@ export function readKeyed(dir: string, file: string, key: string): number {
   return 0
 }
 
-/** What a memory cgroup is charged for, without the pages of files. */
-export function heldBytes(dir: string, usageFile: string): number {
-  const filePages = ['inactive_file', 'active_file'].map((key) => readKeyed(dir, 'memory.stat', key))
-  return filePages.reduce((held, bytes) => held - bytes, readNumber(dir, usageFile))
+/** Shared memory that a memory cgroup is charged for; never more than `usageFile` says, which is the cheaper to read. */
+export function sharedBytes(dir: string, usageFile: string, ifAboveBytes: number): number {
+  const usedBytes = readNumber(dir, usageFile)
+  return usedBytes > ifAboveBytes ? readKeyed(dir, 'memory.stat', 'shmem') : usedBytes
 }
 
 /** The processes of one cgroup; none when it is gone. */

@@ -2,13 +2,13 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync } f
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import {
-  heldBytes,
   killPid,
   readControl,
   readKeyed,
   readNumber,
   readPids,
   removeWhenEmpty,
+  sharedBytes,
   writeControl,
   writeControlIfThere,
   writeControlSlowly,
@@ -174,8 +174,8 @@ class SlotCgroupV1 implements SlotCgroup {
     }
   }
 
-  heldBytes(): number {
-    return heldBytes(this.#leaf('memory', 'run'), 'memory.usage_in_bytes')
+  sharesMoreThan(bytes: number): boolean {
+    return sharedBytes(this.#leaf('memory', 'run'), 'memory.usage_in_bytes', bytes) > bytes
   }
 
   kill(): void {

@@ -12,13 +12,13 @@ import {
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import {
-  heldBytes,
   killPid,
   readControl,
   readKeyed,
   readNumber,
   readPids,
   removeWhenEmpty,
+  sharedBytes,
   writeControl,
   writeControlIfThere,
   writeControlSlowly,
@@ -156,8 +156,8 @@ class SlotCgroupV2 implements SlotCgroup {
     }
   }
 
-  heldBytes(): number {
-    return heldBytes(this.#run, 'memory.current')
+  sharesMoreThan(bytes: number): boolean {
+    return sharedBytes(this.#run, 'memory.current', bytes) > bytes
   }
 
   kill(): void {

@@ -49,8 +49,8 @@ export interface SlotCgroup {
   /** Starts counting anew: what `usage` tells is since here. */
   beginUsage(): void
   usage(): Usage
-  /** Memory that `run` holds now and that the kernel cannot simply drop, as it can the pages of files. */
-  heldBytes(): number
+  /** @returns whether `run` holds more than so much shared memory now. */
+  sharesMoreThan(bytes: number): boolean
   /** SIGKILL to everything in both leaves. */
   kill(): void
   /** Removes the cgroup once it is empty. @throws Error when something still lives in it after 3 s. */

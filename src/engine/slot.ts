@@ -254,11 +254,12 @@ export class Slot {
   }
 
   /**
-   * Everything of the last run is dead, but the kernel frees some of what it held later, System V segments and messages
-   * above all, and until then a next run would go short of it, or die of it.
+   * Everything of the last run is dead, but the kernel frees the System V segments of its namespace later, and until then
+   * a next run would go short of their memory, or die of it. (Its messages are as late; no figure of the kernel tells them
+   * from what may stay, such as names that it remembers.)
    */
   #requireMemoryBack(limitBytes: number): void {
-    if (this.#doubt === undefined && this.#parts.cgroup.heldBytes() > limitBytes * memoryHeldShare)
+    if (this.#doubt === undefined && this.#parts.cgroup.sharesMoreThan(limitBytes * memoryHeldShare))
       void this.#condemn('the memory of its last run was not free again')
   }
 
