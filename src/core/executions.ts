@@ -21,6 +21,8 @@ export interface Execution {
 
 /** A runner replays what it holds without a pause; after one this long, everything was told. */
 const quietMs = 60
+/** Of a run that prints without such a pause, what it said until then is told. */
+const replayMs = 1_000
 /** From the moment when the runner forgot a run until its row says how it ended. */
 const settlingMs = 3_000
 
@@ -75,8 +77,7 @@ async function watch(
   try {
     for (;;) {
       next ??= events.next()
-      const patienceMs = Math.max(untilMs - monotonicMs(), quietMs)
-      const told = await Promise.race([next, pause(patienceMs, signal)])
+      const told = await within(Math.max(untilMs - monotonicMs(), quietMs), signal, next)
       if (told === undefined || told.done) break
       next = undefined
       fold.add(told.value)
@@ -84,7 +85,7 @@ async function watch(
         const { result } = told.value
         return { runId: id, createdAt, ending: result.ending, result, output: fold.keep() }
       }
-      if (waitMs > 0 && monotonicMs() > untilMs) break
+      if (monotonicMs() > untilMs + (waitMs > 0 ? 0 : replayMs)) break
     }
     return { runId: id, createdAt, ending: null, result: null, output: fold.keep() }
   } finally {
@@ -93,6 +94,13 @@ async function watch(
   }
 }
 
-async function pause(ms: number, signal: AbortSignal): Promise<undefined> {
-  await sleep(ms, undefined, { signal, ref: false }).catch(() => {})
+/** @returns what comes, or nothing when it takes longer or `signal` aborts; no timer is left behind either way. */
+async function within<T>(ms: number, signal: AbortSignal, coming: Promise<T>): Promise<T | undefined> {
+  const came = new AbortController()
+  const options = { signal: AbortSignal.any([signal, came.signal]), ref: false }
+  try {
+    return await Promise.race([coming, sleep(ms, undefined, options).catch(() => undefined)])
+  } finally {
+    came.abort()
+  }
 }

@@ -70,6 +70,14 @@ describe('a run that outlives the patience of its profile', () => {
     expect((await callTool('execution_cancel', { trace_id })).error?.message).toContain('has already ended')
   })
 
+  it('can be looked at also while it prints without a pause', async () => {
+    const { structuredContent: early } = await execute('while :; do echo on; sleep 0.01; done')
+    const { trace_id } = early
+    const looked = await result('execution_get', { trace_id, cursor: early.cursor })
+    expect(looked.structuredContent).toMatchObject({ status: 'running', stdout: expect.stringMatching(/^(on\n)+$/) })
+    await result('execution_cancel', { trace_id })
+  })
+
   it('tells a cursor between the bytes of a character from a whole one', async () => {
     const { structuredContent: early } = await execute("printf '\\xc3'; sleep 1; printf '\\xa4!'")
     expect(early).toMatchObject({ stdout: '', cursor: '0.0' })
