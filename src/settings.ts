@@ -86,7 +86,7 @@ const machine = {
   runtime: setting(
     Type.Enum(['auto', 'crun', 'runc', 'runsc']),
     'auto',
-    'OCI runtime that makes slots; auto takes the first that passes the start-up probe.',
+    'OCI runtime that makes slots; auto takes the first that passes the start-up probe. runsc does not yet: the host could not put its runs under limits.',
   ),
   front_uid: setting(id, 61_000, 'User id of the process that speaks HTTP; needs no entry in /etc/passwd.', {
     unit: 'id',
