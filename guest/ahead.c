@@ -8,10 +8,16 @@
 /* The whole request of a jail that was made ahead has come. */
 const char *ahead_hand_over(struct run *run)
 {
-	if (!source_is_whole(&run->source))
+	const struct join_request request = {
+		.env_bytes = (uint32_t)run->env_bytes,
+		.code_bytes = (uint32_t)(run->source.size - run->env_bytes),
+		.has_storage = run->has_storage,
+	};
+
+	if (!source_is_whole(&run->source) || run->awaits_storage)
 		return NULL;
 	run->fed = true;
-	if (run->preparation.ahead == AHEAD_JOINED && jail_tell(&run->jail, run->env_bytes, run->source.size - run->env_bytes) < 0)
+	if (run->preparation.ahead == AHEAD_JOINED && jail_tell(&run->jail, request) < 0)
 		jail_kill(&run->jail); /* it is dead already: its end is on the way here */
 	return NULL;
 }
@@ -34,6 +40,17 @@ static size_t bytes_of(char *const *variables)
 	return bytes;
 }
 
+/* That it cannot be asked shows that the jail, or the jailer, is dead; an end is on the way here. */
+static void ask_for_storage(struct run *run, const char *dock)
+{
+	int mounts = run->jail.spaces[JAIL_MNT];
+
+	run->awaits_storage = true;
+	if (mounts < 0 || jailer_attach(&run->jailer, mounts, dock, run->preparation.home) < 0)
+		jail_kill(&run->jail);
+	jail_close(&run->jail.spaces[JAIL_MNT]);
+}
+
 const char *ahead_begin(struct run *run, const struct frame *frame)
 {
 	struct preparation asked;
@@ -49,10 +66,12 @@ const char *ahead_begin(struct run *run, const struct frame *frame)
 	run->begun = true;
 	run->env_bytes = bytes_of(asked.env);
 	source_open(&run->source, run->env_bytes + asked.code_bytes, 0);
-	if (run->env_bytes > 0 && run->preparation.ahead == AHEAD_STARTED)
-		wrong = "variables for a program that is started already";
+	if ((run->env_bytes > 0 || asked.dock != NULL) && run->preparation.ahead == AHEAD_STARTED)
+		wrong = "variables or storage for a program that is started already";
 	else if (!add_variables(run, asked.env))
 		wrong = "variables that do not fit";
+	else if (asked.dock != NULL)
+		ask_for_storage(run, asked.dock);
 	prepare_forget(&asked);
 	return wrong != NULL ? wrong : ahead_hand_over(run);
 }

@@ -17,7 +17,6 @@
 #include "descriptors.h"
 #include "handover.h"
 #include "ids.h"
-#include "joining.h"
 #include "mounts.h"
 #include "net.h"
 #include "pass.h"
@@ -331,9 +330,8 @@ int jail_go(const struct jail *jail)
 	return send(jail->channel, "", 1, MSG_NOSIGNAL) == 1 ? 0 : -1;
 }
 
-int jail_tell(struct jail *jail, size_t env_bytes, size_t code_bytes)
+int jail_tell(const struct jail *jail, struct join_request request)
 {
-	struct join_request request = {.env_bytes = (uint32_t)env_bytes, .code_bytes = (uint32_t)code_bytes};
 	ssize_t sent = send(jail->talk, &request, sizeof(request), MSG_NOSIGNAL);
 
 	return sent == sizeof(request) ? 0 : -1;

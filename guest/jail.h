@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "fail.h"
+#include "joining.h"
 #include "prepare.h"
 
 enum jail_namespace { JAIL_PID, JAIL_MNT, JAIL_NET, JAIL_IPC, JAIL_UTS, JAIL_NAMESPACES };
@@ -70,8 +71,8 @@ void jail_forget(struct jail *jail);
 /* Lets the main process go on to its exec. Returns 0, or -1 when it is dead. */
 int jail_go(const struct jail *jail);
 
-/* Tells what has joined how much its standard input will carry. Returns 0, or -1 when it is dead. */
-int jail_tell(struct jail *jail, size_t env_bytes, size_t code_bytes);
+/* Tells what has joined what its run is. Returns 0, or -1 when it is dead. */
+int jail_tell(const struct jail *jail, struct join_request request);
 
 /* Kills every process of the jail; the guest sees SIGCHLD when the last of them is gone. */
 void jail_kill(const struct jail *jail);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -13,10 +14,12 @@
 
 #include "descriptors.h"
 #include "fail.h"
+#include "mounts.h"
 #include "pass.h"
 
-/* Where the jailer finds its end of the socket. */
+/* Where the jailer finds its end of the socket, and the slot's own mounts. */
 #define SOCKET 3
+#define MOUNTS 4
 
 #define EXIT_NO_GUEST 0
 #define EXIT_JAILER_FAILED 70
@@ -24,23 +27,16 @@
 /* As they travel beside a request. */
 enum { END_CHANNEL, END_IN, END_OUT, END_ERR, ENDS };
 
-struct answer {
-	pid_t init; /* -1: `text` says why there is none */
-	char text[FAIL_TEXT_BYTES];
+/* A jail is made from four descriptors; storage is attached with one, a mount namespace. */
+struct request {
+	char dock[NAME_MAX + 1]; /* empty: make a jail */
+	char home[1025];
 };
 
-/* Returns 1, 0 when the guest is gone, or -1 with fail_text. */
-static int receive(struct ends *ends)
-{
-	char please;
-	int passed[ENDS];
-	int got = pass_receive(SOCKET, &please, sizeof(please), passed, ENDS);
-
-	if (got < 0)
-		return fail("receive a request");
-	*ends = (struct ends){passed[END_CHANNEL], passed[END_IN], passed[END_OUT], passed[END_ERR]};
-	return got;
-}
+struct answer {
+	pid_t init; /* 0: storage is attached; -1: `text` says why it did not work */
+	char text[FAIL_TEXT_BYTES];
+};
 
 static pid_t clone_init(const struct ends *ends)
 {
@@ -68,19 +64,55 @@ static int become_jailer(int socket)
 		return fail("give the jailer its socket");
 	if (prctl(PR_SET_NAME, "jailer", 0, 0, 0) < 0)
 		return fail("name the jailer");
-	return descriptors_close_from(SOCKET + 1);
+	int mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (mounts < 0 || (mounts != MOUNTS && dup3(mounts, MOUNTS, O_CLOEXEC) < 0))
+		return fail("keep the slot's mounts");
+	return descriptors_close_from(MOUNTS + 1);
+}
+
+/* Shows storage in a jail: the mount is taken here, where the dock is, and put down there. */
+static pid_t attach(const struct request *request, int jail)
+{
+	int storage = mounts_take_storage(request->dock);
+
+	if (storage < 0)
+		return -1;
+	if (setns(jail, CLONE_NEWNS) < 0)
+		return fail("enter the jail's mounts");
+	int put = mounts_put_storage(storage, request->home);
+	if (setns(MOUNTS, CLONE_NEWNS) < 0)
+		_exit(EXIT_JAILER_FAILED);
+	return put;
+}
+
+static struct answer act(const struct request *request, const int passed[ENDS], size_t count)
+{
+	struct answer answer = {.init = -1};
+
+	errno = EBADMSG;
+	if (request->dock[0] == '\0' && count == ENDS) {
+		const struct ends ends = {passed[END_CHANNEL], passed[END_IN], passed[END_OUT], passed[END_ERR]};
+		answer.init = clone_init(&ends);
+	} else if (request->dock[0] != '\0' && count == 1) {
+		answer.init = attach(request, passed[0]);
+	} else {
+		fail("understand a request");
+	}
+	if (answer.init < 0)
+		memcpy(answer.text, fail_text(), sizeof(answer.text));
+	return answer;
 }
 
 static _Noreturn void serve(int socket)
 {
-	struct ends ends;
+	struct request request;
+	int passed[ENDS];
+	size_t count;
 	int more = become_jailer(socket);
 
-	while (more == 0 && (more = receive(&ends)) > 0) {
-		struct answer answer = {.init = clone_init(&ends)};
-		if (answer.init < 0)
-			memcpy(answer.text, fail_text(), sizeof(answer.text));
-		descriptors_close_from(SOCKET + 1);
+	while (more == 0 && (more = pass_receive(SOCKET, &request, sizeof(request), passed, ENDS, &count)) > 0) {
+		struct answer answer = act(&request, passed, count);
+		descriptors_close_from(MOUNTS + 1);
 		more = send(SOCKET, &answer, sizeof(answer), MSG_NOSIGNAL) < 0 ? -1 : 0;
 	}
 	_exit(more == 0 ? EXIT_NO_GUEST : EXIT_JAILER_FAILED);
@@ -105,8 +137,18 @@ int jailer_start(struct jailer *jailer)
 int jailer_ask(const struct jailer *jailer, const struct ends *ends)
 {
 	const int passed[ENDS] = {ends->channel, ends->in, ends->out, ends->err};
+	const struct request request = {.dock = ""};
 
-	return pass_send(jailer->socket, "", 1, passed, ENDS) < 0 ? fail("ask the jailer") : 0;
+	return pass_send(jailer->socket, &request, sizeof(request), passed, ENDS) < 0 ? fail("ask the jailer") : 0;
+}
+
+int jailer_attach(const struct jailer *jailer, int mount_namespace, const char *dock, const char *home)
+{
+	struct request request = {.dock = ""};
+
+	strncpy(request.dock, dock, sizeof(request.dock) - 1);
+	strncpy(request.home, home, sizeof(request.home) - 1);
+	return pass_send(jailer->socket, &request, sizeof(request), &mount_namespace, 1) < 0 ? fail("ask the jailer") : 0;
 }
 
 enum jailer_answer jailer_answer(const struct jailer *jailer, pid_t *init, char text[FAIL_TEXT_BYTES])
@@ -118,7 +160,7 @@ enum jailer_answer jailer_answer(const struct jailer *jailer, pid_t *init, char 
 		return JAILER_LATER;
 	if (got != sizeof(answer))
 		return JAILER_GONE;
-	if (answer.init > 0) {
+	if (answer.init >= 0) {
 		*init = answer.init;
 		return JAILER_DONE;
 	}

@@ -55,6 +55,7 @@ struct host_report {
 struct join_request {
 	uint32_t env_bytes;
 	uint32_t code_bytes;
+	uint32_t has_storage; /* it lies at home since a moment ago */
 };
 
 #endif

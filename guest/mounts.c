@@ -302,3 +302,26 @@ int mounts_enter(const struct preparation *p, const uint8_t *code)
 		return -1;
 	return enter_image();
 }
+
+int mounts_take_storage(const char *name)
+{
+	struct mount_attr private = {.propagation = MS_PRIVATE};
+	char entry[sizeof(DOCK) + 1 + NAME_MAX + 1];
+
+	snprintf(entry, sizeof(entry), DOCK "/%s", name);
+	if (is_attached(entry) < 0)
+		return -1;
+	int storage = (int)syscall(SYS_open_tree, AT_FDCWD, entry, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (storage < 0)
+		return fail("take %s", entry);
+	if (syscall(SYS_mount_setattr, storage, "", AT_EMPTY_PATH, &private, sizeof(private)) < 0)
+		return fail("keep the home to the jail");
+	return storage;
+}
+
+int mounts_put_storage(int storage, const char *home)
+{
+	long moved = syscall(SYS_move_mount, storage, "", AT_FDCWD, home, MOVE_MOUNT_F_EMPTY_PATH);
+
+	return moved < 0 ? fail("put storage at %s", home) : 0;
+}

@@ -20,4 +20,11 @@ int mounts_prepare_run(const struct preparation *preparation);
  * written to CODE_FILE where there is one. */
 int mounts_enter(const struct preparation *preparation, const uint8_t *code);
 
+/* Takes what lies at an entry of the dock, as a mount of its own that is nowhere yet. Returns a descriptor, or -1 with
+ * fail_text. */
+int mounts_take_storage(const char *dock);
+
+/* In a jail: puts it at `home`. Returns 0, or -1 with fail_text. */
+int mounts_put_storage(int storage, const char *home);
+
 #endif

@@ -31,7 +31,7 @@ int pass_send(int socket, const void *body, size_t length, const int *passed, si
 	return sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? -1 : 0;
 }
 
-int pass_receive(int socket, void *body, size_t length, int *passed, size_t count)
+int pass_receive(int socket, void *body, size_t length, int *passed, size_t most, size_t *count)
 {
 	union control control = {0};
 	struct iovec part = {.iov_base = body, .iov_len = length};
@@ -41,8 +41,9 @@ int pass_receive(int socket, void *body, size_t length, int *passed, size_t coun
 		.msg_control = &control,
 		.msg_controllen = sizeof(control),
 	};
-	size_t got_count = 0;
 	ssize_t got;
+
+	*count = 0;
 
 	do
 		got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
@@ -51,13 +52,13 @@ int pass_receive(int socket, void *body, size_t length, int *passed, size_t coun
 		return -1;
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
-		got_count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	if ((size_t)got == length && got_count == count) {
-		if (count > 0)
-			memcpy(passed, CMSG_DATA(header), count * sizeof(int));
+		*count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	if ((size_t)got == length && *count <= most) {
+		if (*count > 0)
+			memcpy(passed, CMSG_DATA(header), *count * sizeof(int));
 		return 1;
 	}
-	for (size_t i = 0; i < got_count; i++) {
+	for (size_t i = 0; i < *count; i++) {
 		int unwanted;
 		memcpy(&unwanted, CMSG_DATA(header) + i * sizeof(int), sizeof(unwanted));
 		close(unwanted);

@@ -27,6 +27,7 @@ static struct run next_run(const struct run *run)
 		.state = RUN_NONE,
 		.number = run->number,
 		.awaits_go = run->awaits_go,
+		.late_answers = run->late_answers + (run->awaits_storage ? 1 : 0),
 		.jail = JAIL_NONE,
 		.ends = {-1, -1, -1, -1},
 		.jailer = run->jailer,
@@ -208,7 +209,8 @@ static const char *wait_for_go(struct run *run, pid_t main, struct outbox *outbo
 	run->awaits_host = false;
 	run->jail.main = main;
 	for (size_t i = 0; i < JAIL_NAMESPACES; i++)
-		jail_close(&run->jail.spaces[i]);
+		if (i != JAIL_MNT)
+			jail_close(&run->jail.spaces[i]);
 	write_u32(pid, (uint32_t)main);
 	return outbox_send(outbox, FRAME_WAITING, run->number, pid, sizeof(pid)) ? NULL : OUTBOX_IS_FULL;
 }
@@ -284,10 +286,15 @@ static const char *take_init(struct run *run, pid_t init, struct outbox *outbox)
 
 static const char *take_answer(struct run *run, struct outbox *outbox)
 {
-	char text[FAIL_TEXT_BYTES];
+	static char text[FAIL_TEXT_BYTES]; /* outlives the call where it is what is wrong */
 	pid_t init;
 
-	switch (jailer_answer(&run->jailer, &init, text)) {
+	enum jailer_answer answer = jailer_answer(&run->jailer, &init, text);
+	if (run->late_answers > 0 && (answer == JAILER_DONE || answer == JAILER_FAILED)) {
+		run->late_answers--;
+		return NULL;
+	}
+	switch (answer) {
 	case JAILER_LATER: return NULL;
 	case JAILER_GONE:
 		/* A run that goes on may end: its init is our child. */
@@ -295,10 +302,17 @@ static const char *take_answer(struct run *run, struct outbox *outbox)
 		jail_close(&run->jailer.socket);
 		return run->awaits_jailer ? "the jailer died" : NULL;
 	case JAILER_FAILED:
-		if (!run->awaits_jailer)
+		if (!run->awaits_jailer && !run->awaits_storage)
 			return "the jailer answered what nobody asked";
+		if (run->awaits_storage)
+			return text;
 		return run->killed ? finish_exited(run, outbox) : finish_failed(run, text, outbox);
 	case JAILER_DONE:
+		if (run->awaits_storage) {
+			run->awaits_storage = false;
+			run->has_storage = true;
+			return ahead_hand_over(run);
+		}
 		if (!run->awaits_jailer)
 			return "the jailer answered what nobody asked";
 		run->awaits_jailer = false;

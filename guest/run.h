@@ -33,6 +33,9 @@ struct run {
 	bool awaits_jailer; /* it was asked for this run's jail */
 	bool awaits_host;   /* it was asked to fork the main process */
 	bool was_ahead;     /* the last one was made ahead; its request may cross its end */
+	bool awaits_storage; /* the jailer was asked to attach it */
+	unsigned late_answers; /* of the jailer, to runs that have ended */
+	bool has_storage;
 	bool begun;         /* BEGIN has come: a jail made ahead has its run */
 	bool fed;           /* what the program reads may be written */
 	pid_t unknown;      /* a child that was reaped while the number of the jail's init was not known; 0: none */

@@ -267,7 +267,7 @@ static void thaw_main(void)
 	}
 }
 
-static void take_request(void)
+static void take_request(const struct join *join)
 {
 	struct join_request request;
 	ssize_t got;
@@ -278,6 +278,9 @@ static void take_request(void)
 	if (got != sizeof(request))
 		_exit(EXIT_HOST_FAILED);
 	close(TALK);
+	/* Storage has come to lie over the directory that was entered. */
+	if (request.has_storage && chdir(join->home) < 0)
+		_exit(EXIT_HOST_FAILED);
 	char *variables = read_whole(request.env_bytes);
 	if (!call_with(begin, variables, request.env_bytes))
 		_exit(EXIT_HOST_FAILED);
@@ -299,7 +302,7 @@ static void become_run(const struct join *join, const int passed[JOIN_DESCRIPTOR
 	}
 	python.after_fork_child();
 	report(REPORT_READY);
-	take_request();
+	take_request(join);
 }
 
 /* Returns the child's pid, 0 in the child, -1 with fail_text. */
@@ -375,7 +378,9 @@ static bool serve(void)
 		reap(&children);
 		if (children.watches[0].revents == 0)
 			continue;
-		if (pass_receive(HOST_SOCKET, &join, sizeof(join), passed, JOIN_DESCRIPTORS) <= 0)
+		size_t count;
+		if (pass_receive(HOST_SOCKET, &join, sizeof(join), passed, JOIN_DESCRIPTORS, &count) <= 0 ||
+		    count != JOIN_DESCRIPTORS)
 			_exit(0); /* the guest is gone */
 		pid_t child = fork_into(passed);
 		if (child == 0) {

@@ -62,7 +62,8 @@ export class AheadJail {
   /** Whether a run can take it: nothing of the run shows that the jail was there before. */
   fits(spec: RunSpec, stdin: Uint8Array | undefined, dock: string | undefined): boolean {
     if (this.#phase !== 'making' && this.#phase !== 'ready') return false
-    if (spec.language !== this.#spec.language || stdin !== undefined || dock !== undefined) return false
+    if (spec.language !== this.#spec.language || stdin !== undefined) return false
+    if (dock !== undefined && this.#command.way !== 'joined') return false // It would stay in the directory that storage covers.
     return fixedLimits.every((name) => spec.limits[name] === this.#spec.limits[name]) && this.#command.takes(spec.env)
   }
 

@@ -131,8 +131,12 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
 }
 
 /** The run of a jail that was made ahead. @throws RangeError as `encodePrepare` does. */
-export function encodeBegin(run: number, of: { env: Readonly<Record<string, string>>; codeBytes: number }): Buffer {
-  const records = [...variables(of.env), u64(tag.codeBytes, of.codeBytes)]
+export function encodeBegin(
+  run: number,
+  of: { env: Readonly<Record<string, string>>; codeBytes: number; dock: string | undefined },
+): Buffer {
+  const dock = of.dock === undefined ? [] : [text(tag.dock, of.dock)]
+  const records = [...variables(of.env), ...dock, u64(tag.codeBytes, of.codeBytes)]
   return encodeFrame(toGuest.begin, run, Buffer.concat(records))
 }
 

@@ -279,9 +279,9 @@ export class JailRun implements SlotRun {
   }
 }
 
-function beginFramesOf(jail: AheadJail, { env, code }: JailRequest): Buffer[] {
+function beginFramesOf(jail: AheadJail, { env, code, dock }: JailRequest): Buffer[] {
   return [
-    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length }),
+    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length, dock }),
     ...encodeBytes(toGuest.code, jail.number, code),
   ]
 }
