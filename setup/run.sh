@@ -19,7 +19,10 @@ fi
 # Two commands started at once set up one after the other. The lock is let go before the command runs.
 exec 9>build/setup.lock
 flock 9
-install_node_packages
+case $command in
+start) install_node_packages product ;;
+*) install_node_packages all ;;
+esac
 case $command in
 start | test | bench)
 	install_system_packages

@@ -27,21 +27,36 @@ is_stamped() {
 	[ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
 }
 
-# The pinned Node is one of the packages, so that the machine's own may be older.
+# install_node_packages product|all: what the product runs on, or also what it is tested and measured with, which is
+# several times as much. The pinned Node is one of the packages, so that the machine's own may be older.
 install_node_packages() {
 	wanted=$(stamp_of package-lock.json)
-	if is_stamped node_modules/.stamp "$wanted" && [ -x node_modules/.bin/node ]; then
+	if is_stamped node_modules/.stamp "$wanted all" && [ -x node_modules/.bin/node ]; then
 		return 0
+	fi
+	has_product=no
+	if is_stamped node_modules/.stamp "$wanted product" && [ -x node_modules/.bin/node ]; then
+		[ "$1" != product ] || return 0
+		has_product=yes
 	fi
 	has npm || stop 78 "npm is missing; install it: apt-get install npm"
 	say "installing Node packages"
+	case $1 in
+	product) development=--omit=dev ;;
+	all) development=--include=dev ;;
+	esac
+	# What is there may be running: it is added to, and only replaced when it is of another version.
+	case $has_product in
+	yes) verb="install --no-save" ;;
+	no) verb=ci ;;
+	esac
 	# Every package is usable as it is unpacked; none needs to run code of its own here.
-	npm ci --ignore-scripts --loglevel=error --include=dev --include=optional --no-audit --no-fund >&2 ||
-		stop 78 "npm ci failed; see above"
+	npm $verb --ignore-scripts --loglevel=error "$development" --include=optional --no-audit --no-fund >&2 ||
+		stop 78 "npm could not install the packages; see above"
 	link_node
 	[ -x node_modules/.bin/node ] ||
 		stop 78 "no pinned Node for $(uname -s) on $(uname -m); Linux on x86_64 or aarch64 is needed"
-	printf '%s\n' "$wanted" >node_modules/.stamp
+	printf '%s %s\n' "$wanted" "$1" >node_modules/.stamp
 }
 
 # npm 9, which is Debian 12's, unpacks the package that holds Node but does not link its program.
