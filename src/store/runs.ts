@@ -1,16 +1,16 @@
 import type { Kysely, Transaction } from 'kysely'
 import type { Ending, RunResult } from '../base/run.ts'
-import { durably } from './durably.ts'
+import type { Durably } from './durably.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from './store.ts'
 import type { StoredOutput, StoredRun, Tables } from './tables.ts'
 
-export const runs = (db: Kysely<Tables>): Store['runs'] => ({
+export const runs = (db: Kysely<Tables>, durably: Durably): Store['runs'] => ({
   async begin(run) {
     await db.insertInto('runs').values(toStored(run)).execute()
   },
 
   beginOnce: (run, claim) =>
-    durably(db, async (transaction) => {
+    durably(async (transaction) => {
       const taken = await claimed(transaction, claim)
       if (taken !== undefined && taken.expiresAt > run.createdAt) return taken
       if (taken !== undefined) await transaction.deleteFrom('claims').where('runId', '=', taken.runId).execute()

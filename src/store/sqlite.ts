@@ -1,8 +1,9 @@
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
-import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement } from 'kysely'
+import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
+import type { Durably } from './durably.ts'
 import { hiddenTools } from './hidden-tools.ts'
 import { keys } from './keys.ts'
 import { migrate } from './migrations.ts'
@@ -51,14 +52,30 @@ export async function openStore(path: string): Promise<Store> {
     keys: keys(db),
     profiles: profiles(db),
     threads: threads(db),
-    runs: runs(db),
-    tasks: tasks(db),
+    runs: runs(db, durablyIn(db)),
+    tasks: tasks(db, durablyIn(db)),
     secrets: secrets(db),
     hiddenTools: hiddenTools(db),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
     close: () => db.destroy(),
   }
 }
+
+/**
+ * Usual commits are on the disk a moment later; these have their log synced first. Nobody else writes in between, since
+ * the connection is held. https://www.sqlite.org/pragma.html#pragma_synchronous
+ */
+const durablyIn =
+  (db: Kysely<Tables>): Durably =>
+  (work) =>
+    db.connection().execute(async (connection) => {
+      await sql`pragma synchronous = full`.execute(connection)
+      try {
+        return await connection.transaction().execute(work)
+      } finally {
+        await sql`pragma synchronous = normal`.execute(connection)
+      }
+    })
 
 function openDatabase(path: string): NodeSqlite {
   let database: DatabaseSync | undefined

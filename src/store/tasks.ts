@@ -1,11 +1,11 @@
 import type { Kysely } from 'kysely'
-import { durably } from './durably.ts'
+import type { Durably } from './durably.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export const tasks = (db: Kysely<Tables>): Store['tasks'] => ({
+export const tasks = (db: Kysely<Tables>, durably: Durably): Store['tasks'] => ({
   async create(task) {
-    await durably(db, (transaction) => transaction.insertInto('tasks').values(task).execute())
+    await durably((transaction) => transaction.insertInto('tasks').values(task).execute())
   },
 
   get: (id) => db.selectFrom('tasks').selectAll().where('id', '=', id).executeTakeFirst(),

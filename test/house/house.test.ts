@@ -64,6 +64,11 @@ describe('each rule finds what it forbids', () => {
     ['only main.ts touches the process', { 'src/core/a.ts': 'process.exit(1)' }, /process.exit/],
     ['only main.ts touches the process', { 'src/core/a.ts': 'const { env } = process' }, /= process/],
     ['only main.ts touches the process', { 'src/core/a.ts': "import { argv } from 'node:process'" }, /node:process/],
+    [
+      'only sqlite.ts knows which database holds the rows',
+      { 'src/store/a.ts': 'sql`pragma synchronous = full`' },
+      /pragma/,
+    ],
     ['files are named for what they hold', { 'src/core/utils.ts': '' }, /does not say/],
     ['files are named for what they hold', { 'src/core/index.ts': '' }, /does not say/],
     ['files are named for what they hold', { 'test/support/server-helpers.ts': '' }, /does not say/],

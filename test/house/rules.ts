@@ -17,6 +17,11 @@ export const rules: Readonly<Record<string, Rule>> = {
     /\bprocess\s*\.\s*(env|argv|argv0|exit|exitCode|on|once|addListener|abort)\b|\}\s*=\s*process\b|['"](node:)?process['"]|\bprocess\s*\[/g,
     'touches the process',
   ),
+  'only sqlite.ts knows which database holds the rows': onText(
+    /^src\/store\/(?!sqlite\.ts$).*\.ts$/,
+    /\bpragma\b|\bnode:sqlite\b|\bSqlite\w*|\b(?:datetime|strftime|json_extract|rowid|last_insert_rowid)\b/g,
+    'is said to one database only',
+  ),
   'files are named for what they hold': forbiddenNames,
   'files stay short': longFiles,
   'no test runs alone and none is only planned': onText(
