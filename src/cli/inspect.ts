@@ -1,12 +1,13 @@
 import { readFileSync, readlinkSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
+import { join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { languages } from '../base/run.ts'
 import type { PeakScope } from '../engine/cgroups.ts'
 import { type EngineHost, openHost } from '../engine/host.ts'
-import { capture, probeLimits } from '../engine/probe.ts'
-import type { EngineSettings } from '../engine/settings.ts'
+import { capture, probeLimits, usable } from '../engine/probe.ts'
+import { type EngineSettings, type RuntimeName, runtimeNames } from '../engine/settings.ts'
 import { createSlot, type Slot } from '../engine/slot.ts'
 
 /** One thing looked at. */
@@ -37,17 +38,39 @@ export async function inspect(settings: EngineSettings, memoryBytes: number): Pr
     return [{ name: 'start', ok: false, detail: error.message, remedy: error.remedy }, ...machine]
   }
   try {
-    return [...checkHost(host), ...(await checkSlot(host)), ...machine]
+    return [...(await checkRuntimes(host, settings)), ...checkHost(host), ...(await checkSlot(host)), ...machine]
   } finally {
     await host.close()
+  }
+}
+
+/** The one in use, and why it is none of the others. */
+async function checkRuntimes(host: EngineHost, settings: EngineSettings): Promise<Check[]> {
+  const { name, path } = host.runtime
+  const others = runtimeNames.filter((other) => other !== name && host.rejected.every(({ name }) => name !== other))
+  return [
+    { name: 'runtime', ok: true, detail: `${name} at ${path} (${host.runtimeVersion})` },
+    ...host.rejected.map(({ name, reason, remedy }) => ({ name: `not ${name}`, ok: true, detail: reason, remedy })),
+    ...(await Promise.all(others.map((other) => checkOther(other, name, settings)))),
+  ]
+}
+
+/** A runtime that was not tried, since another was asked for or comes first. */
+async function checkOther(other: RuntimeName, used: RuntimeName, settings: EngineSettings): Promise<Check> {
+  const name = `not ${other}`
+  const why = settings.runtime === 'auto' ? `${used} comes first` : `${used} was asked for`
+  try {
+    await usable(other, join(settings.stateDir, 'runtime', other))
+    return { name, ok: true, detail: `${why}; ${other} was not tried`, remedy: `To use it, set runtime to ${other}.` }
+  } catch (error) {
+    if (!(error instanceof StartRefused)) return { name, ok: true, detail: (error as Error).message }
+    return { name, ok: true, detail: error.message, remedy: error.remedy }
   }
 }
 
 function checkHost(host: EngineHost): Check[] {
   const missing = languages.filter((language) => !host.languages.some((found) => found.language === language))
   return [
-    { name: 'runtime', ok: true, detail: `${host.runtime.name} at ${host.runtime.path} (${host.runtimeVersion})` },
-    ...host.rejected.map(({ name, reason, remedy }) => ({ name: `not ${name}`, ok: true, detail: reason, remedy })),
     checkProcessors(host),
     { name: 'cgroups', ok: true, detail: `${host.cgroups.version}, with ${host.cgroups.controllers.join(', ')}` },
     {

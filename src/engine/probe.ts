@@ -60,7 +60,12 @@ export async function probe(
   )
 }
 
-async function usable(name: RuntimeName, root: string): Promise<Runtime> {
+/**
+ * What can be known of a runtime without starting anything.
+ * @param root where it would keep what it knows of its containers.
+ * @throws StartRefused when it is not installed, or is one that cannot be used.
+ */
+export async function usable(name: RuntimeName, root: string): Promise<Runtime> {
   const path = await findProgram(name)
   if (path === undefined)
     throw new StartRefused(`It is not installed.`, `Install ${name}, for example: apt-get install ${name}.`)

@@ -57,6 +57,10 @@ inPrivateMounts(import.meta.filename, () => {
           'namespaces',
         ]),
       )
+      // One is used, and of each other one it says why it is not.
+      const others = checks.filter(({ name }) => name.startsWith('not '))
+      expect(others).toHaveLength(2)
+      expect(others.every(({ detail, remedy }) => detail !== '' && remedy !== undefined)).toBe(true)
       expect(machine.leftovers()).toEqual([])
       machine.remove()
     })
