@@ -75,6 +75,11 @@ export class CgroupsV1 implements Cgroups {
     return new SlotCgroupV1(this.#options, slotId)
   }
 
+  hasInstance(instanceId: string): boolean {
+    const sibling = join(dirname(this.#options.below), instanceId)
+    return this.#options.allPoints.some((point) => existsSync(join(point, sibling)))
+  }
+
   async reclaim(): Promise<number> {
     const ids = new Set(this.#options.allPoints.flatMap((point) => childrenOf(join(point, this.#options.below))))
     for (const id of ids) {

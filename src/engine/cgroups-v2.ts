@@ -65,6 +65,10 @@ export class CgroupsV2 implements Cgroups {
     return new SlotCgroupV2(this.#options, this.controllers, slotId)
   }
 
+  hasInstance(instanceId: string): boolean {
+    return existsSync(join(this.#options.root, dirname(this.#options.below), instanceId))
+  }
+
   async reclaim(): Promise<number> {
     const instance = join(this.#options.root, this.#options.below)
     const ids = readdirSync(instance, { withFileTypes: true }).filter((entry) => entry.isDirectory())

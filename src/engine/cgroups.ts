@@ -67,6 +67,8 @@ export interface Cgroups {
    */
   readonly processors: readonly number[] | undefined
   create(slotId: string): SlotCgroup
+  /** Whether an instance of this machine has cgroups: one that lives does, from before its first slot until after its last. */
+  hasInstance(instanceId: string): boolean
   /** Ends and removes every slot cgroup of this instance. @returns how many there were. */
   reclaim(): Promise<number>
   /** Removes the instance's own directories; its slots are gone before. */

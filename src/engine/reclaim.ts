@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { StartRefused } from '../base/errors.ts'
+import { InstanceLock } from '../base/instance-lock.ts'
 import type { Cgroups } from './cgroups.ts'
 import type { IdRanges } from './id-ranges.ts'
 import { mountsBelow, unmount } from './mounts.ts'
@@ -11,6 +12,7 @@ import { type RuntimeName, runtimeNames } from './settings.ts'
 export interface Reclaimed {
   containers: number
   cgroups: number
+  /** Also those of other instances that are gone for good. */
   idRanges: number
 }
 
@@ -30,12 +32,22 @@ export async function reclaim(options: {
     for (const name of runtimeNames) containers += await deleteContainers(name, options.runtimeRoot(name))
     const cgroups = await options.cgroups.reclaim()
     for (const dir of options.dirs) await removeTree(dir)
-    return { containers, cgroups, idRanges: options.ids.reclaim() }
+    return { containers, cgroups, idRanges: await reclaimIdRanges(options.ids, options.cgroups) }
   } catch (error) {
     throw new StartRefused(
       `What an earlier run of this instance left cannot be removed: ${(error as Error).message}`,
       'End the processes named, or start with another state directory.',
     )
+  }
+}
+
+/** Each instance has its cgroup before it comes here, so one that waits for its turn is not taken for gone. */
+async function reclaimIdRanges(ids: IdRanges, cgroups: Cgroups): Promise<number> {
+  const turn = await InstanceLock.acquire(ids.dir, 'ids', true)
+  try {
+    return ids.reclaim((instanceId) => !cgroups.hasInstance(instanceId))
+  } finally {
+    turn.release()
   }
 }
 

@@ -1,12 +1,17 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { StartRefused } from '../../src/base/errors.ts'
 import { inspect } from '../../src/cli/inspect.ts'
 import { openHost } from '../../src/engine/host.ts'
+import { IdRanges } from '../../src/engine/id-ranges.ts'
+import { createSlot } from '../../src/engine/slot.ts'
 import { engineMachine, installed } from './engine-machine.ts'
 import { inPrivateMounts } from './private-mounts.ts'
+
+/** No process of this machine has its ids: every instance, whoever started it, takes them from the other end. */
+const lastRange = 0x7fff_0000
 
 inPrivateMounts(import.meta.filename, () => {
   describe('the engine', () => {
@@ -32,6 +37,25 @@ inPrivateMounts(import.meta.filename, () => {
       expect(machine.leftovers()).toEqual([])
       rmSync(dir, { recursive: true })
       machine.remove()
+    })
+
+    it('takes back the id ranges of instances that are gone, and of none that lives, also where two start at once', async () => {
+      const [first, second, third] = [engineMachine('auto'), engineMachine('auto'), engineMachine('auto')]
+      const { idLeaseDir } = first.settings
+      const living = await first.open()
+      const slot = await createSlot(living)
+      const [kept = ''] = readdirSync(idLeaseDir)
+      new IdRanges(idLeaseDir, 'gone', lastRange).lease()
+      const starting = [second, third].map(({ settings }) => openHost({ ...settings, idLeaseDir }))
+      const hosts = await Promise.all(starting)
+      expect(hosts.map(({ reclaimed }) => reclaimed.idRanges).sort()).toEqual([0, 1])
+      const others = await Promise.all(hosts.map((host) => createSlot(host)))
+      expect(readdirSync(idLeaseDir)).toHaveLength(3)
+      expect(readlinkSync(join(idLeaseDir, kept))).toContain(first.settings.instanceId)
+      for (const one of [slot, ...others]) await one.destroy()
+      for (const host of [living, ...hosts]) await host.close()
+      expect(readdirSync(idLeaseDir)).toEqual([])
+      for (const machine of [first, second, third]) machine.remove()
     })
 
     it('refuses an instance id that could leave its place', async () => {

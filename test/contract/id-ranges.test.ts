@@ -1,4 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readdirSync, readlinkSync, rmSync, symlinkSync, unlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -9,6 +11,9 @@ beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'glovebox-ids-'))
 })
 afterEach(() => rmSync(dir, { recursive: true, force: true }))
+
+const nobodyIsGone = () => false
+const everybodyIsGone = () => true
 
 /** Room for three ranges. */
 const base = 0x8000_0000 - 3 * 65_536
@@ -36,12 +41,44 @@ describe('id ranges', () => {
     first.release() // Once more does no harm.
   })
 
-  it('of a dead instance are taken back by its successor alone', () => {
+  it('of a dead process are taken back by the next of the same instance', () => {
     new IdRanges(dir, 'one', base).lease()
     const other = new IdRanges(dir, 'two', base)
     other.lease()
-    expect(new IdRanges(dir, 'one', base).reclaim()).toBe(1)
-    expect(other.reclaim()).toBe(1)
+    expect(new IdRanges(dir, 'one', base).reclaim(nobodyIsGone)).toBe(1)
+    expect(readdirSync(dir)).toHaveLength(1)
+    expect(other.reclaim(nobodyIsGone)).toBe(1)
+  })
+
+  it('of an instance that is no more are taken back by any other, and asked for once', () => {
+    for (const owner of ['gone', 'gone', 'alive']) new IdRanges(dir, owner, base).lease()
+    const asked: string[] = []
+    const isGone = (owner: string) => asked.push(owner) > 0 && owner === 'gone'
+    expect(new IdRanges(dir, 'one', base).reclaim(isGone)).toBe(2)
+    expect(asked.sort()).toEqual(['alive', 'gone'])
+    expect(readdirSync(dir).map((name) => readlinkSync(join(dir, name)).split(' ')[0])).toEqual(['alive'])
+  })
+
+  it('are left to who may live where it cannot be seen: in another container, or unknown', () => {
+    const { first } = new IdRanges(dir, 'elsewhere', base).lease()
+    const target = readlinkSync(join(dir, `${first}`)).replace(/pid:\[\d+\]/, 'pid:[1]')
+    unlinkSync(join(dir, `${first}`))
+    symlinkSync(target, join(dir, `${first}`))
+    symlinkSync('older', join(dir, `${first + 65_536}`))
+    expect(new IdRanges(dir, 'one', base).reclaim(everybodyIsGone)).toBe(0)
+    expect(readdirSync(dir)).toHaveLength(2)
+  })
+
+  it.skipIf(process.getuid?.() !== 0)('are left to a process that still has one of their ids', async () => {
+    const { first } = new IdRanges(dir, 'gone', base).lease()
+    const ids = [`--reuid=${first + 1000}`, `--regid=${first + 1000}`, '--clear-groups']
+    const child = spawn('setpriv', [...ids, 'sh', '-c', 'echo on; exec cat'], { stdio: ['pipe', 'pipe', 'inherit'] })
+    await once(child.stdout, 'data')
+    const ranges = new IdRanges(dir, 'one', base)
+    expect(ranges.reclaim(everybodyIsGone)).toBe(0)
+    child.stdin.end()
+    await once(child, 'exit')
+    expect(ranges.reclaim(everybodyIsGone)).toBe(1)
   })
 
   it('never reach into the ids of the machine', () => {

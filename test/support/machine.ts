@@ -147,11 +147,10 @@ function containersOf({ directory }: Scope): string[] {
   })
 }
 
-/** Leases are of the whole machine; each is a link that names its instance. */
 /** Leases are shared by every instance of the machine; the target of each link names its owner. */
 function idLeasesOf(id: string | undefined): string[] {
   const paths = namesIn(engineDefaults.idLeaseDir).map((name) => join(engineDefaults.idLeaseDir, name))
-  return paths.filter((path) => linkOf(path) === id)
+  return paths.filter((path) => linkOf(path).split(' ')[0] === id)
 }
 
 function filesBelow(directory: string): string[] {
