@@ -71,6 +71,8 @@ export class Runs {
     const { identity: owner, readiness } = this.#runner
     if (!readiness.ready) throw new Refusal('unavailable', { reason: readiness.reason })
     if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
+    // With a claim it may be the same call once more, which is no conflict.
+    if (asked.thread && !asked.claim) await this.#threads.expectFree(caller.orgId, asked.thread)
     const createdAt = timestamp()
     this.#inFlight.add(spec.runId)
     const taken = await this.#write(toRow(spec, asked, owner, createdAt), asked.claim)

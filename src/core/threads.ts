@@ -34,6 +34,16 @@ export class Threads {
     this.#renewal = setInterval(() => void this.#renew(), renewEveryMs).unref()
   }
 
+  /**
+   * Looks ahead, so that a call that is made again and again until the thread is free leaves no row each time; `lock`
+   * decides.
+   * @throws Refusal thread_busy when another run has it now.
+   */
+  async expectFree(orgId: string, { id }: AskedThread): Promise<void> {
+    const row = await this.#store.threads.get(orgId, id)
+    if (row?.lockedUntil && row.lockedUntil >= timestamp()) throw new Refusal('thread_busy', { thread: id })
+  }
+
   /** @throws Refusal thread_busy when another run has it. */
   async lock({ orgId, runId }: { orgId: string; runId: string }, { id, quota }: AskedThread): Promise<RunThread> {
     this.#held.add(runId)

@@ -47,12 +47,21 @@ describe('a thread', () => {
   it('that is busy is a conflict, with what to do about it, until its run has ended', async () => {
     const going = run('sleep 1', 'busy')
     await expect.poll(() => front.store.threads.get('org_dev', 'busy').then((row) => row?.lockedBy)).toBeTruthy()
+    const { begin } = front.store.runs
+    let rows = 0
+    front.store.runs.begin = (row) => {
+      rows += 1
+      return begin(row)
+    }
     const overMcp = await run('true', 'busy')
     expect(overMcp).toMatchObject({ status: 409, error: { code: -32000 } })
     expect(overMcp.error.message).toMatch(/thread busy is busy.*(Wait|another thread_id)/)
     const overRest = await front.post('/v1/sandbox/execute', { code: 'true', language: 'bash', thread_id: 'busy' })
     expect(overRest.status).toBe(409)
     expect(await overRest.json()).toMatchObject({ error: 'conflict', message: expect.stringContaining('busy') })
+    // Who asks until it is free leaves no row each time.
+    front.store.runs.begin = begin
+    expect(rows).toBe(0)
     await going
     expect((await run('true', 'busy')).result.isError).toBe(false)
     expect(await front.store.threads.get('org_dev', 'busy')).toMatchObject({ lockedBy: null, lockedUntil: null })
