@@ -275,6 +275,7 @@ function toProfile(name: string, values: ProfileValues): Profile {
     },
     env: Object.fromEntries(Object.entries(values.env).sort(([a], [b]) => (a < b ? -1 : 1))),
     reuse: values.reuse,
+    preload: values.preload,
     calls: {
       toolsets: values.toolsets,
       detachAfterMs: values.detach_after_s === 0 ? null : values.detach_after_s * 1000,

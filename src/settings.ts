@@ -4,7 +4,7 @@
  */
 import Type, { type Static, type TSchema } from 'typebox'
 import { busyAnswers, toolsets } from './base/profile.ts'
-import { languages, reuses } from './base/run.ts'
+import { languages, moduleNamePattern, reuses } from './base/run.ts'
 import { logFormats, logLevels } from './observe/log.ts'
 
 /** `bytes` may be written as a number or as `512MiB`; every other unit is written as a plain number. */
@@ -213,6 +213,15 @@ const profile = {
     Type.Enum(reuses),
     'key',
     'Which runs may share a slot, one after another: those of one key, those of one key and thread, or none.',
+    { inProfiles },
+  ),
+  preload: setting(
+    Type.Array(Type.String({ pattern: moduleNamePattern }), {
+      uniqueItems: true,
+      maxItems: 32,
+    }),
+    [],
+    'Modules of Python that are imported before a run needs them. Each must import without leaving a thread behind.',
     { inProfiles },
   ),
   toolsets: setting(

@@ -62,6 +62,7 @@ static struct {
 	void *(*dict_of)(void *module);
 	void (*untrack)(void *object);
 	void (*track)(void *object);
+	const char *(*text_of)(void *string);
 	void (*release)(void *object);
 	void (*print_error)(void);
 } python;
@@ -72,11 +73,15 @@ static const char helper[] =
 	"\n"
 	"def preload(names):\n"
 	"    for name in filter(None, names.decode().split(',')):\n"
-	"        __import__(name)\n"
+	"        try:\n"
+	"            __import__(name)\n"
+	"        except BaseException as error:\n"
+	"            return f'import {name}: {type(error).__name__}: {error}'\n"
 	"    gc.collect()\n"
 	"    gc.freeze()\n"
 	"    if not had_gc:\n"
 	"        del sys.modules['gc']\n"
+	"    return ''\n"
 	"\n"
 	"def begin(block):\n"
 	"    os.environb.clear()\n"
@@ -155,33 +160,32 @@ static void find_python(void)
 	*(void **)&python.bytes = find("PyBytes_FromStringAndSize");
 	*(void **)&python.call = find("PyObject_CallFunctionObjArgs");
 	*(void **)&python.modules = find("PyImport_GetModuleDict");
+	*(void **)&python.text_of = find("PyUnicode_AsUTF8");
 	*(void **)&python.release = find("Py_DecRef");
 	*(void **)&python.print_error = find("PyErr_Print");
 }
 
-/* Calls with one bytes object. Returns whether all went well; if not, the interpreter has said why. */
-static bool call_with(void *callable, const char *text, size_t length)
+/* Calls with one bytes object. Returns what came back, or NULL when the interpreter has said what went wrong. */
+static void *call_with(void *callable, const char *text, size_t length)
 {
 	void *argument = python.bytes(text, (ssize_t)length);
-	void *done = argument == NULL ? NULL : python.call(callable, argument, NULL);
+	void *answer = argument == NULL ? NULL : python.call(callable, argument, NULL);
 
-	if (done == NULL)
+	if (answer == NULL)
 		python.print_error();
-	else
-		python.release(done);
 	if (argument != NULL)
 		python.release(argument);
-	return done != NULL;
+	return answer;
 }
 
-/* Runs the helper, and imports what was asked for. Its names live in a dictionary of their own: no module shows it. */
-static bool import_all(const char *names)
+/* Runs the helper. Its names live in a dictionary of their own, which this returns: no module shows it. */
+static void *run_helper(void)
 {
 	void *globals = python.dict_new();
 	bool has_gc = python.dict_get(python.modules(), "gc") != NULL;
 
 	if (globals == NULL || python.dict_set(globals, "__builtins__", python.builtins()) < 0)
-		return false;
+		return NULL;
 	void *done = python.run(has_gc ? "had_gc = True" : "had_gc = False", PY_FILE_INPUT, globals, globals);
 	if (done != NULL) {
 		python.release(done);
@@ -189,11 +193,29 @@ static bool import_all(const char *names)
 	}
 	if (done == NULL) {
 		python.print_error();
-		return false;
+		return NULL;
 	}
 	python.release(done);
-	begin = python.dict_get(globals, "begin");
-	return call_with(python.dict_get(globals, "preload"), names, strlen(names));
+	return globals;
+}
+
+/* Imports what was asked for, or ends with the reason why it cannot be. */
+static void import_all(const char *names)
+{
+	struct host_report report = {.word = HOST_FAILED};
+	void *globals = run_helper();
+	void *answer = NULL;
+
+	if (globals != NULL) {
+		begin = python.dict_get(globals, "begin");
+		answer = call_with(python.dict_get(globals, "preload"), names, strlen(names));
+	}
+	const char *problem = answer == NULL ? "the helper failed; see standard error" : python.text_of(answer);
+	if (problem != NULL && problem[0] == '\0')
+		return;
+	strncpy(report.text, problem == NULL ? "the helper gave no answer" : problem, sizeof(report.text) - 1);
+	send(HOST_SOCKET, &report, sizeof(report), MSG_NOSIGNAL);
+	_exit(EXIT_HOST_FAILED);
 }
 
 /* From here on it is a process of the jail, and of its user. */
@@ -282,8 +304,10 @@ static void take_request(const struct join *join)
 	if (request.has_storage && chdir(join->home) < 0)
 		_exit(EXIT_HOST_FAILED);
 	char *variables = read_whole(request.env_bytes);
-	if (!call_with(begin, variables, request.env_bytes))
+	void *done = call_with(begin, variables, request.env_bytes);
+	if (done == NULL)
 		_exit(EXIT_HOST_FAILED);
+	python.release(done);
 	explicit_bzero(variables, request.env_bytes);
 	free(variables);
 	thaw_main();
@@ -420,11 +444,7 @@ static ssize_t read_program(void *unused, char *into, size_t size)
 	if (!has_served) {
 		has_served = true;
 		find_python();
-		if (!import_all(preload)) {
-			errno = ENOEXEC;
-			fail("import %s", preload);
-			give_up();
-		}
+		import_all(preload);
 		serve();
 	}
 	if (size > source_bytes - source_read)

@@ -39,6 +39,8 @@ export interface Profile {
   /** Variables of every run; those of a call win over them. */
   env: Readonly<Record<string, string>>
   reuse: Reuse
+  /** Modules of Python that are imported before a run needs them. */
+  preload: readonly string[]
   calls: CallPolicy
   storage: Storage
 }

@@ -6,6 +6,9 @@
 export const languages = ['python', 'node', 'bash'] as const
 export type Language = (typeof languages)[number]
 
+/** A dotted name that python can import. */
+export const moduleNamePattern = '^[A-Za-z_][A-Za-z0-9_]{0,63}([.][A-Za-z_][A-Za-z0-9_]{0,63}){0,7}$'
+
 export const streams = ['stdout', 'stderr'] as const
 export type Stream = (typeof streams)[number]
 
@@ -67,6 +70,8 @@ export interface RunSpec {
   profileRevision: string
   reuse: Reuse
   language: Language
+  /** Modules that the language host of the slot has imported ahead of time. */
+  preload?: readonly string[]
   /** The caller's variables, already merged and checked; the engine adds its own fixed ones below them. */
   env: Record<string, string>
   limits: Limits

@@ -5,7 +5,7 @@ import type { Writable } from 'node:stream'
 import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
-import { engineSettingsOf } from './engine-settings.ts'
+import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
 import { sendConfig } from './hand-over.ts'
 import { type Check, inspect } from './inspect.ts'
 import { inspectStorage } from './inspect-storage.ts'
@@ -44,7 +44,7 @@ export async function doctorInside(config: Config, io: Io): Promise<number> {
     stateDir: join(config.stateDir, `${instance.id}-doctor`),
   }
   const memoryBytes = Math.max(...Object.values(config.profiles).map(({ limits }) => limits.memoryBytes))
-  const checks = await inspect(settings, memoryBytes)
+  const checks = await inspect(settings, memoryBytes, preloadsOf(config))
   const hasThreads = Object.values(config.profiles).some(({ storage }) => storage.kind === 'threads')
   if (hasThreads) checks.push(await inspectStorage(config.home))
   lock.release()

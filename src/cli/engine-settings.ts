@@ -17,3 +17,9 @@ export function engineSettingsOf(config: Config, instance: Instance): EngineSett
     nodePath: process.execPath,
   }
 }
+
+/** What profiles want imported ahead of their runs, each list once. */
+export function preloadsOf(config: Config): string[][] {
+  const lists = Object.values(config.profiles).map(({ preload }) => JSON.stringify(preload))
+  return [...new Set(lists)].map((list) => JSON.parse(list) as string[]).filter((modules) => modules.length > 0)
+}

@@ -6,6 +6,7 @@ import { newId } from '../base/ids.ts'
 import { languages } from '../base/run.ts'
 import type { PeakScope } from '../engine/cgroups.ts'
 import { type EngineHost, openHost } from '../engine/host.ts'
+import { preloadProblem } from '../engine/preload.ts'
 import { capture, probeLimits, usable } from '../engine/probe.ts'
 import { type EngineSettings, type RuntimeName, runtimeNames } from '../engine/settings.ts'
 import { createSlot, type Slot } from '../engine/slot.ts'
@@ -26,9 +27,14 @@ const diskFreeMinBytes = 1024 ** 3
  * Looks at this machine as a place for runs: makes a slot, and reads every layer of the isolation from inside a jail.
  * @param settings of an instance of its own, so that a live one is left alone
  * @param memoryBytes what the largest profile lets a run have
+ * @param preloads lists of modules that profiles want imported ahead of runs
  * @returns every check, in the order in which they build on each other; it never throws for what the machine lacks.
  */
-export async function inspect(settings: EngineSettings, memoryBytes: number): Promise<Check[]> {
+export async function inspect(
+  settings: EngineSettings,
+  memoryBytes: number,
+  preloads: readonly (readonly string[])[] = [],
+): Promise<Check[]> {
   const machine = [checkMemory(memoryBytes), await checkDisk(settings.stateDir)]
   let host: EngineHost
   try {
@@ -38,7 +44,9 @@ export async function inspect(settings: EngineSettings, memoryBytes: number): Pr
     return [{ name: 'start', ok: false, detail: error.message, remedy: error.remedy }, ...machine]
   }
   try {
-    return [...(await checkRuntimes(host, settings)), ...checkHost(host), ...(await checkSlot(host)), ...machine]
+    const preloaded = await checkPreloads(host, preloads)
+    const own = [...(await checkRuntimes(host, settings)), ...checkHost(host), ...(await checkSlot(host))]
+    return [...own, ...preloaded, ...machine]
   } finally {
     await host.close()
   }
@@ -80,6 +88,24 @@ function checkHost(host: EngineHost): Check[] {
       ...(missing.length === 0 ? {} : { remedy: `To offer ${missing.join(', ')}, install it below /usr.` }),
     },
   ]
+}
+
+async function checkPreloads(host: EngineHost, preloads: readonly (readonly string[])[]): Promise<Check[]> {
+  const checks: Check[] = []
+  for (const modules of preloads) {
+    const problem = await preloadProblem(host, modules)
+    const name = 'preload'
+    if (problem === undefined)
+      checks.push({ name, ok: true, detail: `${modules.join(', ')} can be imported ahead of runs` })
+    else
+      checks.push({
+        name,
+        ok: false,
+        detail: `${modules.join(', ')}: ${problem}`,
+        remedy: 'Install what is missing below /usr, or take the module out of preload of its profile.',
+      })
+  }
+  return checks
 }
 
 /** Not a wall: the share of a run is limited either way. */

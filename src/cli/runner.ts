@@ -5,7 +5,7 @@ import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { openRunner } from '../runner/process.ts'
 import { announceReady, ended } from './child-end.ts'
-import { engineSettingsOf } from './engine-settings.ts'
+import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
 import { exitCodes, type Io } from './io.ts'
 
 /** The runner process: serves until it is told to end, or its supervisor is gone. @throws StartRefused. */
@@ -43,6 +43,7 @@ export async function runner(config: Config, io: Io): Promise<number> {
             mountedMax: config.threadsMountedMax,
             idleMs: config.threadIdleMs,
           },
+      preloads: preloadsOf(config),
       frontUid: config.frontUid,
       frontGid: config.frontGid,
       graceMs: config.frontGraceMs,

@@ -24,6 +24,7 @@ export function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedReque
     profileRevision: profile.revision,
     reuse: profile.reuse,
     language: asked.language,
+    ...(asked.language === 'python' && profile.preload.length > 0 ? { preload: profile.preload } : {}),
     env: asked.env,
     limits: { ...profile.limits, timeoutMs: asked.timeoutMs },
     detached: asked.detached,

@@ -38,9 +38,13 @@ export class LanguageHosts {
     return this.#problem
   }
 
-  /** Starts the host of a language at the first call. @param onChange called once, when it is ready or given up. */
-  of(found: LanguageFound, onChange: () => void): HostState {
-    const command = hostCommandOf(found, [])
+  /**
+   * Starts the host of a language at the first call.
+   * @param preload names of modules that it imports.
+   * @param onChange called once, when it is ready or given up.
+   */
+  of(found: LanguageFound, preload: readonly string[], onChange: () => void): HostState {
+    const command = hostCommandOf(found, preload)
     if (command === undefined) return 'none'
     this.#onChange = onChange
     if (this.#python === undefined) {

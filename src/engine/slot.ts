@@ -168,6 +168,11 @@ export class Slot {
     return this.#parts.hosts.lost
   }
 
+  /** Why its language host is not there, where it is not. */
+  get hostProblem(): string | undefined {
+    return this.#parts.hosts.problem
+  }
+
   /** What raised the doubt, for the log. */
   get doubt(): string | undefined {
     return this.#doubt
@@ -215,7 +220,7 @@ export class Slot {
     if (this.#doubt !== undefined || this.#current || !this.#bound) return
     const found = this.#language(spec.language)
     const { hosts } = this.#parts
-    const host = hosts.of(found, () => this.makeReady(spec))
+    const host = hosts.of(found, spec.preload ?? [], () => this.makeReady(spec))
     if (host === 'starting' || this.#ahead) return
     const command = aheadCommandOf(found, spec.env, host === 'ready')
     if (command === undefined) return

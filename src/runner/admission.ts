@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { Compile } from 'typebox/compile'
-import { languages, type RunSpec, reuses } from '../base/run.ts'
+import { languages, moduleNamePattern, type RunSpec, reuses } from '../base/run.ts'
 import type { ToRunner } from './messages.ts'
 import { WireError } from './wire.ts'
 
@@ -57,6 +57,7 @@ const Spec = Type.Object(
     profileRevision: id,
     reuse: Type.Union(reuses.map((reuse) => Type.Literal(reuse))),
     language: Type.Union(languages.map((language) => Type.Literal(language))),
+    preload: Type.Optional(Type.Array(Type.String({ pattern: moduleNamePattern }), { maxItems: 32 })),
     env: Type.Record(Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,127}$' }), Type.String({ maxLength: 65_536 }), {
       maxProperties: 256,
       additionalProperties: false,

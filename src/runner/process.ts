@@ -1,8 +1,10 @@
 import { Cleanup } from '../base/cleanup.ts'
 import { monotonicMs } from '../base/clock.ts'
+import { StartRefused } from '../base/errors.ts'
 import type { Instance } from '../base/instance.ts'
-import { type EngineSettings, openHost } from '../engine/host.ts'
+import { type EngineHost, type EngineSettings, openHost } from '../engine/host.ts'
 import { type PoolSettings, SlotPool } from '../engine/pool.ts'
+import { preloadProblem } from '../engine/preload.ts'
 import { FairQueue, type QueueSettings } from '../engine/queue.ts'
 import { createSlot } from '../engine/slot.ts'
 import type { Log } from '../observe/log.ts'
@@ -19,6 +21,8 @@ export interface RunnerSettings {
   queue: QueueSettings
   /** `none`: no profile has storage, and nothing of it is needed of this machine. */
   storage: StorageSettings | 'none'
+  /** Lists of modules that profiles want imported ahead, each once. */
+  preloads: readonly (readonly string[])[]
   frontUid: number
   frontGid: number
   graceMs: number
@@ -41,6 +45,7 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
   try {
     const host = await openHost(settings.engine, hasStorage ? Dock.open : undefined)
     undo.add(() => host.close())
+    for (const modules of settings.preloads) await requirePreload(host, modules)
     const threads = await openThreads(settings.storage, undo, log)
     const pool = new SlotPool(() => createSlot(host), settings.pool, {
       failed: (error) => log.error({ err: error }, 'a slot could not be made or ended'),
@@ -68,6 +73,16 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     await undo.run()
     throw error
   }
+}
+
+/** @throws StartRefused in the words of the interpreter: no run is to find out. */
+async function requirePreload(host: EngineHost, modules: readonly string[]): Promise<void> {
+  const problem = await preloadProblem(host, modules)
+  if (problem === undefined) return
+  throw new StartRefused(
+    `The modules ${modules.join(', ')} cannot be imported ahead of runs: ${problem}.`,
+    'Install what is missing below /usr, or take the module out of preload of its profile.',
+  )
 }
 
 async function openThreads(settings: StorageSettings | 'none', undo: Cleanup, log: Log): Promise<Threads | undefined> {

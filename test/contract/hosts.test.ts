@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { EngineHost } from '../../src/engine/host.ts'
+import { preloadProblem } from '../../src/engine/preload.ts'
 import { createSlot, type Slot } from '../../src/engine/slot.ts'
 import { type EngineMachine, engineMachine, installed, makeReady, specOf, start, testLimits } from './engine-machine.ts'
 import { inPrivateMounts } from './private-mounts.ts'
@@ -152,6 +153,21 @@ inPrivateMounts(import.meta.filename, () => {
         await makeReady(slot, 'python')
         expect((await runs('python', parent)).stdout).toBe(hosted)
         expect(hostPid()).toBe(pid)
+      })
+
+      it('finds what its profile preloads, and a module that cannot be is named before any run', async () => {
+        const preload = ['json.tool', 'decimal']
+        const other = await createSlot(host)
+        other.bind(testLimits)
+        other.makeReady({ ...specOf('python'), preload })
+        while (other.ahead !== 'ready' && other.healthy) await new Promise((resolve) => setTimeout(resolve, 5))
+        const code = 'import sys\nprint("json.tool" in sys.modules, "decimal" in sys.modules, "csv" in sys.modules)'
+        expect((await start(other, 'python', code).ran).stdout).toBe('True True False\n')
+        await other.destroy()
+        expect(await preloadProblem(host, preload)).toBeUndefined()
+        expect(await preloadProblem(host, ['json', 'no_such'])).toBe(
+          "import no_such: ModuleNotFoundError: No module named 'no_such'",
+        )
       })
 
       it('goes on without its host, in a slot that is worn out then', async () => {

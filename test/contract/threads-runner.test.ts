@@ -31,6 +31,7 @@ inPrivateMounts(import.meta.filename, () => {
           engine: machine.settings,
           pool: { slotsMax: 8, slotsReady: 1, idleMs: 60_000, runsPerSlot: 1_000 },
           queue: { places: 4, placesPerOrg: 4, waitingPerOrg: 64, waitMs: 30_000 },
+          preloads: [],
           storage: {
             home: join(dir, 'storage'),
             mountsDir: join(dir, 'mounts'),

@@ -32,6 +32,7 @@ export const testProfile: Profile = {
   },
   env: { FROM_PROFILE: 'profile' },
   reuse: 'key',
+  preload: [],
   storage: { kind: 'none' },
   calls: { toolsets, detachAfterMs: null, onBusyThread: 'refuse', busyWaitMs: 1_000 },
 }
