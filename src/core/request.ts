@@ -8,7 +8,7 @@ import { checkVariables } from './variables.ts'
 
 export const codeLimitBytes = 1024 * 1024
 export const stdinLimitBytes = 2 * 1024 * 1024
-export const metadataLimitBytes = 16 * 1024
+const metadataLimitBytes = 16 * 1024
 export const timeoutLimitSeconds = 3600
 
 /** What a caller asks to run, as it came; `check` decides. */

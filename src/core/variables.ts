@@ -1,11 +1,11 @@
 import { Refusal } from '../base/errors.ts'
 
-export const variablesLimit = 64
-export const variableNameLimit = 128
-export const variableValueLimitBytes = 32 * 1024
-export const variablesLimitBytes = 128 * 1024
+const variablesLimit = 64
+const variableNameLimit = 128
+const variableValueLimitBytes = 32 * 1024
+const variablesLimitBytes = 128 * 1024
 
-export const variableName = /^[A-Z][A-Z0-9_]*$/
+const variableName = /^[A-Z][A-Z0-9_]*$/
 
 /**
  * Names a call may not set. Either the sandbox gives them their meaning (a run that moved its own home would not find

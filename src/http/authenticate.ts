@@ -26,7 +26,7 @@ const isLoopback = (address: string): boolean => {
  * Dev mode: whoever reaches the loopback address is the developer, who may run code and nothing administrative. What
  * a client sends as a key is not looked at, so that a configuration with a key works unchanged.
  */
-export async function asDeveloper(core: Core): Promise<Authenticate> {
+async function asDeveloper(core: Core): Promise<Authenticate> {
   const developer = await core.developer()
   return async ({ socket }) => {
     // BOUNDARY: the listener is bound to loopback; this holds even if something forwards to it.
@@ -37,7 +37,7 @@ export async function asDeveloper(core: Core): Promise<Authenticate> {
 }
 
 /** Callers are known by their keys; who fails too often is told to wait, which a valid key never is. */
-export function byKey(core: Core, trusted: TrustedProxies): Authenticate {
+function byKey(core: Core, trusted: TrustedProxies): Authenticate {
   const failures = new Failures()
   return async (request) => {
     try {

@@ -5,7 +5,7 @@ export type Path = readonly Buffer[]
 
 const pathMaxBytes = 65_536
 /** More than code in a sandbox makes by accident; each one is a step of work. */
-export const depthMax = 16_384
+const depthMax = 16_384
 /** For directories that we make ourselves. */
 export const madeDepthMax = 256
 /** NAME_MAX of ext4. */

@@ -7,7 +7,7 @@ type Step = (db: Kysely<Tables>) => Promise<void>
 /** In order; a step that was released is never edited, only followed by another. */
 const steps: readonly Step[] = [createFirstTables, addKeySecrets, addLaterAnswers, addThreadLocks, addHiddenTools]
 
-export const newestVersion = steps.length
+const newestVersion = steps.length
 
 /**
  * Brings the database to this version, in one transaction: all steps or none.
