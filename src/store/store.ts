@@ -139,7 +139,6 @@ export interface Store {
   }
   threads: {
     get(orgId: string, id: string): Promise<ThreadRow | undefined>
-    ensure(thread: ThreadRow): Promise<void>
     /**
      * Gives a thread to a run until a time, in one statement, unless another has it and that one's time is not over;
      * makes the thread when there is none.

@@ -6,14 +6,6 @@ export const threads = (db: Kysely<Tables>): Store['threads'] => ({
   get: (orgId, id) =>
     db.selectFrom('threads').selectAll().where('orgId', '=', orgId).where('id', '=', id).executeTakeFirst(),
 
-  async ensure(thread) {
-    await db
-      .insertInto('threads')
-      .values(thread)
-      .onConflict((conflict) => conflict.columns(['orgId', 'id']).doNothing())
-      .execute()
-  },
-
   async lock(orgId, id, runId, at, until) {
     const locked = await db
       .insertInto('threads')

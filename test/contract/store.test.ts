@@ -112,13 +112,14 @@ describe('ensuring a row', () => {
 
   it('keeps threads of two orgs apart, also under one name', async () => {
     const store = await openFilled()
-    const thread = { id: 't', createdAt: later, lastUsedAt: later, lockedBy: null, lockedUntil: null, fence: 0 }
+    const lock = (orgId: string, runId: string) =>
+      store.threads.lock(orgId, 't', runId, later, '2099-01-01T00:00:00.000Z')
     await store.orgs.ensure({ ...org, id: 'org_2', name: 'Second' })
-    await store.threads.ensure({ ...thread, orgId: 'org_1', fence: 1 })
-    await store.threads.ensure({ ...thread, orgId: 'org_2', fence: 2 })
-    await store.threads.ensure({ ...thread, orgId: 'org_2', fence: 3 })
-    expect((await store.threads.get('org_1', 't'))?.fence).toBe(1)
-    expect((await store.threads.get('org_2', 't'))?.fence).toBe(2)
+    expect(await lock('org_1', 'trc_1')).toBe(1)
+    expect(await lock('org_2', 'trc_2')).toBe(1)
+    expect(await lock('org_2', 'trc_3')).toBeUndefined()
+    expect((await store.threads.get('org_1', 't'))?.lockedBy).toBe('trc_1')
+    expect((await store.threads.get('org_2', 't'))?.lockedBy).toBe('trc_2')
   })
 
   it('gives a thread to one run at a time, each with a higher number', async () => {
