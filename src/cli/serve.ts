@@ -66,8 +66,11 @@ export async function serve(config: Config, io: Io): Promise<number> {
   return runner.refusal ?? front.refusal ?? 0
 }
 
-/** What a process may take to end by itself, beyond draining; then it is killed. */
-const endingMs = 10_000
+/**
+ * What a process may take to end by itself, beyond draining; then it is killed. More than its own parts may take
+ * together: the endings of runs and the last answers in the front, slots and storage in the runner.
+ */
+const endingMs = 15_000
 
 function whenAborted(signal: AbortSignal, then: () => void): void {
   if (signal.aborted) then()
