@@ -1,4 +1,5 @@
 /** Promise 4: a run cannot exceed its limits. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Limits } from '../../src/base/run.ts'
 import { compile, outside } from '../support/attacks.ts'
@@ -80,6 +81,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   const inSlot = async (limits: Partial<Limits>, attempt: (slot: BenchSlot) => Promise<void>) => {
     const slot = await bench.slot(limits)
     await attempt(slot)
+    await sleep(300) // The kernel frees messages and page tables of the dead some milliseconds later.
     const { doubt } = await slot.state()
     if (doubt !== undefined) expect(doubt).toBe('the memory of its last run was not free again')
     for (const one of doubt === undefined ? [slot, neighbour] : [neighbour])

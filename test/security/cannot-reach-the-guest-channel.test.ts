@@ -4,7 +4,7 @@ import { readdirSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeFrame, FrameDecoder, fromGuest, toGuest } from '../../src/engine/guest-channel.ts'
 import { plain } from '../support/attacks.ts'
-import { isAlive } from '../support/processes.ts'
+import { isAlive, know } from '../support/processes.ts'
 import { Bench, type BenchSlot, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'
 
 /** Everything one process can do to another, tried on the process named by the first word. */
@@ -105,12 +105,13 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
 
   it('can do nothing to its init, the one process in sight that has to do with the guest', async () => {
     const victim = spawn('sleep', ['60'], { stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+    const known = know(victim.pid ?? 0)
     try {
       const plainly = answersOf((await plain('/usr/bin/python3', '-c', molest, `${victim.pid}`)).stdout)
       // A stranger's process group is refused to root as well, and a name only the threads of a process may write.
       for (const [name, answer] of Object.entries(plainly))
         if (!['process group', 'name'].includes(name)) expect([name, answer]).toEqual([name, 'ok'])
-      expect(isAlive(victim.pid ?? 0)).toBe(false)
+      await expect.poll(() => isAlive(known)).toBe(false)
     } finally {
       victim.kill('SIGKILL')
     }
@@ -195,7 +196,7 @@ os.killpg(0, signal.SIGKILL)
       stdout: '[-9, -9, -9]\n',
       ending: { kind: 'signaled', signal: 'KILL' },
     })
-    expect(isAlive(slot.pid)).toBe(true)
+    expect(isAlive(slot.guest)).toBe(true)
     expect(await slot.state()).toMatchObject({ healthy: true })
   })
 })

@@ -62,8 +62,8 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
   const done = new Map<string, Promise<{ slot: BenchSlot; outcome: Outcome; doubt: string }>>()
   const begun = new Map<string, Promise<string>>()
 
-  const spoil = async (deed: string) => {
-    const slot = await bench.slot({ timeoutMs: 1_500, outputHardBytes: mib }, hostile())
+  const spoil = async (deed: string, timeoutMs: number) => {
+    const slot = await bench.slot({ timeoutMs, outputHardBytes: mib }, hostile())
     const outcome = await slot.run({ argv: [deed] })
     const doubt = await doubtOf(slot)
     await slot.destroy()
@@ -73,7 +73,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
     bench = await Bench.open(runtime)
     neighbour = await bench.slot()
     // All at once: several wait until somebody's patience ends.
-    for (const [deed] of deeds) done.set(deed, spoil(deed))
+    for (const [deed, ending] of deeds) done.set(deed, spoil(deed, ending.kind === 'timed_out' ? 1_500 : 15_000))
     for (const [hello] of beginnings) begun.set(hello, bench.slot({}, hostile(hello)).then(String, String))
     await Promise.all([...done.values(), ...begun.values()])
   })
@@ -90,7 +90,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
 
   const isGone = async (slot: BenchSlot) => {
     await slot.destroy()
-    expect(isAlive(slot.pid)).toBe(false)
+    await expect.poll(() => isAlive(slot.guest)).toBe(false) // what has left its cgroup still has a few steps to go
   }
 
   /** The runner does its work for others while this one is at it. */
@@ -100,9 +100,10 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
 
   it.each(deeds)('that does "%s" ends its own slot and nothing else', async (deed, ending, doubt) => {
     const seen = await done.get(deed)
-    expect(seen?.outcome.ending).toEqual(ending)
+    // So many forks that fail may cost the guest its own memory first.
+    expect(deed === 'multiplies' ? [ending, lost] : [ending]).toContainEqual(seen?.outcome.ending)
     expect(seen?.doubt).toMatch(doubt)
-    expect(isAlive(seen?.slot.pid ?? 0)).toBe(false)
+    await expect.poll(() => seen && isAlive(seen.slot.guest)).toBe(false)
   })
 
   it.each(beginnings)('that begins "%s" is no slot at all', async (hello, reason) => {

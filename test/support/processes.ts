@@ -29,11 +29,29 @@ export function endProcesses(word: string): void {
   }
 }
 
+/** A process for good: numbers are used again, on a busy machine within seconds. */
+export interface Known {
+  pid: number
+  /** In clock ticks since the machine's start; absent when the process was gone already. */
+  started: string | undefined
+}
+
+export const know = (pid: number): Known => ({ pid, started: statOf(pid)?.started })
+
 /** Whether it can do anything any more: a zombie, which only waits to be counted, can't. */
-export function isAlive(pid: number): boolean {
+export function isAlive({ pid, started }: Known): boolean {
+  const now = statOf(pid)
+  return now !== undefined && now.started === started && !['Z', 'X'].includes(now.state)
+}
+
+function statOf(pid: number): { state: string; started: string } | undefined {
   try {
-    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'latin1'))
+    // https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: behind the name, which may hold anything, is the third.
+    const fields = readFileSync(`/proc/${pid}/stat`, 'latin1')
+      .replace(/^.*\) /s, '')
+      .split(' ')
+    return { state: fields[0] ?? '', started: fields[19] ?? '' }
   } catch {
-    return false
+    return undefined
   }
 }

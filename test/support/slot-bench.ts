@@ -9,6 +9,7 @@ import type { CancelCause, Limits, Stream } from '../../src/base/run.ts'
 import { fixedEnv, type LanguageFound } from '../../src/engine/languages.ts'
 import type { RuntimeName } from '../../src/engine/settings.ts'
 import type { SlotRunResult } from '../../src/engine/slot.ts'
+import { type Known, know } from './processes.ts'
 
 const mib = 1024 * 1024
 
@@ -198,6 +199,8 @@ export class BenchSlot {
   readonly id: string
   /** Of the guest, on this machine. */
   readonly pid: number
+  /** The guest. */
+  readonly guest: Known
   readonly limits: Limits
   readonly #bench: Bench
 
@@ -205,6 +208,7 @@ export class BenchSlot {
     this.#bench = bench
     this.id = id
     this.pid = pid
+    this.guest = know(pid)
     this.limits = limits
   }
 
