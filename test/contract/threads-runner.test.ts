@@ -1,9 +1,11 @@
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { Refusal } from '../../src/base/errors.ts'
 import type { RunResult, RunSpec, RunThread } from '../../src/base/run.ts'
 import { RunnerClient } from '../../src/runner/client.ts'
 import type { FileStream } from '../../src/runner/messages.ts'
@@ -205,6 +207,51 @@ inPrivateMounts(import.meta.filename, () => {
       await expect(files.read(at, '../x')).rejects.toMatchObject({ code: 'path_invalid' })
       await expect(files.read(at, 'link/x')).rejects.toMatchObject({ code: 'not_a_directory' })
       await expect(files.stat(where('tidy', 'org_b'), 'g')).rejects.toMatchObject({ code: 'thread_unknown' })
+    })
+
+    it('give a workbook and a picture byte for byte, either way; of two of one name the last is there', async () => {
+      const make = `
+import hashlib, os, zipfile
+with zipfile.ZipFile('book.xlsx', 'w', zipfile.ZIP_DEFLATED) as book:
+    for name in ['[Content_Types].xml', 'xl/workbook.xml', 'xl/media/image1.png']: book.writestr(name, os.urandom(300_000))
+open('plot.png', 'wb').write(b'\\x89PNG\\r\\n\\x1a\\n' + os.urandom(200_000))
+for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').read()).hexdigest())
+`
+      const sums = (await run(make, threadOf('bytes'), { language: 'python' })).text.trim().split('\n')
+      const read = async (path: string) => contentOf(await client.files.read(where('bytes'), path))
+      const [book, plot] = [await read('book.xlsx'), await read('plot.png')]
+      expect([book, plot].map((bytes) => createHash('sha256').update(bytes).digest('hex'))).toEqual(sums)
+      await client.files.write(where('bytes'), 'up/same', [plot, plot])
+      await client.files.write(where('bytes'), 'up/same', [book])
+      const seen = await run('sha256sum <up/same; ls up', threadOf('bytes', 2))
+      expect(seen.text).toBe(`${sums[0]}  -\nsame\n`)
+    })
+
+    it('lead nobody out by links that a run made, in whatever is asked', async () => {
+      const outside = mkdtempSync(join(tmpdir(), 'glovebox-outside-'))
+      writeFileSync(join(outside, 'keep'), 'of the host')
+      const at = where('links')
+      await run(
+        `ln -s /etc/passwd passwd; ln -s ${outside} out; ln -s ${outside}/keep keep; ln -s ${outside}/new new; echo mine >note; ln note hard`,
+        threadOf('links'),
+      )
+      const { files } = client
+      const attempts = [
+        ...['passwd', 'keep', 'out/keep'].map((path) => files.read(at, path)),
+        ...['passwd', 'keep', 'new', 'out/new'].map((path) => files.write(at, path, [Buffer.from('taken over')])),
+        ...['out', 'out/d'].map((path) => files.list(at, path, { limit: 10 })),
+        files.stat(at, 'out/keep'),
+        files.makeDirectory(at, 'out/d'),
+        files.move(at, 'note', 'out/note', true),
+        files.move(at, 'out/keep', 'kept', true),
+        files.delete(at, 'out/keep', false),
+      ]
+      const answers = await Promise.allSettled(attempts)
+      for (const answer of answers) expect(answer).toMatchObject({ status: 'rejected', reason: expect.any(Refusal) })
+      await files.delete(at, 'out', true)
+      expect([readdirSync(outside), readFileSync(join(outside, 'keep'), 'utf8')]).toEqual([['keep'], 'of the host'])
+      expect((await run('cat note hard', threadOf('links', 2))).text).toBe('mine\nmine\n')
+      rmSync(outside, { recursive: true })
     })
 
     it('can be read while a run has them, and not changed', async () => {
