@@ -24,8 +24,9 @@ const runs = new Map<string, SlotRun>()
 const images = new Map<string, Promise<SlotHost>>()
 let host: EngineHost | undefined
 
+/** Whoever asked may be gone at any moment; what is to be cleaned up then must not die of that. */
 const say = (answer: Answer): void => {
-  process.send?.(answer)
+  if (process.connected) process.send?.(answer, undefined, {}, () => undefined)
 }
 
 async function open(runtime: RuntimeName): Promise<Asked['open']> {
