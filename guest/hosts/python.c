@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -37,6 +38,19 @@
 #define TALK 3
 
 #define CHILDREN_MAX 4
+
+/* After so long without a request there is time for what would only be in its way. */
+#define QUIET_MS 2
+
+/* A plain interpreter has 5 MiB of what can be written to. */
+#define COPIED_AHEAD_MAX_BYTES (8u * 1024 * 1024)
+
+/* Since Linux 5.14; older headers lack them. */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
 #define PY_FILE_INPUT 257
 #define EXIT_HOST_FAILED 70
 
@@ -315,6 +329,33 @@ static void take_request(const struct join *join)
 	source_bytes = request.code_bytes;
 }
 
+/* Takes, while nobody waits, the page faults that the run would take: a fork shares every page until it is written to,
+ * and has none of the program's text mapped. Measured: 1.2 ms of 3.1 less between request and end, for 1.8 ms more in
+ * all. Best effort. */
+static void fault_ahead(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	unsigned long from, to;
+	char rights[5];
+	size_t copied = 0;
+
+	while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+		if (sscanf(line, "%lx-%lx %4s", &from, &to, rights) != 3 || rights[0] != 'r' || rights[3] != 'p')
+			continue;
+		if (rights[1] != 'w') {
+			madvise((void *)from, to - from, MADV_POPULATE_READ);
+			continue;
+		}
+		/* What was imported ahead may be large, and most of it is never written to. */
+		copied += to - from;
+		if (copied <= COPIED_AHEAD_MAX_BYTES)
+			madvise((void *)from, to - from, MADV_POPULATE_WRITE);
+	}
+	if (maps != NULL)
+		fclose(maps);
+}
+
 static void become_run(const struct join *join, const int passed[JOIN_DESCRIPTORS])
 {
 	/* Over the host's own socket, which it has no use for. */
@@ -326,6 +367,10 @@ static void become_run(const struct join *join, const int passed[JOIN_DESCRIPTOR
 	}
 	python.after_fork_child();
 	report(REPORT_READY);
+	/* Whoever calls again at once waits for none of it, and a busy machine is not made busier. */
+	struct pollfd request = {.fd = TALK, .events = POLLIN};
+	if (poll(&request, 1, QUIET_MS) == 0)
+		fault_ahead();
 	take_request(join);
 }
 
