@@ -11,6 +11,7 @@ import { measureEndlessOutput } from './endless-output.ts'
 import { GloveboxServer } from './glovebox-server.ts'
 import { measureLatency } from './latency.ts'
 import { describeMachine } from './machine.ts'
+import { measureManyThreads } from './many-threads.ts'
 import { measureMcp } from './mcp/measure.ts'
 import { inOwnMountNamespace } from './mount-namespace.ts'
 import { type Results, toMarkdown } from './report.ts'
@@ -30,6 +31,7 @@ const full = {
   endlessRuns: 100,
   storageRounds: 30,
   transferBytes: 1024 * 1024 * 1024,
+  manyThreads: { threads: 2_000, warm: 200 },
   mcpRounds: 6,
 }
 const quick = {
@@ -42,6 +44,7 @@ const quick = {
   endlessRuns: 16,
   storageRounds: 5,
   transferBytes: 128 * 1024 * 1024,
+  manyThreads: { threads: 100, warm: 20 },
   mcpRounds: 2,
 }
 
@@ -101,7 +104,11 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
   if (wants('mcp')) results.mcp = await measureMcp({ rounds: plan.mcpRounds, blockMs: plan.blockMs }, tell)
   if (wants('storage')) {
     const storage = { rounds: plan.storageRounds, transferBytes: plan.transferBytes }
-    results.storage = [...(await measureStorage(storage)), ...(await measureThreadFiles(plan.transferBytes))]
+    results.storage = [
+      ...(await measureStorage(storage)),
+      ...(await measureManyThreads(plan.manyThreads)),
+      ...(await measureThreadFiles(plan.transferBytes)),
+    ]
     tell('storage')
   }
   results.seconds = (performance.now() - startedMs) / 1000
