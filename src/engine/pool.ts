@@ -1,4 +1,5 @@
 import type { RunSpec } from '../base/run.ts'
+import { memoryIsShort } from './memory-pressure.ts'
 import type { Slot } from './slot.ts'
 
 export interface PoolSettings {
@@ -26,6 +27,7 @@ export type MakeSlot = () => Promise<Slot>
 interface Bound {
   slot: Slot
   binding: string
+  orgId: string
   keyId: string
   /** Set while idle. */
   idleTimer: NodeJS.Timeout | undefined
@@ -36,6 +38,9 @@ export interface Lease {
   slot: Slot
   release(): Promise<void>
 }
+
+/** How often the machine's memory is looked at: a slot is ended in less. */
+const pressureLookMs = 500
 
 /** How long to wait before making the next ready slot after so many failures in a row. */
 const retryDelayMs = (failures: number): number => Math.min(250 * 2 ** (failures - 1), 10_000)
@@ -49,6 +54,8 @@ export class SlotPool {
   readonly #make: MakeSlot
   readonly #settings: PoolSettings
   readonly #events: PoolEvents
+  readonly #memoryIsShort: () => boolean
+  readonly #pressureTimer: NodeJS.Timeout
   readonly #ready: Slot[] = []
   readonly #idle: Bound[] = []
   readonly #busy = new Set<Bound>()
@@ -62,10 +69,14 @@ export class SlotPool {
   #refilling: Promise<void> | undefined
   #closed = false
 
-  constructor(make: MakeSlot, settings: PoolSettings, events: PoolEvents) {
+  /** @param isShort whether the machine has little memory left. */
+  constructor(make: MakeSlot, settings: PoolSettings, events: PoolEvents, isShort: () => boolean = memoryIsShort) {
     this.#make = make
     this.#settings = settings
     this.#events = events
+    this.#memoryIsShort = isShort
+    this.#pressureTimer = setInterval(() => void this.#relieve(), pressureLookMs)
+    this.#pressureTimer.unref()
   }
 
   /** Why no slot can be had, as far as the last attempt shows; `undefined` when all is well. */
@@ -101,7 +112,8 @@ export class SlotPool {
 
   async #bindAnother(spec: RunSpec, binding: string): Promise<Bound> {
     const slot = await this.#takeFresh()
-    const bound: Bound = { slot, binding, keyId: spec.keyId, idleTimer: undefined }
+    const { orgId, keyId } = spec
+    const bound: Bound = { slot, binding, orgId, keyId, idleTimer: undefined }
     this.#busy.add(bound)
     void slot.lost.then(() => this.#retireIdle(bound))
     this.#refill()
@@ -124,6 +136,7 @@ export class SlotPool {
   /** Ends every slot that is not busy, and accepts no more work. */
   async close(): Promise<void> {
     this.#closed = true
+    clearInterval(this.#pressureTimer)
     clearTimeout(this.#refillTimer)
     await this.#refilling
     const ready = this.#ready.splice(0)
@@ -152,11 +165,26 @@ export class SlotPool {
       const ready = this.#takeReady()
       if (ready) return ready
       if (this.#total < this.#settings.slotsMax) return this.#makeNow()
-      const oldest = this.#idle[0]
-      if (oldest) await this.#retireIdle(oldest)
+      const dispensable = this.#mostDispensable()
+      if (dispensable) await this.#retireIdle(dispensable)
       else if (this.#inTransit.size > 0) await Promise.race(this.#inTransit)
       else throw new Error(`all ${this.#settings.slotsMax} slots are taken`)
     }
+  }
+
+  /** Of the org that has most slots idling, the one that idled longest: one org's many keys do not cost another its few. */
+  #mostDispensable(): Bound | undefined {
+    const idling = new Map<string, number>()
+    for (const { orgId } of this.#idle) idling.set(orgId, (idling.get(orgId) ?? 0) + 1)
+    const most = Math.max(...idling.values())
+    return this.#idle.find(({ orgId }) => idling.get(orgId) === most)
+  }
+
+  /** Gives memory back, one slot at a time, before the kernel takes it from somebody. */
+  async #relieve(): Promise<void> {
+    if (this.#closed || !this.#memoryIsShort()) return
+    const dispensable = this.#mostDispensable()
+    if (dispensable) await this.#retireIdle(dispensable)
   }
 
   #takeReady(): Slot | undefined {
@@ -182,7 +210,7 @@ export class SlotPool {
     if (!this.#busy.delete(bound)) return
     const { slot } = bound
     const spent = isForOneRun(spec) || slot.runs >= this.#settings.runsPerSlot || slot.worn || bound.binding === retired
-    if (this.#closed || spent || !slot.healthy) return this.#end(slot)
+    if (this.#closed || spent || !slot.healthy || this.#memoryIsShort()) return this.#end(slot)
     bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), this.#settings.idleMs)
     this.#idle.push(bound)
     // After the answer: who calls again at once pays as before, who calls a little later finds all done.
@@ -233,7 +261,7 @@ export class SlotPool {
 
   /** Keeps ready slots in stock, one at a time, so that a burst does not start a herd of makers. */
   #refill(): void {
-    if (this.#closed || this.#refilling || this.#refillTimer) return
+    if (this.#closed || this.#refilling || this.#refillTimer || this.#memoryIsShort()) return
     if (this.#ready.length >= this.#settings.slotsReady || this.#total >= this.#settings.slotsMax) return
     this.#refilling = this.#transit(() => this.#stock())
       .then(

@@ -3,7 +3,7 @@ import { monotonicMs } from '../base/clock.ts'
 import { StartRefused } from '../base/errors.ts'
 import type { Instance } from '../base/instance.ts'
 import { type EngineHost, type EngineSettings, openHost } from '../engine/host.ts'
-import { type PoolSettings, SlotPool } from '../engine/pool.ts'
+import { type PoolEvents, type PoolSettings, SlotPool } from '../engine/pool.ts'
 import { preloadProblem } from '../engine/preload.ts'
 import { FairQueue, type QueueSettings } from '../engine/queue.ts'
 import { createSlot } from '../engine/slot.ts'
@@ -47,10 +47,11 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     undo.add(() => host.close())
     for (const modules of settings.preloads) await requirePreload(host, modules)
     const threads = await openThreads(settings.storage, undo, log)
-    const pool = new SlotPool(() => createSlot(host), settings.pool, {
+    const events: PoolEvents = {
       failed: (error) => log.error({ err: error }, 'a slot could not be made or ended'),
       changed: () => server.announce(pool.trouble),
-    })
+    }
+    const pool = new SlotPool(() => createSlot(host), settings.pool, events)
     undo.add(() => pool.close())
     const queue = new FairQueue(settings.queue)
     const languages = host.languages.map(({ language }) => language)

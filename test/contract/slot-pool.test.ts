@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { RunSpec } from '../../src/base/run.ts'
 import type { EngineHost } from '../../src/engine/host.ts'
+import { memoryIsShort } from '../../src/engine/memory-pressure.ts'
 import { type Lease, type PoolSettings, SlotPool } from '../../src/engine/pool.ts'
 import { createSlot, type Slot } from '../../src/engine/slot.ts'
 import { type EngineMachine, engineMachine, testLimits } from './engine-machine.ts'
@@ -34,6 +35,7 @@ inPrivateMounts(import.meta.filename, () => {
     let pool: SlotPool
     let failures: unknown[] = []
     let made = 0
+    let short = false
 
     const open = async (settings: Partial<PoolSettings> = {}, make: () => Promise<Slot> = () => createSlot(host)) => {
       const counted = () => {
@@ -41,7 +43,7 @@ inPrivateMounts(import.meta.filename, () => {
         return make()
       }
       const events = { failed: (error: unknown) => failures.push(error), changed: () => undefined }
-      pool = new SlotPool(counted, { ...calm, ...settings }, events)
+      pool = new SlotPool(counted, { ...calm, ...settings }, events, () => short)
       await pool.open()
     }
     /** Which slot a run is given, after one real program in it. */
@@ -68,6 +70,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(failures).toEqual([])
       failures = []
       made = 0
+      short = false
     })
     afterAll(async () => {
       await host?.close()
@@ -188,6 +191,36 @@ inPrivateMounts(import.meta.filename, () => {
       process.kill(slots[1]!.pid, 'SIGKILL')
       await until(() => pool.size.idle === 0)
       expect(await use(runOf('key_a'))).not.toBe(id)
+    })
+
+    it('takes from the org that has most slots idling, not from the one that came first', async () => {
+      await open({ slotsReady: 0, slotsMax: 3 })
+      const few = await use(runOf('key_few', { orgId: 'org_few' }))
+      await use(runOf('key_1', { orgId: 'org_many' }))
+      const kept = await use(runOf('key_2', { orgId: 'org_many' }))
+      await use(runOf('key_3', { orgId: 'org_many' }))
+      expect(await use(runOf('key_few', { orgId: 'org_few' }))).toBe(few)
+      expect(await use(runOf('key_2', { orgId: 'org_many' }))).toBe(kept)
+    })
+
+    it('gives back what idles, and keeps nothing, while the machine is short of memory', async () => {
+      await open({ slotsReady: 0 })
+      await use(runOf('key_a'))
+      await use(runOf('key_b'))
+      expect(pool.size.idle).toBe(2)
+      short = true
+      await until(() => pool.size.idle === 0)
+      await use(runOf('key_a'))
+      expect(pool.size.idle).toBe(0)
+    })
+  })
+
+  describe('the memory of the machine', () => {
+    it('is short when little of it is available, whatever is free', () => {
+      const meminfo = (availableKb: number) =>
+        `MemTotal:       1000000 kB\nMemFree:           5000 kB\nMemAvailable:   ${availableKb} kB\n`
+      expect([50_000, 500_000].map((availableKb) => memoryIsShort(meminfo(availableKb)))).toEqual([true, false])
+      expect(typeof memoryIsShort()).toBe('boolean')
     })
   })
 })
