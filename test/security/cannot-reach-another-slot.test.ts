@@ -1,4 +1,4 @@
-/** Promise 1: a run cannot see the host or another slot; here: objects of the kernel, ids, and links that lead out. */
+/** Promise 11: a run has nothing in common with a run in another slot, and no link of it leads out. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
