@@ -165,6 +165,21 @@ describe('what is neither file nor directory', () => {
     server.close()
   })
 
+  it.skipIf(process.getuid?.() !== 0)('nor if it is a device, which no sandbox can make', async () => {
+    execFileSync('sh', ['-c', 'mknod null c 1 3; mknod disk b 7 0; mknod console c 5 1'], { cwd: dir })
+    const { entries } = await listDirectory(root, '')
+    expect(entries.map(({ name, kind }) => `${name} ${kind}`).sort()).toEqual([
+      'console device',
+      'disk device',
+      'null device',
+    ])
+    for (const name of ['null', 'disk', 'console']) {
+      await expect(readFile(root, name)).rejects.toMatchObject({ code: 'not_a_file' })
+      await expect(writeFile(root, name, bytesOf('x'))).rejects.toMatchObject({ code: 'not_a_file' })
+      expect(await deletePath(root, name, false)).toEqual({ entries: 1, complete: true })
+    }
+  })
+
   it('does not stop others: a forest of FIFOs blocks no thread', async () => {
     execFileSync('sh', ['-c', 'for n in $(seq 40); do mkfifo "$0/fifo$n"; done', dir])
     writeFileSync(at('f'), 'read me')

@@ -189,6 +189,31 @@ inPrivateMounts(import.meta.filename, () => {
       expect(readdirSync(join(room.dir, 'mounts'))).toEqual([])
     })
 
+    it('keeps what it has when others fill the disk below it, and goes on when there is room again', async () => {
+      const disk = join(room.dir, 'disk')
+      const make = 'truncate -s 64M "$0.img" && mkfs.ext4 -q -F "$0.img" && mkdir "$0" && mount -o loop "$0.img" "$0"'
+      execFileSync('sh', ['-c', make, disk])
+      const settings = { mountsDir: join(room.dir, 'mounts-on-disk'), reserveBytes: 0, lockPatienceMs: 5_000 }
+      const filesystems = await Filesystems.open({ home: join(disk, 'home'), ...settings })
+      const [filler, victim] = [threadId('filler'), threadId('victim')]
+      for (const id of [filler, victim]) await filesystems.create(id, { bytes: 256 * mib, inodes: 200 })
+      const [full, other] = [await filesystems.mount(filler), await filesystems.mount(victim)]
+      await writeFile(other.root.fd, 'early', [Buffer.from('kept')])
+      const refused = { code: 'storage_full' }
+      await expect(writeFile(full.root.fd, 'big', zeros(200 * mib))).rejects.toMatchObject(refused)
+      await expect(writeFile(other.root.fd, 'late', zeros(mib))).rejects.toMatchObject(refused)
+      expect(await textAt(other.root.fd, 'early')).toBe('kept')
+      for (const mounted of [full, other]) expect(await filesystems.unmount(mounted)).toBe(true)
+
+      await filesystems.remove(filler)
+      const again = await filesystems.mount(victim)
+      expect([readdirSync(again.path), await textAt(again.root.fd, 'early')]).toEqual([['early'], 'kept'])
+      expect(await writeFile(again.root.fd, 'late', zeros(mib))).toBe(mib)
+      await filesystems.unmount(again)
+      expect(() => execFileSync('e2fsck', ['-fn', join(disk, 'home/threads/org_Test/victim.ext4')])).not.toThrow()
+      execFileSync('umount', [disk])
+    })
+
     it('is not made on a disk that is nearly full', async () => {
       const tight = await openRoom(Number.MAX_SAFE_INTEGER)
       await expect(tight.filesystems.create(threadId('a'), smallQuota)).rejects.toMatchObject({ code: 'unavailable' })
