@@ -3,6 +3,7 @@ import type { Ending, Quota, RunSpec, RunThread } from '../base/run.ts'
 import type { Slot } from '../engine/slot.ts'
 import { type Attachment, Dock } from '../storage/dock.ts'
 import { type FilesystemId, keyOf, type Mounted, usageOf } from '../storage/filesystems.ts'
+import { imageBytesFor } from '../storage/images.ts'
 import type { WarmFilesystems, WarmLease } from '../storage/warm.ts'
 
 /**
@@ -124,9 +125,10 @@ export class ThreadClaim {
       (ending.kind === 'exited' && ending.code !== 0) || (ending.kind === 'signaled' && ending.signal === 'BUS')
     if (!failed) return ending
     const { totalBytes, freeBytes, freeInodes } = await usageOf(this.#mounted)
-    return freeBytes < fullBytes(totalBytes) || freeInodes === 0
-      ? { kind: 'disk_quota', limitBytes: this.#quota.bytes }
-      : ending
+    if (freeBytes >= fullBytes(totalBytes) && freeInodes > 0) return ending
+    // One that was made for more than this profile gives keeps its size.
+    const isLarger = totalBytes > imageBytesFor(this.#quota)
+    return { kind: 'disk_quota', limitBytes: isLarger ? totalBytes : this.#quota.bytes }
   }
 
   /**

@@ -166,6 +166,17 @@ inPrivateMounts(import.meta.filename, () => {
       expect(bus.ending).toEqual({ kind: 'disk_quota', limitBytes: 8 * mib })
     })
 
+    it('keep the size that they were made with, and name that limit, where a later run has a smaller one', async () => {
+      await run('true', threadOf('wide', 1, { bytes: 32 * mib, inodes: 200 }))
+      const limits = { ...testLimits, fileBytes: 64 * mib }
+      const fill = (words: string, fence: number) =>
+        run(words, threadOf('wide', fence, { bytes: 8 * mib, inodes: 200 }), { limits })
+      expect((await fill('head -c 24M /dev/zero >big', 2)).ending).toEqual({ kind: 'exited', code: 0 })
+      const { ending } = await fill('head -c 60M /dev/zero >big', 3)
+      expect(ending).toMatchObject({ kind: 'disk_quota', limitBytes: expect.any(Number) })
+      expect(ending.kind === 'disk_quota' && Math.round(ending.limitBytes / mib)).toBeGreaterThanOrEqual(32)
+    })
+
     it('do not call a limit on one file a full disk', async () => {
       const limits = { ...testLimits, fileBytes: mib }
       const ran = await run('head -c 3M /dev/zero >big', threadOf('large'), { limits })
