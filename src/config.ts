@@ -38,6 +38,7 @@ export interface Config {
   slotsReady: number
   slotIdleMs: number
   slotMaxRuns: number
+  jailsAhead: boolean
   runsMax: number
   runsPerOrg: number
   queuePerOrg: number
@@ -210,6 +211,7 @@ function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values
     slotsReady: values.slots_ready,
     slotIdleMs: values.slot_idle_s * 1000,
     slotMaxRuns: values.slot_max_runs,
+    jailsAhead: values.jails_ahead,
     runsMax: values.runs_max,
     runsPerOrg: values.runs_per_org,
     queuePerOrg: values.queue_per_org,

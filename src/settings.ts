@@ -107,6 +107,11 @@ const capacity = {
     unit: 'seconds',
   }),
   slot_max_runs: setting(count(1, 1_000_000), 1000, 'Runs after which a slot is replaced.', { unit: 'count' }),
+  jails_ahead: setting(
+    Type.Boolean(),
+    true,
+    'Whether an idle slot has the jail of its next run waiting, interpreter started: milliseconds less for some MiB more.',
+  ),
   runs_max: setting(count(1, 4096), 16, 'Runs at once on this machine.', { unit: 'count' }),
   runs_per_org: setting(count(1, 4096), 4096, 'Runs of one organisation at once; runs_max limits all together.', {
     unit: 'count',

@@ -27,6 +27,7 @@ export async function runner(config: Config, io: Io): Promise<number> {
         slotsReady: config.slotsReady,
         idleMs: config.slotIdleMs,
         runsPerSlot: config.slotMaxRuns,
+        jailsAhead: config.jailsAhead,
       },
       queue: {
         places: config.runsMax,

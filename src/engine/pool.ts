@@ -11,6 +11,8 @@ export interface PoolSettings {
   idleMs: number
   /** A slot ends after so many runs. */
   runsPerSlot: number
+  /** Whether an idle slot has the jail of its next run waiting. */
+  jailsAhead: boolean
 }
 
 /** What the pool tells of itself. */
@@ -214,7 +216,7 @@ export class SlotPool {
     bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), this.#settings.idleMs)
     this.#idle.push(bound)
     // After the answer: who calls again at once pays as before, who calls a little later finds all done.
-    slot.makeReady(spec)
+    if (this.#settings.jailsAhead) slot.makeReady(spec)
   }
 
   async #retireIdle(bound: Bound): Promise<void> {

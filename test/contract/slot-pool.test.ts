@@ -7,7 +7,7 @@ import { createSlot, type Slot } from '../../src/engine/slot.ts'
 import { type EngineMachine, engineMachine, testLimits } from './engine-machine.ts'
 import { inPrivateMounts } from './private-mounts.ts'
 
-const calm: PoolSettings = { slotsMax: 4, slotsReady: 1, idleMs: 60_000, runsPerSlot: 100 }
+const calm: PoolSettings = { slotsMax: 4, slotsReady: 1, idleMs: 60_000, runsPerSlot: 100, jailsAhead: true }
 
 let runs = 0
 const runOf = (keyId: string, more: Partial<RunSpec> = {}): RunSpec => ({

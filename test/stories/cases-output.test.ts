@@ -12,7 +12,15 @@ const place = new Place()
 let server: Glovebox
 let url = ''
 beforeAll(async () => {
-  server = await place.start('--output-soft', `${softBytes}`, '--output-hard', '8GiB', '--runs-max', '8')
+  server = await place.start(
+    '--no-jails-ahead',
+    '--output-soft',
+    `${softBytes}`,
+    '--output-hard',
+    '8GiB',
+    '--runs-max',
+    '8',
+  )
   url = server.url
 })
 afterAll(() => place.remove())

@@ -22,7 +22,7 @@ describe('a supervisor that is killed while code runs', () => {
   it('takes both processes with it, leaves nothing, and its successor starts in the same home', async () => {
     const place = newPlace()
     const before = tracesOf(place)
-    const server = await place.start()
+    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     const run = await follow(server.url, 'python', 'print("on", flush=True)\nimport time\ntime.sleep(60)')
     await run.said('on')
     server.signal('SIGKILL')
@@ -31,7 +31,7 @@ describe('a supervisor that is killed while code runs', () => {
     // Whoever waits for an answer is still told what became of the run.
     const { ending } = await within(run.result, 5_000, 'the call is answered')
     expect(ending?.kind).toMatch(/^(shutdown|failed)$/)
-    const next = await place.start()
+    const next = await place.start('--no-jails-ahead', '--no-jails-ahead')
     await runsAgain(next)
     await until(() => endingOf(place, run.runId) !== null, 'the run that was under way has its ending')
     expect(endingOf(place, run.runId)).toMatchObject({ kind: expect.stringMatching(/^(shutdown|failed)$/) })
@@ -42,7 +42,7 @@ describe('a supervisor that is killed while code runs', () => {
   it('leaves nothing also when nobody starts it again and a client does not read its answer', async () => {
     const place = newPlace()
     const before = tracesOf(place)
-    const server = await place.start()
+    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     const run = await follow(server.url, 'bash', 'trap "" TERM; setsid sleep 100 & echo on; sleep 100')
     await run.said('on')
     const deaf = connect(server.port, '127.0.0.1').pause()
@@ -63,7 +63,7 @@ describe('a machine on which all three processes are killed at once', () => {
   it('loses its slots by itself, and the next start takes everything back', async () => {
     const place = newPlace()
     const before = tracesOf(place)
-    const server = await place.start('--slots-ready', '2')
+    const server = await place.start('--no-jails-ahead', '--slots-ready', '2')
     const run = await follow(server.url, 'bash', 'trap "" TERM HUP; (setsid sleep 100 &); echo on; sleep 100')
     await run.said('on')
     await atRest(place, 3)
@@ -75,7 +75,7 @@ describe('a machine on which all three processes are killed at once', () => {
     expect(tracesOf(place).mounts).toEqual(before.mounts)
     expect(leftOf(slotIds, place)).not.toEqual([])
 
-    const next = await place.start()
+    const next = await place.start('--no-jails-ahead', '--no-jails-ahead')
     expect(leftOf(slotIds, place)).toEqual([])
     await runsAgain(next)
     await atRest(place, 2)
@@ -95,7 +95,7 @@ describe('a machine on which all three processes are killed at once', () => {
       server.signal('SIGKILL')
       await server.exited
     }
-    const server = await place.start()
+    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     await runsAgain(server)
     expect(await server.stop()).toEqual({ code: 0, signal: null })
     expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))

@@ -23,7 +23,7 @@ describe('a server that is told to stop', () => {
   it('ends what still runs as shutdown and answers each client first', async () => {
     const place = newPlace()
     const before = withoutFiles(place)
-    const server = await place.start()
+    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     const call = callTool(server.url, {
       code: 'trap "" TERM; echo partial; (setsid sleep 60 &); sleep 60',
       language: 'bash',
@@ -49,7 +49,7 @@ describe('a server that is told to stop', () => {
 
   it('lets a run end by itself that needs less than the drain time, and takes no other', async () => {
     const place = newPlace()
-    const server = await place.start('--drain-s', '20')
+    const server = await place.start('--no-jails-ahead', '--drain-s', '20')
     const run = await follow(server.url, 'bash', 'echo on; sleep 1.5; echo done; exit 7')
     await run.said('on')
     const stopped = server.stop()
@@ -64,7 +64,7 @@ describe('a server that is told to stop', () => {
   it('does not wait for clients that are idle, slow or silent', async () => {
     const place = newPlace()
     const before = withoutFiles(place)
-    const server = await place.start()
+    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     const json = { host: `127.0.0.1:${server.port}`, 'content-type': 'application/json' }
     const half = connect(server.port, '127.0.0.1')
     half.write('POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n')
@@ -80,7 +80,7 @@ describe('a server that is told to stop', () => {
 
   it('ends at once when it is told twice, and leaves no process', async () => {
     const place = newPlace()
-    const server = await place.start('--drain-s', '60')
+    const server = await place.start('--no-jails-ahead', '--drain-s', '60')
     const run = await follow(server.url, 'bash', 'echo on; sleep 60')
     await run.said('on')
     server.signal('SIGTERM')

@@ -8,7 +8,17 @@ import { sendModern } from '../support/modern.ts'
 
 const place = new Place()
 let server: Glovebox
-const flags = ['--storage-reserve', '0', '--limit-thread', '32MiB', '--limit-memory', '64MiB', '--output-hard', '1MiB']
+const flags = [
+  '--no-jails-ahead',
+  '--storage-reserve',
+  '0',
+  '--limit-thread',
+  '32MiB',
+  '--limit-memory',
+  '64MiB',
+  '--output-hard',
+  '1MiB',
+]
 beforeAll(async () => {
   server = await place.start(...flags, '--runs-max', '3')
 }, 60_000)

@@ -39,7 +39,10 @@ export interface SlotSeen {
   id: string
   /** Its first process, the guest; `undefined` while the slot is made or ended. */
   guestPid: number | undefined
-  /** The processes of a run; the jailer, which is there before the first, is none. */
+  /**
+   * Processes under the limits of a run, without jailer and language host. A jail that waits for its next run cannot be
+   * told from one that runs: count only on a server with --no-jails-ahead.
+   */
   runPids: number[]
 }
 
