@@ -21,17 +21,13 @@ export interface HttpRooms {
 export function routes(app: FastifyInstance, rooms: HttpRooms): void {
   const closing = new AbortController()
   app.addHook('preClose', async () => closing.abort())
-  const mcp = mcpEndpoint(
-    rooms,
-    new Catalog(rooms.offers?.inventory),
-    rooms.offers?.changes ?? new Changes(),
-    closing.signal,
-  )
+  const catalog = new Catalog(rooms.offers?.inventory)
+  const mcp = mcpEndpoint(rooms, catalog, rooms.offers?.changes ?? new Changes(), closing.signal)
 
   only(app, '/healthz', { GET: alive }, { open: true })
   only(app, '/readyz', { GET: ready(rooms.core) }, { open: true })
   only(app, '/mcp', { POST: mcp.post, GET: mcp.get, DELETE: mcp.delete })
-  only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core) })
+  only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core, catalog) })
   only(app, '/v1/executions/:id/cancel', { POST: cancelExecution(rooms.core) })
 
   app.setNotFoundHandler((request) => {

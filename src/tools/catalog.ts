@@ -1,6 +1,7 @@
 import { type Details, Refusal, type RefusalCode } from '../base/errors.ts'
 import { type Profile, type Toolset, toolsets } from '../base/profile.ts'
 import type { Caller } from '../core/caller.ts'
+import type { Core } from '../core/core.ts'
 import type { ResourceContents } from './content.ts'
 import { sandboxExecute } from './execute/sandbox-execute.ts'
 import { executionCancel } from './executions/execution-cancel.ts'
@@ -58,12 +59,14 @@ export class Catalog {
 
   /** @param hidden names of tools that are switched off for the caller. */
   offer(profile: Profile, chosen: readonly Toolset[], hidden: readonly string[] = []): Offer {
-    const choice = [...toolsets.filter((toolset) => chosen.includes(toolset)), ...hidden].join(',')
+    // What is no tool of ours makes no offer of its own, however many such names an org has switched off.
+    const off = this.#inventory.tools.map(({ name }) => name).filter((name) => hidden.includes(name))
+    const choice = [...toolsets.filter((toolset) => chosen.includes(toolset)), ...off].join(',')
     const offers = this.#offers.get(profile) ?? new Map<string, Offer>()
     this.#offers.set(profile, offers)
     const known = offers.get(choice)
     if (known) return known
-    const made = makeOffer(this.#inventory, profile, chosen, hidden)
+    const made = makeOffer(this.#inventory, profile, chosen, off)
     offers.set(choice, made)
     return made
   }
@@ -116,6 +119,15 @@ export function defaultToolsets({ calls }: Profile): readonly Toolset[] {
   const wanted: readonly Toolset[] =
     calls.detachAfterMs === null ? ['execute', 'files'] : ['execute', 'files', 'executions']
   return wanted.filter((toolset) => calls.toolsets.includes(toolset))
+}
+
+/**
+ * Holds another door to what MCP offers the caller: what the profile allows and the org has not switched off.
+ * @throws Refusal `unknown_tool`.
+ */
+export async function requireOffered(tool: string, catalog: Catalog, core: Core, caller: Caller): Promise<void> {
+  const { profile } = caller
+  catalog.offer(profile, profile.calls.toolsets, await core.hiddenTools(caller)).tool(tool)
 }
 
 /**

@@ -105,7 +105,7 @@ describe('the other methods', () => {
     expect([unknown.status, ((await unknown.json()) as { error: string }).error]).toEqual([400, 'validation_error'])
   })
 
-  it('are hidden from list and call alike where the org has switched one off', async () => {
+  it('are hidden from list, call and REST alike where the org has switched one off', async () => {
     const own = await openFront()
     const list = async () => {
       const response = await own.post('/mcp?toolsets=execute,executions', request('tools/list'))
@@ -117,6 +117,11 @@ describe('the other methods', () => {
     expect(await list()).toContain('execution_get')
     const called = (await (await own.post('/mcp', call({ code: 'print(1)' }))).json()) as { error: { message: string } }
     expect(called.error.message).toContain('Unknown tool')
+    const rest = await own.post('/v1/sandbox/execute', { code: 'print(1)' })
+    expect([rest.status, ((await rest.json()) as { message: string }).message]).toEqual([
+      404,
+      'Unknown tool: sandbox_execute',
+    ])
     await own.store.hiddenTools.show('org_dev', 'sandbox_execute')
     await vi.waitFor(async () => expect(await list()).toContain('sandbox_execute'), 5_000)
     await own.close()

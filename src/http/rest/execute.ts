@@ -6,7 +6,8 @@ import { Fold } from '../../core/fold.ts'
 import { parseJson } from '../../mcp/json.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { compile } from '../../tools/arguments.ts'
-import { toRequest } from '../../tools/execute/sandbox-execute.ts'
+import { type Catalog, requireOffered } from '../../tools/catalog.ts'
+import { sandboxExecute, toRequest } from '../../tools/execute/sandbox-execute.ts'
 import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
 import { errorBody, sendJson, startWriting } from '../answer.ts'
 import { toExecution } from './execution.ts'
@@ -22,8 +23,9 @@ const never = new AbortController().signal
  * that started is a 200, however it ended. `?encoding=base64` gives the bytes of the lines as they were printed.
  */
 export const executeCode =
-  (core: Core): RouteHandlerMethod =>
+  (core: Core, catalog: Catalog): RouteHandlerMethod =>
   async (request, reply) => {
+    await requireOffered(sandboxExecute.name, catalog, core, request.caller)
     const asked = toRequest(checkBody(parseJson(request.body as Buffer)), true)
     const encoding = encodingOf(request)
     const events = core.execute(request.caller, asked, never)
