@@ -19,6 +19,8 @@ export interface Transcript {
   result: RunResult
   stdout: StreamText
   stderr: StreamText
+  /** What it printed was not kept, or is no longer: the texts are empty whatever it was. */
+  outputLost: boolean
 }
 
 /** Folds the events of one run to its buffered answer. Memory stays below six soft limits, whatever comes. */
@@ -71,11 +73,20 @@ const emptyStream: KeptStream = { head: new Uint8Array(0), omittedBytes: 0, tail
 
 export const nothingKept: KeptOutput = { stdout: emptyStream, stderr: emptyStream }
 
-/** The buffered answer of a run that was kept. */
-export function toTranscript(runId: string, result: RunResult, output: KeptOutput): Transcript {
-  const texts = streams.map((stream) => [stream, toStreamText(output[stream], result.outputBytes[stream])] as const)
-  return { runId, result, ...(Object.fromEntries(texts) as Record<Stream, StreamText>) }
+/** The buffered answer of a run that has ended. @param output `null` where it is lost. */
+export function toTranscript(runId: string, result: RunResult, output: KeptOutput | null): Transcript {
+  const texts = streams.map((stream) => {
+    const writtenBytes = result.outputBytes[stream]
+    return [stream, output ? toStreamText(output[stream], writtenBytes) : lostText(writtenBytes)] as const
+  })
+  return { runId, result, ...(Object.fromEntries(texts) as Record<Stream, StreamText>), outputLost: output === null }
 }
+
+const lostText = (writtenBytes: number): StreamText => ({
+  text: '',
+  totalBytes: writtenBytes,
+  omittedBytes: writtenBytes,
+})
 
 /** @param reportedBytes what the stream is said to have had in all. */
 export function toStreamText({ head, omittedBytes, tail }: KeptStream, reportedBytes: number): StreamText {

@@ -4,7 +4,7 @@ import { type Limits, unmeasured } from '../base/run.ts'
 import type { Runner } from '../runner/messages.ts'
 import type { ClaimRow, RunRow, Store } from '../store/store.ts'
 import type { ExecuteEvent } from './execute.ts'
-import { nothingKept, toTranscript } from './fold.ts'
+import { toTranscript } from './fold.ts'
 import type { CheckedRequest } from './request.ts'
 
 /** Between two looks at a row that somebody else is about to finish. */
@@ -58,6 +58,6 @@ async function* follow(runner: Runner, runId: string): AsyncGenerator<ExecuteEve
 
 async function toRecorded(store: Store, row: RunRow, limits: Limits): Promise<ExecuteEvent> {
   const result = row.result ?? unmeasured(limits, row.ending ?? { kind: 'failed', reason: 'interrupted' })
-  const output = (await store.runs.output(row.id)) ?? nothingKept
+  const output = (await store.runs.output(row.id)) ?? null
   return { kind: 'recorded', transcript: toTranscript(row.id, result, output) }
 }

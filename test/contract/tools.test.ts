@@ -6,8 +6,9 @@ import type { Transcript } from '../../src/core/fold.ts'
 import { compile } from '../../src/tools/arguments.ts'
 import { Catalog, chooseToolsets, defaultToolsets, productInventory } from '../../src/tools/catalog.ts'
 import { bytesInWords, endingInWords, exitCodeOf } from '../../src/tools/execute/ending-words.ts'
-import { toMarkdown, toStructuredContent, toToolResult } from '../../src/tools/execute/result.ts'
+import { executionResult, toMarkdown, toStructuredContent, toToolResult } from '../../src/tools/execute/result.ts'
 import { SandboxExecuteInput } from '../../src/tools/execute/schema.ts'
+import { toExecutionResult } from '../../src/tools/executions/execution.ts'
 import { testProfile, threadsProfile } from '../support/front.ts'
 
 const endings: Ending[] = [
@@ -35,6 +36,7 @@ function transcript(
     runId: 'trc_1',
     stdout: text(stdout),
     stderr: text(stderr),
+    outputLost: false,
     result: {
       ending,
       durationMs: 1.5,
@@ -89,6 +91,19 @@ describe('the text of a result', () => {
 
   it('notes processes that were killed for memory although the program lived on', () => {
     expect(toMarkdown(transcript('', '', endings[0], { oomKills: 2 }))).toContain('2 of its processes')
+  })
+
+  it('says so where what was printed is lost, and does not pass for a silent program', () => {
+    const { result } = transcript('', '', { kind: 'failed', reason: 'interrupted' })
+    const printed = { ...result, outputBytes: { stdout: 5, stderr: 0 } }
+    const lost = { runId: 'trc_1', createdAt: '', ending: result.ending, output: null }
+    const { content, structuredContent } = executionResult({ ...lost, result: printed })
+    expect(content).toMatchObject([{ text: expect.stringContaining('**Note:** what it printed was not kept') }])
+    expect(structuredContent).toMatchObject({ stdout: '', stdout_bytes: 5, stdout_truncated: true })
+    expect(structuredContent).toMatchObject({ stderr_bytes: 0, stderr_truncated: false })
+    expect(executionResult({ ...lost, result: null }).content).toEqual(
+      toExecutionResult({ ...lost, result: null }, undefined).content,
+    )
   })
 })
 

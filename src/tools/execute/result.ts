@@ -1,6 +1,6 @@
 import { type Ending, type Limits, unknownLimits, unmeasured } from '../../base/run.ts'
 import type { Execution } from '../../core/executions.ts'
-import { nothingKept, type StreamText, type Transcript, toTranscript } from '../../core/fold.ts'
+import { type StreamText, type Transcript, toTranscript } from '../../core/fold.ts'
 import type { ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'
 
@@ -19,13 +19,12 @@ export function toToolResult(transcript: Transcript): ToolResult {
  */
 export function executionResult({ runId, ending, result, output }: Execution): ToolResult {
   if (ending === null) throw new Error(`${runId} has not ended`)
-  const kept = output ?? nothingKept
-  return toToolResult(toTranscript(runId, result ?? unmeasured(unknownLimits, ending), kept))
+  return toToolResult(toTranscript(runId, result ?? unmeasured(unknownLimits, ending), output))
 }
 
 export const succeeded = (ending: Ending): boolean => ending.kind === 'exited' && ending.code === 0
 
-export function toMarkdown({ result, stdout, stderr }: Transcript): string {
+export function toMarkdown({ result, stdout, stderr, outputLost }: Transcript): string {
   const { ending } = result
   const parts = ['## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
@@ -34,8 +33,12 @@ export function toMarkdown({ result, stdout, stderr }: Transcript): string {
   if (result.oomKills > 0 && ending.kind !== 'out_of_memory') {
     parts.push(`**Note:** ${result.oomKills} of its processes were killed for memory`)
   }
+  if (outputLost) parts.push(outputLostNote)
   return parts.join('\n\n')
 }
+
+/** Silence would be read as a program that printed nothing. */
+export const outputLostNote = '**Note:** what it printed was not kept'
 
 export function section(name: string, { text, totalBytes, omittedBytes }: StreamText): string {
   const fence = fenceFor(text)

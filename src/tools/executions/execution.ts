@@ -3,7 +3,7 @@ import { Refusal } from '../../base/errors.ts'
 import type { Execution } from '../../core/executions.ts'
 import { bytesOf, keptAfter, nothingKept, toStreamText, toTranscript, wholeCharacters } from '../../core/fold.ts'
 import { endingInWords } from '../execute/ending-words.ts'
-import { endingOnTheWire, section, succeeded, toStructuredContent } from '../execute/result.ts'
+import { endingOnTheWire, outputLostNote, section, succeeded, toStructuredContent } from '../execute/result.ts'
 import type { ToolResult } from '../tool.ts'
 
 /** The arguments that name a run and how much of it is known already. */
@@ -23,14 +23,14 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   const stdout = toStreamText(keptAfter(all.stdout, stdoutOffset), 0)
   const stderr = toStreamText(keptAfter(all.stderr, stderrOffset), 0)
   const cursor = `${bytesOf(all.stdout)}.${bytesOf(all.stderr)}`
-  const measured = result === null ? {} : toStructuredContent(toTranscript(runId, result, all))
+  const measured = result === null ? {} : toStructuredContent(toTranscript(runId, result, output && all))
   const parts = [ending === null ? '## Still running' : '## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
   if (stderr.text !== '') parts.push(section('stderr', stderr))
   if (ending === null) parts.push(howToGoOn(runId, cursor))
   else {
     parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
-    if (output === null) parts.push('**Note:** what it printed was not kept')
+    if (output === null) parts.push(outputLostNote)
   }
   return {
     content: [{ type: 'text', text: parts.join('\n\n') }],
