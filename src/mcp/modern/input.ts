@@ -15,20 +15,21 @@ const stateLifeMs = 60 * 60 * 1000
 export class Input {
   readonly #core: Core
   readonly #caller: Caller
-  readonly #purpose: string
+  readonly #purpose: () => string
   readonly #answers: Params
 
   /** @throws Refusal `invalid_argument`, `state_invalid`. */
   constructor(core: Core, caller: Caller, method: string, params: Params) {
     this.#core = core
     this.#caller = caller
-    this.#purpose = purposeOf(method, params)
+    // Made only where there is a state: most calls have none, and arguments may be long.
+    this.#purpose = () => purposeOf(method, params)
     const state = own(params, 'requestState')
     const given = Object.hasOwn(params, 'inputResponses') ? own(params, 'inputResponses') : {}
     if (!isObject(given))
       throw new Refusal('invalid_argument', { field: 'inputResponses', problem: 'must be an object' })
     if (state !== undefined && typeof state !== 'string') throw new Refusal('state_invalid')
-    const earlier = state === undefined ? {} : core.sealing.open(caller, this.#purpose, state)
+    const earlier = state === undefined ? {} : core.sealing.open(caller, this.#purpose(), state)
     this.#answers = { ...(earlier as Params), ...given }
   }
 
@@ -48,7 +49,7 @@ export class Input {
 
   /** What the client brings back with its next round. */
   state(): string {
-    return this.#core.sealing.seal(this.#caller, this.#purpose, this.#answers, stateLifeMs)
+    return this.#core.sealing.seal(this.#caller, this.#purpose(), this.#answers, stateLifeMs)
   }
 }
 
