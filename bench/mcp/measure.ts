@@ -166,6 +166,10 @@ const program = fileURLToPath(new URL('server.ts', import.meta.url))
 
 async function launch(kind: Kind): Promise<Served & { process: ChildProcess }> {
   const child = spawn(process.execPath, [program, kind], { stdio: ['ignore', 'pipe', 'inherit'] })
-  const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string]
+  const exited = once(child, 'exit').then(() => {
+    throw new Error(`the server ${kind} did not start; its words are above`)
+  })
+  exited.catch(() => {})
+  const [line] = (await Promise.race([once(createInterface({ input: child.stdout }), 'line'), exited])) as [string]
   return { kind, url: new URL(`${line}/mcp`), pid: child.pid!, process: child }
 }
