@@ -398,6 +398,14 @@ const rows = {
     message: 'Runs cannot be started right now: {reason}.',
     hint: 'Try again shortly.',
   },
+  files_busy: {
+    http: 503,
+    rpc: -32000,
+    error: 'unavailable',
+    retry: 'later',
+    message: 'Too many files are being read and written at once.',
+    hint: 'Try again shortly.',
+  },
   run_unknown: {
     http: 404,
     rpc: -32602,

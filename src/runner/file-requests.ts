@@ -1,6 +1,7 @@
 import { Refusal } from '../base/errors.ts'
+import { FairQueue, type Place } from '../engine/queue.ts'
 import { deletePath } from '../storage/deletion.ts'
-import { makeDirectory, movePath, type OpenFile, readFile, statPath, writeFile } from '../storage/files.ts'
+import { makeDirectory, movePath, type OpenFile, type Range, readFile, statPath, writeFile } from '../storage/files.ts'
 import { listDirectory } from '../storage/listing.ts'
 import { type FromRunner, fileWindowBytes, type ToRunner } from './messages.ts'
 import type { Threads } from './threads.ts'
@@ -10,9 +11,12 @@ export type FilesMessage = Extract<ToRunner, { type: `files_${string}` }>
 type Asking = Extract<FilesMessage, { where: unknown }>
 type Ask<Type extends Asking['type']> = Extract<Asking, { type: Type }>
 
-/** Reads and writes of one front at once; what they hold together stays below what a connection may leave unread. */
-const streamsMax = 32
-/** Other requests about files of one front at once. */
+/**
+ * Reads and writes of one front at once; what they hold together stays below what a connection may leave unread. The
+ * others wait for their turn, so that a client that asks for many gets them all, and takes no other org's turn.
+ */
+const streams = { places: 32, placesPerOrg: 16, waitingPerOrg: 256, waitMs: 30_000 }
+/** Requests about files of one front at once, those that wait included. */
 const pendingMax = 1_024
 
 /** A read or write that goes on, as the messages about it see it. */
@@ -24,22 +28,28 @@ interface FileFlow {
 /** What a front asks of the files of threads. Memory is bounded by the windows, whatever the size of a file. */
 export class FileRequests {
   readonly #threads: Threads | undefined
-  readonly #send: (message: FromRunner, payload?: Uint8Array) => void
+  readonly #send: (message: FromRunner) => void
+  readonly #sendLarge: (message: FromRunner, bytes?: Uint8Array) => Promise<void>
   readonly #refuse: (request: number, error: unknown) => void
   readonly #flows = new Map<number, FileFlow>()
+  readonly #streams = new FairQueue(streams)
+  readonly #stopping = new AbortController()
   #pending = 0
 
   /**
    * @param threads absent where there is no storage.
+   * @param sendLarge resolves when the connection has taken it, or is gone.
    * @param refuse answers a request with what went wrong.
    */
   constructor(
     threads: Threads | undefined,
-    send: (message: FromRunner, payload?: Uint8Array) => void,
+    send: (message: FromRunner) => void,
+    sendLarge: (message: FromRunner, bytes?: Uint8Array) => Promise<void>,
     refuse: (request: number, error: unknown) => void,
   ) {
     this.#threads = threads
     this.#send = send
+    this.#sendLarge = sendLarge
     this.#refuse = refuse
   }
 
@@ -61,16 +71,15 @@ export class FileRequests {
 
   /** The front is gone: reads end, writes leave nothing. */
   stop(): void {
+    this.#stopping.abort(new Refusal('unavailable', { reason: 'the front is gone' }))
     for (const flow of this.#flows.values()) flow.stop()
   }
 
   #begin(message: Asking): void {
     const { request } = message
     if (this.#flows.has(request)) throw new WireError('two requests of one number')
-    if (this.#pending >= pendingMax) throw new WireError('too many requests about files at once')
-    const isFlow = message.type === 'files_read' || message.type === 'files_write'
-    if (isFlow && this.#flows.size >= streamsMax) {
-      this.#refuse(request, new Refusal('unavailable', { reason: 'too many files are being read and written' }))
+    if (this.#pending >= pendingMax) {
+      this.#refuse(request, new Refusal('files_busy'))
       return
     }
     this.#pending += 1
@@ -92,7 +101,7 @@ export class FileRequests {
         const { cursor: next, ...listing } = await threads.reading(where, (root) =>
           listDirectory(root, path, cursor, limit),
         )
-        this.#send({
+        await this.#sendLarge({
           type: 'files_listing',
           request,
           listing: { ...listing, ...(next !== undefined && { cursor: next }) },
@@ -127,27 +136,48 @@ export class FileRequests {
   async #read(threads: Threads, { request, where, path, range }: Ask<'files_read'>): Promise<void> {
     const reading = new Reading(fileWindowBytes)
     this.#flows.set(request, reading)
-    await threads.reading(where, async (root) => {
-      const file: OpenFile = await readFile(root, path, range)
-      try {
-        this.#send({ type: 'files_opened', request, status: file.status, lengthBytes: file.lengthBytes })
-        for await (const bytes of file.bytes) {
-          await reading.room(bytes.length)
-          if (reading.stopped) return
-          this.#send({ type: 'files_bytes', request }, bytes)
-        }
-      } finally {
-        await file.close()
-      }
-    })
+    const place = await this.#place(where.org)
+    try {
+      if (!reading.stopped) await threads.reading(where, (root) => this.#sendFile(root, request, path, range, reading))
+    } finally {
+      place.release()
+    }
     if (!reading.stopped) this.#send({ type: 'files_end', request })
+  }
+
+  async #sendFile(root: number, request: number, path: string, range: Range | undefined, reading: Reading) {
+    const file: OpenFile = await readFile(root, path, range)
+    try {
+      this.#send({ type: 'files_opened', request, status: file.status, lengthBytes: file.lengthBytes })
+      for await (const bytes of file.bytes) {
+        await reading.room(bytes.length)
+        if (reading.stopped) return
+        await this.#sendLarge({ type: 'files_bytes', request }, bytes)
+      }
+    } finally {
+      await file.close()
+    }
   }
 
   async #write(threads: Threads, { request, where, path }: Ask<'files_write'>): Promise<void> {
     const writing = new Writing((bytes) => this.#send({ type: 'files_room', request, bytes }))
     this.#flows.set(request, writing)
-    const bytes = await threads.writing(where, (root) => writeFile(root, path, writing.bytes()))
-    this.#send({ type: 'files_written', request, bytes })
+    const place = await this.#place(where.org)
+    try {
+      const bytes = await threads.writing(where, (root) => writeFile(root, path, writing.bytes()))
+      this.#send({ type: 'files_written', request, bytes })
+    } finally {
+      place.release()
+    }
+  }
+
+  /** @throws Refusal files_busy. */
+  async #place(org: string): Promise<Place> {
+    try {
+      return await this.#streams.enter(org, this.#stopping.signal)
+    } catch (error) {
+      throw error instanceof Refusal && error.code === 'queue_full' ? new Refusal('files_busy') : error
+    }
   }
 }
 

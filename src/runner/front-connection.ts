@@ -16,7 +16,7 @@ const maxPending = 16_384
 /** Code and input of runs that wait for a place; with more, one more is told that the queue is full. */
 const maxPendingBytes = 512 * 1024 * 1024
 
-/** Answers that a front leaves unread; output never comes near it, since that waits for the socket. */
+/** Answers that a front leaves unread; output and files never come near it, since they wait for the socket. */
 const maxUnreadBytes = 64 * 1024 * 1024
 
 interface Attachment {
@@ -44,6 +44,7 @@ export class FrontConnection {
   #pendingStarts = 0
   #pendingBytes = 0
   #pumping = false
+  #waitingForDrain: (() => void)[] = []
 
   constructor(
     socket: Socket,
@@ -60,15 +61,20 @@ export class FrontConnection {
     this.#log = log
     this.#files = new FileRequests(
       threads,
-      (message, payload) => this.#sendOf(message, payload),
+      (message) => this.#send(message),
+      (message, payload) => this.#sendWhenDrained(message, payload),
       (request, error) => this.#refuse(request, error),
     )
     socket.on('data', (chunk) => this.#receive(chunk))
-    socket.on('drain', () => this.#pump())
+    socket.on('drain', () => {
+      this.#pump()
+      this.#wakeForDrain()
+    })
     socket.on('error', (error) => log.warn({ err: error }, 'the connection to a front failed'))
     socket.on('close', () => {
       this.#forgetAttachments()
       this.#files.stop()
+      this.#wakeForDrain()
     })
   }
 
@@ -267,10 +273,17 @@ export class FrontConnection {
     this.#send({ type: 'refused', request, code: refusal.code, details: refusal.details })
   }
 
-  /** Bytes of files are read into buffers of their own, so they need no copy. */
-  #sendOf(header: FromRunner, payload: Uint8Array | undefined): void {
-    if (!payload) this.#send(header)
-    else if (!this.#socket.destroyed) writeLarge(this.#socket, header, payload)
+  /** What is large waits for the socket, one piece at a time. Bytes of files are in buffers of their own: no copy. */
+  async #sendWhenDrained(header: FromRunner, payload: Uint8Array = new Uint8Array()): Promise<void> {
+    while (this.#socket.writableNeedDrain && !this.#socket.destroyed)
+      await new Promise<void>((resolve) => this.#waitingForDrain.push(resolve))
+    if (!this.#socket.destroyed) writeLarge(this.#socket, header, payload)
+  }
+
+  #wakeForDrain(): void {
+    const waiting = this.#waitingForDrain
+    this.#waitingForDrain = []
+    for (const wake of waiting) wake()
   }
 
   #send(header: FromRunner, ...payload: Uint8Array[]): void {

@@ -265,6 +265,33 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       rmSync(outside, { recursive: true })
     })
 
+    it('give their files to many at once: all of one org in turn, and another org does not wait for them', async () => {
+      await run('head -c 900000 /dev/urandom >data', threadOf('many'))
+      const read = async (org: string) => contentOf(await client.files.read(where('many', org), 'data'))
+      const one = await read('org_a')
+      await run('head -c 900000 /dev/zero >data', threadOf('many'), { orgId: 'org_b', keyId: 'key_b' })
+      // These are not read on, so they keep their turns.
+      const slow = await Promise.all(Array.from({ length: 16 }, () => client.files.read(where('many'), 'data')))
+      const rest = Promise.all(Array.from({ length: 100 }, () => read('org_a')))
+      expect((await read('org_b')).equals(Buffer.alloc(900_000))).toBe(true)
+      for (const file of slow) file.stop()
+      for (const content of await rest) expect(content.equals(one)).toBe(true)
+    })
+
+    it('refuse what is too much at once and answer everything else, on a connection that stays', async () => {
+      const { epoch } = client.identity ?? {}
+      const long = 'n'.repeat(200)
+      await run(`for n in $(seq 150); do : >${long}$n; done`, threadOf('crowd'))
+      const stats = Array.from({ length: 2_000 }, () => client.files.list(where('crowd'), '', { limit: 1_000 }))
+      const answers = await Promise.allSettled(stats)
+      const refused = answers.filter((answer) => answer.status === 'rejected').map(({ reason }) => reason.code)
+      expect(new Set(refused)).toEqual(new Set(['files_busy']))
+      expect(answers.length - refused.length).toBeGreaterThan(500)
+      expect([client.readiness.ready, client.identity?.epoch]).toEqual([true, epoch])
+      const { ending } = await run('ls | wc -l', threadOf('crowd', 2))
+      expect(ending).toEqual({ kind: 'exited', code: 0 })
+    })
+
     it('can be read while a run has them, and not changed', async () => {
       const going = await begin('echo seen >note; sleep 20', threadOf('shared'))
       await going.started
