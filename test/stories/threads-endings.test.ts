@@ -35,8 +35,8 @@ function locks(): unknown[] {
 
 const nothing = async () => undefined
 const cancel = ({ runId }: Following) => post(`${server.url}/v1/executions/${runId}/cancel`, {})
-/** A jail that waits for a run has two. */
-const slotThatRuns = () => slotsOf(place).find(({ runPids }) => runPids.length > 2)
+/** What is stuck is five processes; a jail that waits for a run is two. */
+const slotThatRuns = () => slotsOf(place).find(({ runPids }) => runPids.length > 3)
 
 async function killSlot(): Promise<void> {
   await until(() => slotThatRuns() !== undefined, 'it runs')
@@ -84,6 +84,28 @@ describe('a thread is free, with what was written, as soon as its call has ended
     const next = await execute(server.url, 'bash', 'rm -f big; cat kept; echo more >>kept', { thread_id })
     expect(next).toMatchObject({ stdout: 'kept', exit_code: 0 })
     expect(locks()).toEqual([])
+  })
+
+  it('by the death of any process of its slot, the guest, what makes jails and the jail’s own among them', async () => {
+    const thread_id = 'any-process'
+    const endings = new Set<string>()
+    for (let nth = 0, count = 1; nth < count; nth++) {
+      const run = await follow(server.url, 'python', begin + stuck, { timeout: 30, thread_id })
+      await run.said('on')
+      await until(() => (slotThatRuns()?.runPids.length ?? 0) >= 5, 'all of it runs')
+      const pids = slotThatRuns()?.pids ?? []
+      count = Math.max(count, pids.length)
+      const victim = pids[nth]
+      if (victim !== undefined) killIfThere(victim)
+      const cancelled = setTimeout(() => void cancel(run), 2_000) // A child or a spare process, which nobody waits for.
+      const { ending } = await run.result
+      clearTimeout(cancelled)
+      endings.add(ending?.kind ?? '')
+      const next = await execute(server.url, 'bash', 'cat kept && rm kept', { thread_id })
+      expect(next, `after ${nth} of ${count}`).toMatchObject({ stdout: 'kept', exit_code: 0 })
+      expect(locks()).toEqual([])
+    }
+    expect([...endings]).toEqual(expect.arrayContaining(['failed', 'signaled', 'cancelled']))
   })
 
   it('by a client of the era with sessions, that sends a notification', async () => {

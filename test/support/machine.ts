@@ -39,6 +39,8 @@ export interface SlotSeen {
   id: string
   /** Its first process, the guest; `undefined` while the slot is made or ended. */
   guestPid: number | undefined
+  /** Everything that lives in it. */
+  pids: number[]
   /**
    * Processes under the limits of a run, without jailer and language host. A jail that waits for its next run cannot be
    * told from one that runs: count only on a server with --no-jails-ahead.
@@ -95,6 +97,7 @@ export function slotsOf(scope: Scope): SlotSeen[] {
   return directoriesIn(instance).map((name) => ({
     id: name,
     guestPid: pidsIn(join(instance, name, 'base')).find(isGuest),
+    pids: ['base', 'run'].flatMap((leaf) => pidsIn(join(instance, name, leaf))),
     runPids: pidsIn(join(instance, name, 'run')).filter((pid) => !isJailer(pid)),
   }))
 }
