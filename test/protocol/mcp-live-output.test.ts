@@ -1,5 +1,7 @@
+import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { type Front, openFront } from '../support/front.ts'
+import { type Front, openFront, testProfile } from '../support/front.ts'
+import { rawRequest } from '../support/raw-http.ts'
 
 let front: Front
 beforeAll(async () => {
@@ -84,6 +86,31 @@ describe('a call without a progress token', () => {
       await response.text()
     }
   })
+})
+
+describe('a client that does not read what it is told', () => {
+  const limitBytes = 32 * 1024 * 1024
+  const limits = { ...testProfile.limits, outputSoftBytes: limitBytes, outputHardBytes: limitBytes }
+
+  for (const [how, code] of [
+    ['ends', 'yes | head -c 30000000'],
+    ['is cancelled', 'yes | head -c 30000000; sleep 60'],
+  ] as const) {
+    it(`holds up no row and no thread when its run ${how}`, async () => {
+      const own = await openFront({ ...testProfile, limits })
+      const deaf = connect(own.port, '127.0.0.1').pause()
+      const headers = { host: `127.0.0.1:${own.port}`, 'content-type': 'application/json', ...both }
+      deaf.write(rawRequest('POST', '/mcp', headers, JSON.stringify(call(code, undefined, 'deaf'))))
+      await vi.waitFor(() => expect(own.runner.specs.size).toBe(1), 20_000)
+      if (how === 'is cancelled') {
+        await vi.waitFor(() => expect(own.runner.writtenBytes()).toBe(30_000_000), 20_000)
+        await own.post('/mcp', { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'deaf' } })
+      }
+      await vi.waitFor(async () => expect(await own.store.runs.unfinished()).toEqual([]), 10_000)
+      deaf.destroy()
+      await own.close()
+    }, 60_000)
+  }
 })
 
 describe('a client that leaves', () => {

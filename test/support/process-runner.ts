@@ -92,6 +92,11 @@ export class ProcessRunner implements Runner {
     for (const run of this.#runs.values()) if (run.spec.keyId === keyId) stop(run, { kind: 'cancelled' })
   }
 
+  /** What the runs that are known have printed in all. */
+  writtenBytes(): number {
+    return [...this.#runs.values()].reduce((sum, { outputBytes: { stdout, stderr } }) => sum + stdout + stderr, 0)
+  }
+
   /** As when a runner process dies and another takes its place: every run is gone. */
   die(): void {
     for (const run of this.#runs.values()) stop(run, { kind: 'failed', reason: 'runner_lost' })

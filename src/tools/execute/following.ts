@@ -1,9 +1,9 @@
 import type { ExecuteEvent } from '../../core/execute.ts'
 import { Fold } from '../../core/fold.ts'
-import { LiveText } from '../../core/live-text.ts'
 import { toExecutionResult } from '../executions/execution.ts'
 import type { ToolContext, ToolResult } from '../tool.ts'
 import { toToolResult } from './result.ts'
+import { Telling } from './telling.ts'
 
 /** A client that can follow tasks waits so long for a plain answer; most runs have ended by then. */
 const taskAfterMs = 2_000
@@ -13,18 +13,24 @@ export class Following {
   readonly #events: AsyncGenerator<ExecuteEvent, void, undefined>
   readonly #context: ToolContext
   readonly #fold = new Fold()
-  readonly #live: LiveText | undefined
+  readonly #telling: Telling | undefined
   #runId = ''
   #createdAt = ''
 
   constructor(events: AsyncGenerator<ExecuteEvent, void, undefined>, context: ToolContext) {
     this.#events = events
     this.#context = context
-    this.#live = context.progress && new LiveText()
+    this.#telling = context.progress && new Telling(context.progress)
   }
 
   /** @param detachAfterMs how long the call waits for the end of the run; `null` waits for it in any case. */
   async follow(detachAfterMs: number | null): Promise<ToolResult> {
+    const result = await this.#toTheEnd(detachAfterMs)
+    await this.#telling?.settled()
+    return result
+  }
+
+  async #toTheEnd(detachAfterMs: number | null): Promise<ToolResult> {
     const late = Promise.withResolvers<'late'>()
     const timers: NodeJS.Timeout[] = []
     let becoming: Promise<void> | undefined
@@ -35,7 +41,7 @@ export class Following {
         if (told === 'late') return this.#letGo()
         if (told.done) break
         const event = told.value
-        await this.#add(event)
+        this.#add(event)
         if (event.kind !== 'accepted') continue
         started?.()
         await log('debug', { trace_id: event.runId })
@@ -56,14 +62,13 @@ export class Following {
     return toToolResult(this.#fold.finish())
   }
 
-  async #add(event: ExecuteEvent): Promise<void> {
+  #add(event: ExecuteEvent): void {
     this.#fold.add(event)
+    this.#telling?.add(event)
     if (event.kind === 'accepted') {
       this.#runId = event.runId
       this.#createdAt = event.createdAt
     }
-    const { progress } = this.#context
-    if (this.#live && progress) for (const message of textOf(event, this.#live)) await progress({ message })
   }
 
   /** Answers with what there is; the run is read to its end without anybody waiting. */
@@ -71,21 +76,5 @@ export class Following {
     this.#context.core.leave(this.#events)
     const so = { runId: this.#runId, createdAt: this.#createdAt, ending: null, result: null, output: this.#fold.keep() }
     return toExecutionResult(so, undefined)
-  }
-}
-
-/** What of an event is worth telling while the run goes on. */
-function textOf(event: ExecuteEvent, live: LiveText): string[] {
-  switch (event.kind) {
-    case 'accepted':
-    case 'recorded':
-    case 'running':
-      return []
-    case 'output':
-      return [live.add(event.stream, event.bytes)].filter((text) => text !== '')
-    case 'gap':
-      return [`${live.flush(event.stream)}\n[… ${event.bytes} bytes left out …]\n`]
-    case 'ended':
-      return [live.flush('stdout') + live.flush('stderr')].filter((text) => text !== '')
   }
 }
