@@ -90,17 +90,23 @@ describe('a call without a progress token', () => {
 
 describe('a client that does not read what it is told', () => {
   const limitBytes = 32 * 1024 * 1024
+  const rest = (code: string) => JSON.stringify({ code, language: 'bash' })
   const limits = { ...testProfile.limits, outputSoftBytes: limitBytes, outputHardBytes: limitBytes }
 
   for (const [how, code] of [
     ['ends', 'yes | head -c 30000000'],
     ['is cancelled', 'yes | head -c 30000000; sleep 60'],
+    ['was asked for over REST', 'yes | head -c 30000000'],
   ] as const) {
     it(`holds up no row and no thread when its run ${how}`, async () => {
       const own = await openFront({ ...testProfile, limits })
       const deaf = connect(own.port, '127.0.0.1').pause()
       const headers = { host: `127.0.0.1:${own.port}`, 'content-type': 'application/json', ...both }
-      deaf.write(rawRequest('POST', '/mcp', headers, JSON.stringify(call(code, undefined, 'deaf'))))
+      deaf.write(
+        how === 'was asked for over REST'
+          ? rawRequest('POST', '/v1/sandbox/execute', { ...headers, accept: 'application/x-ndjson' }, rest(code))
+          : rawRequest('POST', '/mcp', headers, JSON.stringify(call(code, undefined, 'deaf'))),
+      )
       await vi.waitFor(() => expect(own.runner.specs.size).toBe(1), 20_000)
       if (how === 'is cancelled') {
         await vi.waitFor(() => expect(own.runner.writtenBytes()).toBe(30_000_000), 20_000)

@@ -3,6 +3,7 @@ import { Refusal } from '../../base/errors.ts'
 import type { Core } from '../../core/core.ts'
 import type { ExecuteEvent } from '../../core/execute.ts'
 import { Fold } from '../../core/fold.ts'
+import { PacedText } from '../../core/paced-text.ts'
 import { parseJson } from '../../mcp/json.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { compile } from '../../tools/arguments.ts'
@@ -46,7 +47,7 @@ async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent
   return sendJson(reply, 200, JSON.stringify(toExecution(fold.finish(), createdAt, 'inline')))
 }
 
-/** Events are read to their end also when the client is gone; only the writing stops. */
+/** Events are read to their end at their own pace, also when the client is slow or gone. */
 async function sendLines(
   reply: FastifyReply,
   events: AsyncGenerator<ExecuteEvent>,
@@ -59,16 +60,15 @@ async function sendLines(
   reply.header('x-trace-id', accepted.runId)
   const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')
   const lines = new RunLines(accepted, encoding)
+  const paced = new PacedText((text) => writer.write(text))
   try {
-    await writer.write(lines.opening())
-    for await (const event of events) {
-      const text = lines.add(event)
-      if (text !== '') await writer.write(text)
-    }
+    paced.add(lines.opening())
+    for await (const event of events) paced.add(lines.add(event))
   } catch (error) {
     const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
-    await writer.write(`{"type":"error",${errorBody(refusal).slice(1)}\n`)
+    paced.add(`{"type":"error",${errorBody(refusal).slice(1)}\n`)
   } finally {
+    await paced.settled()
     writer.end()
   }
 }

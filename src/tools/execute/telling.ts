@@ -1,38 +1,24 @@
 import type { ExecuteEvent } from '../../core/execute.ts'
 import { LiveText } from '../../core/live-text.ts'
+import { PacedText } from '../../core/paced-text.ts'
 import type { ToolContext } from '../tool.ts'
 
-/**
- * Tells a client what a run prints, at the client's speed. The run and its row never wait for that: what comes while
- * the client is still taking something is told next, in one piece. At most as much is held as is kept of a run's output.
- */
+/** Tells a client what a run prints, at the client's speed; the run and its row never wait for that. */
 export class Telling {
-  readonly #progress: NonNullable<ToolContext['progress']>
   readonly #live = new LiveText()
-  #waiting = ''
-  #going: Promise<void> | undefined
+  readonly #text: PacedText
 
   constructor(progress: NonNullable<ToolContext['progress']>) {
-    this.#progress = progress
+    this.#text = new PacedText((message) => progress({ message }))
   }
 
   add(event: ExecuteEvent): void {
-    this.#waiting += textOf(event, this.#live)
-    if (this.#waiting !== '') this.#going ??= this.#tell()
+    this.#text.add(textOf(event, this.#live))
   }
 
   /** Resolves when the client has taken everything, or is gone. */
-  async settled(): Promise<void> {
-    await this.#going
-  }
-
-  async #tell(): Promise<void> {
-    while (this.#waiting !== '') {
-      const message = this.#waiting
-      this.#waiting = ''
-      await this.#progress({ message })
-    }
-    this.#going = undefined
+  settled(): Promise<void> {
+    return this.#text.settled()
   }
 }
 
