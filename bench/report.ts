@@ -48,8 +48,9 @@ function head({ machine, arguments: words, seconds }: Results): string {
   return [
     `Revision ${machine.revision}, ${machine.takenAt}, \`npm run bench${words.length > 0 ? ` -- ${words.join(' ')}` : ''}\`, ${shown(seconds)} s.`,
     `Kernel ${machine.kernel}, ${machine.processors}, ${machine.memoryGib} GiB, cgroup ${machine.cgroups}; ${versions.join('; ')}.`,
-    `To move a process into another cgroup takes ${shown(machine.cgroupMoveMs)} ms here; each run contains one such move. A kernel without favordynmods`,
-    'waits some milliseconds for it when there was none just before, and then our times are longer by up to that.',
+    `To move a process into another cgroup takes ${shown(machine.cgroupMoveMs)} ms here. A run contains no such move: its`,
+    'processes are born under its limits. Making a slot contains a few, and a kernel without favordynmods waits some',
+    'milliseconds for each.',
     `Before the start others kept the processors ${shown(machine.othersBusyShare * 100)} % busy (load ${shown(machine.loadAverage)}).`,
     ...(machine.othersBusyShare < quietShare ? [] : ['', busyWarning]),
     '',
