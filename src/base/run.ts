@@ -75,7 +75,7 @@ export interface RunSpec {
   /** The caller's variables, already merged and checked; the engine adds its own fixed ones below them. */
   env: Record<string, string>
   limits: Limits
-  /** Goes on when the front that started it is gone. */
+  /** Goes on when the front that started it is gone; a run that is not may be let to later. */
   detached: boolean
   /** Absent: the home directory is an empty tmpfs. */
   thread?: RunThread

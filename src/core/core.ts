@@ -19,6 +19,12 @@ export interface Core {
   /** Runs code; see `execute`. */
   execute(caller: Caller, request: ExecuteRequest, signal: AbortSignal): AsyncGenerator<ExecuteEvent, void, undefined>
 
+  /**
+   * Lets a run go on when this front is gone: for who was told that it can be asked for later.
+   * @throws Refusal `run_unknown` (also for a run of another org).
+   */
+  outlive(caller: Caller, runId: string): Promise<void>
+
   /** Reads a run to its end for its row alone; nobody waits for it. */
   leave(events: AsyncGenerator<ExecuteEvent, void, undefined>): void
 
@@ -88,6 +94,7 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
   keys.startWatching()
   return {
     execute: (caller, request, signal) => execute(store, runs, runner, caller, request, signal),
+    outlive: (caller, runId) => runs.outlive(caller, runId),
     leave: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
     cancel: (caller, runId) => runs.cancel(caller, runId),
     look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),

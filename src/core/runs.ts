@@ -4,7 +4,7 @@ import { Refusal } from '../base/errors.ts'
 import { type CancelCause, type Ending, type Limits, type RunResult, type RunSpec, unknownLimits } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner, RunSummary } from '../runner/messages.ts'
-import type { ClaimRow, KeptOutput, Store } from '../store/store.ts'
+import type { ClaimRow, KeptOutput, RunRow, Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
 import type { Claim } from './claims.ts'
 import { Fold } from './fold.ts'
@@ -142,10 +142,24 @@ export class Runs {
    * @throws Refusal `run_unknown` (also for a run of another org), `run_finished`.
    */
   async cancel(caller: Caller, runId: string): Promise<void> {
-    const row = await this.#store.runs.get(runId)
-    if (row === undefined || row.orgId !== caller.orgId) throw new Refusal('run_unknown', { runId })
+    const row = await this.#own(caller, runId)
     if (row.finishedAt !== null) throw new Refusal('run_finished', { runId })
     await this.#runner.cancel(runId, 'cancelled')
+  }
+
+  /**
+   * Lets a run of the caller's org go on when this front is gone; one that has ended stays as it is.
+   * @throws Refusal `run_unknown` (also for a run of another org).
+   */
+  async outlive(caller: Caller, runId: string): Promise<void> {
+    const row = await this.#own(caller, runId)
+    if (row.finishedAt === null) await this.#runner.outlive(runId)
+  }
+
+  async #own({ orgId }: Caller, runId: string): Promise<RunRow> {
+    const row = await this.#store.runs.get(runId)
+    if (row === undefined || row.orgId !== orgId) throw new Refusal('run_unknown', { runId })
+    return row
   }
 
   /** Tells the runner to end a run; its ending comes to whoever follows it. Never rejects. */
@@ -166,7 +180,7 @@ export class Runs {
 
   /**
    * Gives every row without an ending one: its run is either found with the runner and followed, or closed as
-   * `interrupted`. What the runner still keeps of runs that have their ending is ended and forgotten.
+   * `interrupted`. Whoever waited for a run that is not detached left with the front that died: it is cancelled. What the runner still keeps of runs that have their ending is ended and forgotten.
    * Does nothing while no runner is connected: it happens by itself when one is.
    */
   recover(): Promise<void> {
@@ -178,8 +192,11 @@ export class Runs {
     const kept = new Map((await this.#runner.list()).map((run) => [run.runId, run]))
     for (const row of await this.#store.runs.unfinished()) {
       if (this.#inFlight.has(row.id)) continue
-      if (kept.has(row.id)) this.#adopt(row.id, row.kept)
-      else {
+      const run = kept.get(row.id)
+      if (run) {
+        if (!run.detached && run.state !== 'ended') await this.order(run.runId, 'cancelled')
+        this.#adopt(row.id, row.kept)
+      } else {
         await this.#store.runs.finish(row.id, timestamp(), { kind: 'failed', reason: 'interrupted' }, null)
         await this.#threads.free(row.id)
       }

@@ -92,6 +92,7 @@ const shapes = {
   more: Type.Object({ type: Type.Literal('more'), attachment: count, bytes: count }, closed),
   detach: Type.Object({ type: Type.Literal('detach'), attachment: count }, closed),
   cancel: Type.Object({ type: Type.Literal('cancel'), request: count, runId: id, cause }, closed),
+  outlive: Type.Object({ type: Type.Literal('outlive'), request: count, runId: id }, closed),
   list: Type.Object({ type: Type.Literal('list'), request: count }, closed),
   acknowledge: Type.Object({ type: Type.Literal('acknowledge'), request: count, runId: id }, closed),
   files_list: Type.Object(

@@ -74,6 +74,10 @@ export class RunnerClient implements Runner {
     await this.#ask((request) => ({ type: 'cancel', request, runId, cause }))
   }
 
+  async outlive(runId: string): Promise<void> {
+    await this.#ask((request) => ({ type: 'outlive', request, runId }))
+  }
+
   async list(): Promise<RunSummary[]> {
     const answer = await this.#ask((request) => ({ type: 'list', request }))
     return answer.type === 'runs' ? answer.runs : []

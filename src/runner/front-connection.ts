@@ -124,6 +124,9 @@ export class FrontConnection {
       case 'cancel':
         this.#answer(message.request, () => this.#runs.cancel(message.runId, message.cause))
         break
+      case 'outlive':
+        this.#answer(message.request, () => this.#runs.outlive(message.runId))
+        break
       case 'acknowledge':
         this.#answer(message.request, () => this.#forget(message.runId))
         break

@@ -12,7 +12,7 @@ import type { Listing } from '../storage/listing.ts'
 import type { Status } from '../storage/walk.ts'
 
 /** Both sides must say the same; a front refuses a runner of another version and the other way round. */
-export const protocolVersion = 2
+export const protocolVersion = 3
 
 /** No message may be larger: code and standard input together stay below it. */
 export const maxMessageBytes = 8 * 1024 * 1024
@@ -48,6 +48,8 @@ export type ToRunner =
   | { type: 'more'; attachment: number; bytes: number }
   | { type: 'detach'; attachment: number }
   | { type: 'cancel'; request: number; runId: string; cause: CancelCause }
+  /** From now on it goes on when its front is gone, as if it had been started detached. */
+  | { type: 'outlive'; request: number; runId: string }
   | { type: 'list'; request: number }
   /** The ending is safe with the front; the runner may forget the run. */
   | { type: 'acknowledge'; request: number; runId: string }
@@ -149,6 +151,12 @@ export interface Runner {
    * @throws Refusal `run_unknown`, `run_finished`.
    */
   cancel(runId: string, cause: CancelCause): Promise<void>
+
+  /**
+   * Lets a run go on, from now on, when the front that started it is gone; one that has ended stays as it is.
+   * @throws Refusal `run_unknown`.
+   */
+  outlive(runId: string): Promise<void>
 
   list(): Promise<RunSummary[]>
 

@@ -118,6 +118,12 @@ export class Runs {
     run.slotRun?.stop(run.stopCause)
   }
 
+  /** @throws Refusal `run_unknown`. */
+  outlive(runId: string): void {
+    const run = this.#known(runId)
+    run.spec = { ...run.spec, detached: true }
+  }
+
   /** Forgets a run that has ended; one that has not, or is unknown, is left alone. */
   acknowledge(runId: string): void {
     if (this.#runs.get(runId)?.state === 'ended') this.#runs.delete(runId)

@@ -168,6 +168,14 @@ describe('what an earlier front left', () => {
     await events.return()
   })
 
+  it('is cancelled where nobody can ask for it any more', async () => {
+    const { runId, events } = await begin(bash('sleep 60', { detached: false }))
+    const next = await nextFront()
+    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'cancelled' }), 10_000)
+    await next.close('leave', 0)
+    await events.return()
+  })
+
   it('is closed as interrupted where it does not', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
     rooms.runner.attach = async function* () {

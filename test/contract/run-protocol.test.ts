@@ -126,6 +126,17 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(await all(second.attach(detached.runId, 0)))).toBe('done\n')
     })
 
+    it('lets a run go on that was to outlive its front, though it was not started so', async () => {
+      const [first, second] = [await front(), await front()]
+      const spec = specOf()
+      await first.start(spec, bash('sleep 1; echo done'))
+      await first.outlive(spec.runId)
+      first.close()
+      await sleep(graceMs * 2)
+      expect(textOf(await all(second.attach(spec.runId, 0)))).toBe('done\n')
+      await expect(second.outlive('trc_never')).rejects.toMatchObject({ code: 'run_unknown' })
+    })
+
     it('leaves a run alone that another front took over within the grace time', async () => {
       const [first, second] = [await front(), await front()]
       const spec = specOf()

@@ -40,6 +40,17 @@ describe('a task', () => {
   }, 90_000)
 })
 
+describe('a call that could have become a task', () => {
+  it('ends with its front, since nobody was told how to ask for it', async () => {
+    const lost = execute({ code: 'sleep 300', language: 'bash' }).catch(() => 'lost')
+    await vi.waitFor(() => expect(place.runs().at(-1)).toMatchObject({ finished_at: null }), 5_000)
+    await sleep(300)
+    await kill(server.frontPid)
+    expect(await lost).toBe('lost')
+    await vi.waitFor(() => expect(place.runs().at(-1)?.ending).toBe('{"kind":"cancelled"}'), 15_000)
+  }, 60_000)
+})
+
 describe('a call with an idempotency key', () => {
   it('is answered as interrupted after the runner died under it, and never executed again', async () => {
     const args = { code: 'echo started; sleep 60', language: 'bash', idempotency_key: 'once' }

@@ -73,6 +73,11 @@ export class ProcessRunner implements Runner {
     stop(run, { kind: cause })
   }
 
+  async outlive(runId: string): Promise<void> {
+    const run = this.#known(runId)
+    run.spec = { ...run.spec, detached: true }
+  }
+
   async list(): Promise<RunSummary[]> {
     return [...this.#runs.values()].map(({ spec, transcript }) => ({
       runId: spec.runId,

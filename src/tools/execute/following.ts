@@ -1,3 +1,5 @@
+import { Refusal } from '../../base/errors.ts'
+import type { Caller } from '../../core/caller.ts'
 import type { ExecuteEvent } from '../../core/execute.ts'
 import { Fold } from '../../core/fold.ts'
 import { toExecutionResult } from '../executions/execution.ts'
@@ -11,14 +13,16 @@ const taskAfterMs = 2_000
 /** Follows one run for the call that asked for it, and lets it go on where the call is answered before it ends. */
 export class Following {
   readonly #events: AsyncGenerator<ExecuteEvent, void, undefined>
+  readonly #caller: Caller
   readonly #context: ToolContext
   readonly #fold = new Fold()
   readonly #telling: Telling | undefined
   #runId = ''
   #createdAt = ''
 
-  constructor(events: AsyncGenerator<ExecuteEvent, void, undefined>, context: ToolContext) {
+  constructor(events: AsyncGenerator<ExecuteEvent, void, undefined>, caller: Caller, context: ToolContext) {
     this.#events = events
+    this.#caller = caller
     this.#context = context
     this.#telling = context.progress && new Telling(context.progress)
   }
@@ -38,7 +42,7 @@ export class Following {
     try {
       for (let next = this.#events.next(); ; next = this.#events.next()) {
         const told = await Promise.race([next, late.promise])
-        if (told === 'late') return this.#letGo()
+        if (told === 'late') return await this.#letGo()
         if (told.done) break
         const event = told.value
         this.#add(event)
@@ -48,7 +52,7 @@ export class Following {
         if (detachAfterMs !== null) timers.push(setTimeout(() => late.resolve('late'), detachAfterMs))
         if (toTask) {
           const become = () => {
-            becoming = toTask(event.runId)
+            becoming = this.#outlive().then(() => toTask(event.runId))
             // Told below, where the outcome is: until then the run goes on in any case.
             becoming.catch(() => {})
           }
@@ -71,8 +75,19 @@ export class Following {
     }
   }
 
+  /** Before anybody is told that it goes on: until then it ends with whoever waits for it. */
+  async #outlive(): Promise<void> {
+    try {
+      await this.#context.core.outlive(this.#caller, this.#runId)
+    } catch (error) {
+      // It has ended meanwhile, or its runner is gone; either is told as its ending.
+      if (!(error instanceof Refusal)) throw error
+    }
+  }
+
   /** Answers with what there is; the run is read to its end without anybody waiting. */
-  #letGo(): ToolResult {
+  async #letGo(): Promise<ToolResult> {
+    await this.#outlive()
     this.#context.core.leave(this.#events)
     const so = { runId: this.#runId, createdAt: this.#createdAt, ending: null, result: null, output: this.#fold.keep() }
     return toExecutionResult(so, undefined)

@@ -18,11 +18,11 @@ export const sandboxExecute = tool({
   run: async (caller, input, context) => {
     const { core, toTask } = context
     const { detachAfterMs } = caller.profile.calls
-    // What may be asked for after its answer must outlive whoever asked for it first.
-    const outlives = toTask !== undefined || detachAfterMs !== null
-    const asked = { ...toRequest(input, context.detached || outlives), kept: outlives }
-    const events = core.execute(caller, asked, signalFor(input, context))
-    return new Following(events, context).follow(toTask ? null : detachAfterMs)
+    // A repeat asks for it, whatever became of who asked first.
+    const detached = context.detached || input.idempotency_key !== undefined
+    const kept = toTask !== undefined || detachAfterMs !== null
+    const events = core.execute(caller, { ...toRequest(input, detached), kept }, signalFor(input, context))
+    return new Following(events, caller, context).follow(toTask ? null : detachAfterMs)
   },
 })
 
