@@ -24,8 +24,9 @@ export async function whenFree(
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== 'thread_busy') throw error
       if (onBusyThread === 'result') return errorResult(error)
-      if (signal.aborted || monotonicMs() >= untilMs) throw error
-      await sleep(lookEveryMs, undefined, { ref: false })
+      if (monotonicMs() >= untilMs) throw error
+      const isCancelled = await sleep(lookEveryMs, false, { ref: false, signal }).catch(() => true)
+      if (isCancelled) throw error
     }
   }
 }
