@@ -55,6 +55,19 @@ describe('a run that outlives the patience of its profile', () => {
     expect(again.structuredContent).toMatchObject({ status: 'ended', stdout: 'first\nsecond\n' })
   })
 
+  it('is not said to be followed where the profile does not allow that', async () => {
+    const calls = { ...profile.calls, toolsets: ['execute'] as const }
+    const own = await openFront({ ...profile, calls })
+    const params = { name: 'sandbox_execute', arguments: { code: 'echo first; sleep 2', language: 'bash' } }
+    const body = (await (await own.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params })).json()) as {
+      result: Result
+    }
+    expect(body.result.content[0]?.text).toContain('first\n')
+    expect(body.result.content[0]?.text).toContain('from now on is not told')
+    expect(body.result.content[0]?.text).not.toContain('execution_')
+    await own.close()
+  })
+
   it('can be looked at while it goes on, and be stopped', async () => {
     const { structuredContent: early } = await execute('echo one; sleep 0.6; echo two; sleep 60')
     const { trace_id } = early

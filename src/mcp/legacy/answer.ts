@@ -146,9 +146,7 @@ function initialize(request: Request, context: McpContext): JsonReply {
   const { serverVersion, caller, offer, wantsSession, sessions } = context
   const version = toLegacyVersion(own(params, 'protocolVersion')) ?? latestLegacyVersion
   const capabilities = own(params, 'capabilities')
-  const session = wantsSession
-    ? sessions.open(caller.keyId, version, isObject(capabilities) ? capabilities : {})
-    : undefined
+  const session = wantsSession ? sessions.open(caller.keyId, isObject(capabilities) ? capabilities : {}) : undefined
   const answer = result(request, {
     protocolVersion: version,
     capabilities: capabilitiesFor(context, session !== undefined),

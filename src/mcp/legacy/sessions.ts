@@ -6,7 +6,6 @@ import {
   type InputResponses,
   type LogLevel,
 } from '../../tools/request-context.ts'
-import type { LegacyVersion } from '../era.ts'
 import { isObject, own, type Params } from '../json-rpc.ts'
 import { checkAnswer } from '../modern/input.ts'
 
@@ -23,14 +22,12 @@ const idleMs = 60 * 60 * 1000
  */
 export class Session {
   readonly id = newId('session')
-  readonly version: LegacyVersion
   readonly client: ClientCapabilities
   readonly subscriptions = new Set<string>()
   logLevel: LogLevel = 'info'
   readonly #waiting = new Map<string, (message: Params) => void>()
 
-  constructor(version: LegacyVersion, capabilities: Params) {
-    this.version = version
+  constructor(capabilities: Params) {
     this.client = new ClientCapabilities(capabilities)
   }
 
@@ -94,11 +91,11 @@ export class Sessions {
   readonly #open = new Map<string, Open>()
 
   /** @throws Refusal `sessions_full`. */
-  open(keyId: string, version: LegacyVersion, capabilities: Params): Session {
+  open(keyId: string, capabilities: Params): Session {
     this.#forgetIdle()
     const own = [...this.#open.values()].filter((open) => open.keyId === keyId).length
     if (own >= maxPerKey) throw new Refusal('sessions_full', { limit: maxPerKey })
-    const session = new Session(version, capabilities)
+    const session = new Session(capabilities)
     this.#open.set(session.id, { session, keyId, usedAtMs: Date.now() })
     return session
   }

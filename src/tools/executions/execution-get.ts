@@ -9,7 +9,7 @@ export const executionGet = tool({
   toolset: 'executions',
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true },
   describe: () =>
-    'Look at a run that goes on by itself, or has ended: what it printed, and how it ended. Answers at once. What an ended run printed is kept for a day.',
+    'Look at a run that goes on by itself, or has ended: what it printed, and how it ended. Answers at once. Of a run that was answered before its end, or had an idempotency_key, what it printed is kept for a day.',
   input: Type.Object(executionArguments, { additionalProperties: false }),
   narrow: (input) => input,
   output: ExecutionOutput,

@@ -8,14 +8,20 @@ import type { ToolResult } from '../tool.ts'
 
 /** The arguments that name a run and how much of it is known already. */
 export const executionArguments = {
-  trace_id: Type.String({ description: 'The trace_id of the run, from the answer that it went on from.' }),
+  trace_id: Type.String({
+    maxLength: 128,
+    description: 'The trace_id of the run, from the answer that it went on from.',
+  }),
   cursor: Type.Optional(
-    Type.String({ description: 'From an earlier answer: only what was printed since then is told.' }),
+    Type.String({ maxLength: 64, description: 'From an earlier answer: only what was printed since then is told.' }),
   ),
 }
 
-/** A run as it is now, told from a cursor on: Markdown for a model, fields for a program. */
-export function toExecutionResult(execution: Execution, since: string | undefined): ToolResult {
+/**
+ * A run as it is now, told from a cursor on: Markdown for a model, fields for a program.
+ * @param canAsk whether whoever is told may call the tools by which a run is followed.
+ */
+export function toExecutionResult(execution: Execution, since: string | undefined, canAsk = true): ToolResult {
   const { runId, createdAt, ending, result, output } = execution
   const [stdoutOffset, stderrOffset] = readCursor(since)
   const kept = output ?? nothingKept
@@ -27,7 +33,8 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   const parts = [ending === null ? '## Still running' : '## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
   if (stderr.text !== '') parts.push(section('stderr', stderr))
-  if (ending === null) parts.push(howToGoOn(runId, cursor))
+  if (ending === null)
+    parts.push(canAsk ? howToGoOn(runId, cursor) : 'The run goes on by itself. What it prints from now on is not told.')
   else {
     parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
     if (output === null) parts.push(outputLostNote)
@@ -51,7 +58,7 @@ export function toExecutionResult(execution: Execution, since: string | undefine
 }
 
 /** For a model that has to decide what to do next. */
-export const howToGoOn = (runId: string, cursor: string): string =>
+const howToGoOn = (runId: string, cursor: string): string =>
   `The run goes on by itself. To be told what it prints and how it ends, call execution_wait with trace_id "${runId}" and cursor "${cursor}"; execution_get looks without waiting, execution_cancel stops it.`
 
 /** How many bytes of each stream were told. @throws Refusal `invalid_argument`. */
