@@ -10,7 +10,8 @@ let server: Glovebox
 beforeAll(async () => {
   server = await place.start(
     ...['--storage-reserve', '0', '--limit-thread', '32MiB', '--limit-thread-files', '2000'],
-    ...['--limit-memory', '96MiB', '--limit-pids', '64', '--output-hard', '1GiB', '--runs-max', '4'],
+    // Sixty pythons, each with its own pages, fit; what is to be met by the fork bomb is the limit on processes.
+    ...['--limit-memory', '256MiB', '--limit-pids', '64', '--output-hard', '1GiB', '--runs-max', '4'],
   )
 }, 60_000)
 afterAll(() => place.remove())
