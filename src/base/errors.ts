@@ -380,6 +380,15 @@ const rows = {
     message: 'The storage is full: no room or no free file is left.',
     hint: 'Delete files that are not needed, or ask for a larger quota.',
   },
+  reserved_names_taken: {
+    http: 409,
+    rpc: -32000,
+    error: 'conflict',
+    retry: 'never',
+    message:
+      'Every name that is reserved for unfinished writes, .glovebox-0 to .glovebox-15, is taken in the home directory.',
+    hint: 'Remove what has these names: they are not for files that should last.',
+  },
 
   // Capacity and state
   queue_full: {

@@ -1,9 +1,10 @@
+import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
 import { Descriptor } from './descriptor.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { readEntries } from './listing.ts'
 import { parsePath } from './paths.ts'
-import { openDirectory, refusing, splitPath, temporaryName, toRefusal, toStatus } from './walk.ts'
+import { openDirectory, refusing, splitPath, toRefusal, toStatus } from './walk.ts'
 
 export interface Deleted {
   /** Entries removed by this call. */
@@ -83,7 +84,7 @@ class Deletion {
     if (!child) return
     await eachEntry(child, async (entry) => {
       if (await this.#removed(child.fd, entry)) return
-      await kernel.renameName(child.fd, entry, top, temporaryName(), 0).catch(goneIsFine)
+      await kernel.renameName(child.fd, entry, top, ownName(), 0).catch(goneIsFine)
     })
     await this.#removed(top, name)
   }
@@ -105,6 +106,9 @@ class Deletion {
     return false
   }
 }
+
+/** Of an entry that is handed to the top of its tree, among names of code in a sandbox. */
+const ownName = (): Buffer => Buffer.from(randomBytes(12).toString('hex'))
 
 /** To see it as a file, as a directory, to open it, and once more. */
 const stepsPerEntry = 4

@@ -9,6 +9,7 @@ import { Refusal } from '../base/errors.ts'
 import { Descriptor } from './descriptor.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { madeDepthMax, type Path, parsePath, textOf } from './paths.ts'
+import { requireLastingName, underUnfinishedName } from './unfinished.ts'
 import {
   itself,
   openDirectory,
@@ -17,7 +18,6 @@ import {
   refusing,
   type Status,
   splitPath,
-  temporaryName,
   toStatus,
 } from './walk.ts'
 
@@ -111,6 +111,7 @@ export async function writeFile(
 ): Promise<number> {
   const parsed = parsePath(path, madeDepthMax)
   const { parent, name } = splitPath(parsed)
+  requireLastingName(parsed)
   await using directory = await openOrMakeDirectory(root, parent)
   await requireReplaceable(directory, name, textOf(parsed))
   // Without a name until it is whole: no one sees it before, and a crash leaves nothing.
@@ -119,7 +120,10 @@ export async function writeFile(
   const bytes = await fill(file, source, parsed)
   await refusing(parsed, giveToOwner(file))
   await refusing(parsed, kernel.syncDescriptor(file.fd))
-  await refusing(parsed, kernel.publishFile(file.fd, directory.fd, temporaryName(), name))
+  await refusing(
+    parsed,
+    underUnfinishedName((unfinished) => kernel.publishFile(file.fd, root, unfinished, directory.fd, name)),
+  )
   await refusing(parsed, kernel.syncDescriptor(directory.fd))
   return bytes
 }
@@ -170,6 +174,7 @@ export async function movePath(root: number, from: string, to: string, mayReplac
   const target = parsePath(to, madeDepthMax)
   const { parent: sourceParent, name: sourceName } = splitPath(source)
   const { parent: targetParent, name: targetName } = splitPath(target)
+  requireLastingName(target)
   await using fromDirectory = await openDirectory(root, sourceParent)
   await refusing(source, kernel.statName(fromDirectory.fd, sourceName))
   await using toDirectory = await openOrMakeDirectory(root, targetParent)

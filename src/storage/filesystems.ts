@@ -7,6 +7,7 @@ import { Descriptor } from './descriptor.ts'
 import { check, grow, ImageMaker, imageBytesFor, lockedImage, shrinkIdle, syncDirectory } from './images.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { readSuperblock } from './superblock.ts'
+import { sweepUnfinished } from './unfinished.ts'
 
 /** A thread or a volume of an org. `org` and `name` are as clients may give them: see `isName`. */
 export interface FilesystemId {
@@ -118,7 +119,7 @@ export class Filesystems {
     try {
       await mountChecked(imagePath, image, path)
       const root = await Descriptor.open(path, constants.O_RDONLY | constants.O_DIRECTORY)
-      await dropLostAndFound(root).catch(async (error) => {
+      await dropLeftovers(root).catch(async (error) => {
         await root.close()
         await kernel.unmount(Buffer.from(path), 0)
         throw error
@@ -224,6 +225,11 @@ async function mountChecked(imagePath: string, image: Descriptor, path: string):
     await check(imagePath)
     await kernel.mountImage(image.fd, Buffer.from(path))
   }
+}
+
+async function dropLeftovers(root: Descriptor): Promise<void> {
+  await sweepUnfinished(root.fd)
+  await dropLostAndFound(root)
 }
 
 const lostAndFoundName = 'lost+found'

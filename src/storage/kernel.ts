@@ -15,19 +15,25 @@ interface Kernel {
   /** Of a link: the link itself. */
   statName(directory: number, name: Buffer): Promise<StatNumbers>
   statDescriptor(descriptor: number): Promise<StatNumbers>
-  /** The directory appears under its name with mode and owner, or not at all. */
+  /**
+   * The directory appears under its name with mode and owner, or not at all; until then it is `unfinished` in the root.
+   * Rejects with EEXIST of the syscall `unfinished` when that name is taken.
+   */
   makeDirectory(
+    root: number,
+    unfinished: Buffer,
     directory: number,
-    temporary: Buffer,
     name: Buffer,
     mode: number,
     uid: number,
     gid: number,
   ): Promise<void>
   removeName(directory: number, name: Buffer, isDirectory: number): Promise<void>
+  /** Removes files, links and empty directories of these names, which "/" separates; leaves other directories. */
+  removeLeftovers(directory: number, names: Buffer): Promise<void>
   renameName(fromDirectory: number, from: Buffer, toDirectory: number, to: Buffer, mayReplace: number): Promise<void>
-  /** Gives a file opened with O_TMPFILE its name, in place of what had it. */
-  publishFile(file: number, directory: number, temporary: Buffer, name: Buffer): Promise<void>
+  /** Gives a file opened with O_TMPFILE its name, in place of what had it; `unfinished` as for `makeDirectory`. */
+  publishFile(file: number, root: number, unfinished: Buffer, directory: number, name: Buffer): Promise<void>
   /** @param cookie decimal `d_off` of the last entry seen, or "0". @returns entries as getdents64(2) packs them. */
   readDirectory(directory: number, cookie: Buffer, roomBytes: number): Promise<Buffer>
   syncDescriptor(descriptor: number): Promise<void>

@@ -1,10 +1,10 @@
 /** From a root descriptor to directories and entries, each step by descriptor. */
-import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
 import { Refusal } from '../base/errors.ts'
 import { Descriptor } from './descriptor.ts'
 import { codeOf, kernel, type StatNumbers } from './kernel.ts'
 import { type Path, piecesOf, textOf } from './paths.ts'
+import { requireLastingName, underUnfinishedName } from './unfinished.ts'
 
 /** The one user of jails, as it is on the disk; mounts translate it. */
 export const owner = { uid: 1000, gid: 1000 } as const
@@ -71,10 +71,11 @@ export async function openOrMakeDirectory(root: number, path: Path): Promise<Des
   } catch (error) {
     if (!(error instanceof Refusal && error.code === 'path_not_found')) throw error
   }
+  requireLastingName(path)
   let at = await openDirectory(root, [])
   for (const name of path) {
     try {
-      const next = await stepInto(at, name, path)
+      const next = await stepInto(root, at, name, path)
       await at.close()
       at = next
     } catch (error) {
@@ -88,7 +89,7 @@ export async function openOrMakeDirectory(root: number, path: Path): Promise<Des
 /** A directory may be removed by code in the sandbox between being made and being opened; not for ever. */
 const makeAttempts = 8
 
-async function stepInto(at: Descriptor, name: Buffer, path: Path): Promise<Descriptor> {
+async function stepInto(root: number, at: Descriptor, name: Buffer, path: Path): Promise<Descriptor> {
   for (let attempt = 1; ; attempt++) {
     try {
       return new Descriptor(await kernel.openBeneath(at.fd, name, directoryFlags, 0))
@@ -96,15 +97,14 @@ async function stepInto(at: Descriptor, name: Buffer, path: Path): Promise<Descr
       if (codeOf(error) !== 'ENOENT' || attempt === makeAttempts) throw toRefusal(path, error)
     }
     try {
-      await kernel.makeDirectory(at.fd, temporaryName(), name, 0o755, owner.uid, owner.gid)
+      await underUnfinishedName((unfinished) =>
+        kernel.makeDirectory(root, unfinished, at.fd, name, 0o755, owner.uid, owner.gid),
+      )
     } catch (error) {
       if (codeOf(error) !== 'EEXIST') throw toRefusal(path, error)
     }
   }
 }
-
-/** A name that no one else has; there for microseconds, unless a crash comes between. */
-export const temporaryName = (): Buffer => Buffer.from(`.glovebox-${randomBytes(12).toString('hex')}`)
 
 /** Awaits a verb; its errors that are the caller's to act on become refusals. */
 export async function refusing<T>(path: Path, work: Promise<T>): Promise<T> {

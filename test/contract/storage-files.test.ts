@@ -39,6 +39,7 @@ afterEach(() => {
 })
 
 const at = (...names: string[]) => join(dir, ...names)
+const reserved = (n: number) => at(`.glovebox-${n}`)
 const bytesOf = (text: string) => [Buffer.from(text)]
 
 describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
@@ -72,6 +73,56 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
     })()
     await expect(writeFile(root, 'f', broken)).rejects.toThrow('the sender is gone')
     expect([readFileSync(at('f'), 'utf8'), readdirSync(dir)]).toEqual(['earlier', ['f']])
+  })
+
+  it('uses the next reserved name when code in a sandbox has taken one, and touches nothing that is there', async () => {
+    for (let n = 0; n < 31; n++) {
+      if (n % 4 === 0) writeFileSync(reserved(n), 'theirs')
+      if (n % 4 === 1) symlinkSync('/etc/hostname', reserved(n))
+      if (n % 4 === 2) mkdirSync(reserved(n))
+      if (n % 4 === 3) linkSync(reserved(n - 3), reserved(n))
+    }
+    const before = readdirSync(dir).sort()
+    for (let round = 0; round < 40; round++) {
+      await writeFile(root, 'f', bytesOf(`${round}`))
+      await writeFile(root, `d${round}/e/f`, bytesOf(`${round}`))
+      expect([readFileSync(at('f'), 'utf8'), readFileSync(at(`d${round}/e/f`), 'utf8')]).toEqual([
+        `${round}`,
+        `${round}`,
+      ])
+      expect(lstatSync(at('f')).isFile()).toBe(true)
+    }
+    expect(
+      readdirSync(dir)
+        .sort()
+        .filter((name) => name.startsWith('.')),
+    ).toEqual(before)
+    expect(readFileSync(reserved(0), 'utf8')).toBe('theirs')
+  })
+
+  it('is refused with the way out while every reserved name is taken, and leaves the earlier file', async () => {
+    await writeFile(root, 'f', bytesOf('earlier'))
+    for (let n = 0; n < 32; n++) symlinkSync('/etc/hostname', reserved(n))
+    await expect(writeFile(root, 'f', bytesOf('later'))).rejects.toMatchObject({ code: 'reserved_names_taken' })
+    await expect(makeDirectory(root, 'd')).rejects.toMatchObject({ code: 'reserved_names_taken' })
+    expect([readFileSync(at('f'), 'utf8'), existsSync(at('d'))]).toEqual(['earlier', false])
+    await writeFile(root, 'new', bytesOf('needs no other name'))
+    await deletePath(root, '.glovebox-17', false)
+    await writeFile(root, 'f', bytesOf('later'))
+    expect([readFileSync(at('f'), 'utf8'), existsSync(reserved(17))]).toEqual(['later', false])
+  })
+
+  it('gives no one a reserved name, which would not last', async () => {
+    await writeFile(root, 'f', bytesOf('text'))
+    const ways = [
+      (path: string) => writeFile(root, path, bytesOf('')),
+      (path: string) => makeDirectory(root, path),
+      (path: string) => movePath(root, 'f', path, true),
+    ]
+    for (const path of ['.glovebox-0', './.glovebox-31', '.glovebox-7/f'])
+      for (const way of ways) await expect(way(path)).rejects.toMatchObject({ code: 'path_invalid' })
+    await writeFile(root, 'd/.glovebox-0', bytesOf('below the root it is a name as any'))
+    await writeFile(root, '.glovebox-32', bytesOf('and so is this'))
   })
 
   it('lets the last of many win, also in directories that none of them found', async () => {

@@ -1,5 +1,16 @@
 import { execFileSync } from 'node:child_process'
-import { closeSync, existsSync, openSync, readdirSync, readFileSync, statSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { makeDirectory, writeFile } from '../../src/storage/files.ts'
@@ -115,6 +126,23 @@ inPrivateMounts(import.meta.filename, () => {
       await room.filesystems.unmount(mounted)
       await other.unmount(await other.mount(threadId('single')))
     }, 120_000)
+
+    it('is mounted without what a crash left under the reserved names, and with everything else', async () => {
+      const before = await room.mounted('a')
+      const put = (path: string) => writeFileSync(join(before.path, path), 'text')
+      for (const name of ['.glovebox-0', '.glovebox-31', '.glovebox-32', '.glovebox', 'f']) put(name)
+      symlinkSync('f', join(before.path, '.glovebox-1'))
+      mkdirSync(join(before.path, '.glovebox-2'))
+      mkdirSync(join(before.path, '.glovebox-3'))
+      put('.glovebox-3/kept')
+      mkdirSync(join(before.path, 'd'))
+      put('d/.glovebox-0')
+      await room.filesystems.unmount(before)
+      const after = await room.filesystems.mount(threadId('a'))
+      expect(readdirSync(after.path).sort()).toEqual(['.glovebox', '.glovebox-3', '.glovebox-32', 'd', 'f'])
+      expect([readdirSync(join(after.path, 'd')), await textAt(after.root.fd, 'f')]).toEqual([['.glovebox-0'], 'text'])
+      await room.filesystems.unmount(after)
+    })
 
     it('grows, with what it holds', async () => {
       const small = await room.mounted('grown')

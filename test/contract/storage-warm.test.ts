@@ -158,6 +158,23 @@ inPrivateMounts(import.meta.filename, () => {
       execFileSync('e2fsck', ['-fn', room.imagePath('victim')], { stdio: 'pipe' })
     }, 120_000)
 
+    it('leaves in its thread no name but those that were asked for, wherever a kill comes between', async () => {
+      for (let round = 0; round < 12; round++) {
+        const { child, lines } = dying('many')
+        await lines.next()
+        await sleep(7 * round)
+        child.kill('SIGKILL')
+        await once(child, 'exit')
+        while (loopsOf(room.home).length > 0) await sleep(10)
+        const mounted = await room.filesystems.mount(threadId('victim'))
+        const found = readdirSync(mounted.path, { recursive: true, encoding: 'utf8' })
+        expect(found.filter((path) => !/^place\d+(\/([0-7]|f))?$/.test(path))).toEqual([])
+        for (const path of found.filter((path) => path.endsWith('/f')))
+          expect(await textAt(mounted.root.fd, path)).toBe(path.slice(0, -2))
+        await room.filesystems.unmount(mounted)
+      }
+    }, 120_000)
+
     it('has its thread repaired by the journal after a power cut', async () => {
       const { child, lines } = dying()
       await lines.next()
@@ -184,8 +201,14 @@ inPrivateMounts(import.meta.filename, () => {
   })
 
   /** Below `unshare` once more, so that its mounts are its own. */
-  function dying(): { child: ChildProcess; lines: AsyncIterator<string> } {
-    const program = [process.execPath, join(import.meta.dirname, 'storage-dying.ts'), room.home, join(room.dir, 'its')]
+  function dying(how: 'one' | 'many' = 'one'): { child: ChildProcess; lines: AsyncIterator<string> } {
+    const program = [
+      process.execPath,
+      join(import.meta.dirname, 'storage-dying.ts'),
+      room.home,
+      join(room.dir, 'its'),
+      how,
+    ]
     const child = spawn('unshare', ['--mount', '--propagation', 'private', '--', ...program], {
       stdio: ['ignore', 'pipe', 'inherit'],
     })

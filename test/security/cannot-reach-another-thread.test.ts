@@ -38,6 +38,7 @@ for major, minor in numbers:
             path = os.path.join(dir, f'node-{minor}')
             os.mknod(path, 0o600 | stat.S_IFBLK, os.makedev(major, minor))
             found.add('made ' + path)
+            os.unlink(path)
         except OSError: pass
 for path in ('/proc/self/mountinfo', '/proc/mounts', '/proc/1/mountinfo'):
     try:

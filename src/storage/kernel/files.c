@@ -87,32 +87,32 @@ static void stat_descriptor(struct job *job)
 		tell(job, &stat);
 }
 
-/* makeDirectory(directory, temporaryName, name, mode, uid, gid): appears under its name with its owner, or not at all */
+/* makeDirectory(root, unfinished, directory, name, mode, uid, gid): appears under its name with its owner, or not at all.
+ * Until then it is `unfinished`, in the root: fails at "unfinished" with EEXIST when that name is taken. */
 static void make_directory(struct job *job)
 {
-	int directory = (int)job->number[0];
-	mode_t mode = (mode_t)job->number[1];
-	const char *temporary = job->text[0], *name = job->text[1];
+	int root = (int)job->number[0], directory = (int)job->number[1];
+	const char *unfinished = job->text[0], *name = job->text[1];
 
-	if (!is_component(job, temporary) || !is_component(job, name))
+	if (!is_component(job, unfinished) || !is_component(job, name))
 		return;
-	if (mkdirat(directory, temporary, 0700) < 0) {
-		job_fail(job, "mkdirat");
+	if (mkdirat(root, unfinished, 0700) < 0) {
+		job_fail(job, "unfinished");
 		return;
 	}
-	int made = open_beneath(directory, temporary, O_RDONLY | O_DIRECTORY, 0);
+	int made = open_beneath(root, unfinished, O_RDONLY | O_DIRECTORY, 0);
 	if (made < 0)
 		job_fail(job, "openat2");
-	else if (fchmod(made, mode) < 0)
+	else if (fchmod(made, (mode_t)job->number[2]) < 0)
 		job_fail(job, "fchmod");
-	else if (fchown(made, (uid_t)job->number[2], (gid_t)job->number[3]) < 0)
+	else if (fchown(made, (uid_t)job->number[3], (gid_t)job->number[4]) < 0)
 		job_fail(job, "fchown");
-	else if (syscall(SYS_renameat2, directory, temporary, directory, name, RENAME_NOREPLACE) < 0)
+	else if (syscall(SYS_renameat2, root, unfinished, directory, name, RENAME_NOREPLACE) < 0)
 		job_fail(job, "renameat2");
 	if (made >= 0)
 		close(made);
 	if (job->error != 0)
-		unlinkat(directory, temporary, AT_REMOVEDIR);
+		unlinkat(root, unfinished, AT_REMOVEDIR);
 }
 
 /* removeName(directory, name, isDirectory) */
@@ -122,6 +122,25 @@ static void remove_name(struct job *job)
 		return;
 	if (unlinkat((int)job->number[0], job->text[0], job->number[1] ? AT_REMOVEDIR : 0) < 0)
 		job_fail(job, "unlinkat");
+}
+
+/* removeLeftovers(directory, names): files, links and empty directories with these names, which "/" separates */
+static void remove_leftovers(struct job *job)
+{
+	int directory = (int)job->number[0];
+	char *rest = job->text[0], *name;
+
+	while ((name = strsep(&rest, "/")) != NULL) {
+		if (!is_component(job, name))
+			return;
+		if (unlinkat(directory, name, 0) == 0 || errno == ENOENT)
+			continue;
+		/* Whatever is in a directory was put there by code in the sandbox, which may keep it. */
+		if (errno != EISDIR || (unlinkat(directory, name, AT_REMOVEDIR) < 0 && errno != ENOTEMPTY)) {
+			job_fail(job, "unlinkat");
+			return;
+		}
+	}
 }
 
 /* renameName(fromDirectory, from, toDirectory, to, mayReplace) */
@@ -135,26 +154,31 @@ static void rename_name(struct job *job)
 		job_fail(job, "renameat2");
 }
 
-/* publishFile(file, directory, temporaryName, name): gives an unnamed file (O_TMPFILE) its name, in place of what had it.
- * The link goes through /proc, which needs no capability; AT_EMPTY_PATH would. */
+/* publishFile(file, root, unfinished, directory, name): gives an unnamed file (O_TMPFILE) its name. In place of what had
+ * it only by a rename, for which the file is `unfinished` first, in the root: fails at "unfinished" with EEXIST when that
+ * name is taken. The link goes through /proc, which needs no capability; AT_EMPTY_PATH would. */
 static void publish_file(struct job *job)
 {
-	int directory = (int)job->number[1];
-	const char *temporary = job->text[0], *name = job->text[1];
+	int root = (int)job->number[1], directory = (int)job->number[2];
+	const char *unfinished = job->text[0], *name = job->text[1];
 	char file[40];
 
-	if (!is_component(job, temporary) || !is_component(job, name))
+	if (!is_component(job, unfinished) || !is_component(job, name))
 		return;
 	snprintf(file, sizeof(file), "/proc/self/fd/%d", (int)job->number[0]);
 	if (linkat(AT_FDCWD, file, directory, name, AT_SYMLINK_FOLLOW) == 0)
 		return;
-	if (errno != EEXIST || linkat(AT_FDCWD, file, directory, temporary, AT_SYMLINK_FOLLOW) < 0) {
+	if (errno != EEXIST) {
 		job_fail(job, "linkat");
 		return;
 	}
-	if (renameat(directory, temporary, directory, name) < 0) {
+	if (linkat(AT_FDCWD, file, root, unfinished, AT_SYMLINK_FOLLOW) < 0) {
+		job_fail(job, "unfinished");
+		return;
+	}
+	if (renameat(root, unfinished, directory, name) < 0) {
 		job_fail(job, "renameat");
-		unlinkat(directory, temporary, 0);
+		unlinkat(root, unfinished, 0);
 	}
 }
 
@@ -218,10 +242,11 @@ const struct verb file_verbs[] = {
 	{"openBeneath", "ntnn", ANSWER_NUMBER, open_path},
 	{"statName", "nt", ANSWER_NUMBERS, stat_name},
 	{"statDescriptor", "n", ANSWER_NUMBERS, stat_descriptor},
-	{"makeDirectory", "nttnnn", ANSWER_NOTHING, make_directory},
+	{"makeDirectory", "ntntnnn", ANSWER_NOTHING, make_directory},
 	{"removeName", "ntn", ANSWER_NOTHING, remove_name},
+	{"removeLeftovers", "nt", ANSWER_NOTHING, remove_leftovers},
 	{"renameName", "ntntn", ANSWER_NOTHING, rename_name},
-	{"publishFile", "nntt", ANSWER_NOTHING, publish_file},
+	{"publishFile", "nntnt", ANSWER_NOTHING, publish_file},
 	{"readDirectory", "ntn", ANSWER_BYTES, read_directory},
 	{"syncDescriptor", "n", ANSWER_NOTHING, sync_descriptor},
 	{"syncFilesystem", "n", ANSWER_NOTHING, sync_filesystem},

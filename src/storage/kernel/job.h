@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ARGUMENTS_MAX 6
+#define ARGUMENTS_MAX 7
 #define NUMBERS_MAX 10
 
 struct job {
