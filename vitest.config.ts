@@ -11,6 +11,6 @@ export default defineConfig({
     hookTimeout: 60_000,
     teardownTimeout: 30_000,
     allowOnly: false,
-    reporters: ['default', ['json', { outputFile: 'build/test-report.json' }]],
+    reporters: ['default', ['json', { outputFile: 'build/test-report.json' }], './.ci/errors-outside-tests.ts'],
   },
 })

@@ -2,9 +2,12 @@
  * The engine works in a mount namespace of its own, which a process cannot give itself in Node. A test file of it wraps
  * its content in `inPrivateMounts`: started as it is, it runs itself once more below `unshare` and reports that.
  */
-import { execFile } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
+import { text } from 'node:stream/consumers'
 import { it } from 'vitest'
 import { requireOwnMountNamespace } from '../../src/engine/mounts.ts'
 
@@ -16,7 +19,7 @@ export function inPrivateMounts(file: string, define: () => void): void {
     return
   }
   if (isPrivate()) define()
-  else it('holds in a mount namespace of its own', () => runBelowUnshare(file), 240_000)
+  else it('holds in a mount namespace of its own', ({ signal }) => runBelowUnshare(file, signal), 600_000)
 }
 
 function isPrivate(): boolean {
@@ -28,13 +31,35 @@ function isPrivate(): boolean {
   }
 }
 
-async function runBelowUnshare(file: string): Promise<void> {
+/** @param signal ends what still runs: all of it, so that a second try meets nothing of the first. */
+async function runBelowUnshare(file: string, signal: AbortSignal): Promise<void> {
   const vitest = join(root, 'node_modules/vitest/vitest.mjs')
   const words = [process.execPath, vitest, 'run', file, '--root', root, '--reporter=tap-flat']
+  const temporary = mkdtempSync(join(tmpdir(), 'gb-'))
+  chmodSync(temporary, 0o711) // The users of slots pass through it.
+  const child = spawn('unshare', ['--mount', '--propagation', 'private', '--', ...words], {
+    detached: true, // Its process group is its own.
+    env: { ...process.env, TMPDIR: temporary },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const stop = () => endGroup(child)
+  signal.addEventListener('abort', stop)
   try {
-    await promisify(execFile)('unshare', ['--mount', '--propagation', 'private', '--', ...words])
+    const said = Promise.all([text(child.stdout), text(child.stderr)])
+    const [code] = await once(child, 'close')
+    if (code !== 0) throw new Error((await said).join('\n'))
+  } finally {
+    signal.removeEventListener('abort', stop)
+    stop()
+    // Of what was mounted there, nothing is left without its namespace.
+    rmSync(temporary, { recursive: true, force: true })
+  }
+}
+
+function endGroup({ pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL')
   } catch (error) {
-    const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string }
-    throw new Error(`${stdout}\n${stderr}`)
+    if (!(error instanceof Error && Reflect.get(error, 'code') === 'ESRCH')) throw error
   }
 }

@@ -38,27 +38,77 @@ describe('the count at the end of .ci/run', () => {
   })
   afterEach(() => rmSync(directory, { recursive: true }))
 
-  const plain = { success: true, numPassedTests: 5, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0 }
-  function summary(report: object | undefined, testsStatus = 0, checkStatus = 0) {
-    if (report) writeFileSync(join(directory, 'build/test-report.json'), JSON.stringify(report))
-    const words = [join(root, '.ci/summary.ts'), String(testsStatus), String(checkStatus)]
-    const { status, stdout } = spawnSync(process.execPath, words, { cwd: directory, encoding: 'utf8' })
-    return { status, last: stdout.trimEnd().split('\n').at(-1) }
+  type Status = 'passed' | 'failed' | 'skipped'
+  const report = (file: string, tests: Status[], isBroken = false) => ({
+    name: join(directory, file),
+    status: isBroken || tests.includes('failed') ? 'failed' : 'passed',
+    assertionResults: tests.map((status, n) => ({ ancestorTitles: ['it'], title: `does ${n}`, status })),
+  })
+  const write = (name: string, ...testResults: object[]) =>
+    writeFileSync(join(directory, 'build', name), JSON.stringify({ testResults }))
+  const run = (program: string, ...words: string[]) => {
+    const { status, stdout } = spawnSync(process.execPath, [join(root, '.ci', program), ...words], {
+      cwd: directory,
+      encoding: 'utf8',
+    })
+    return { status, lines: stdout.trimEnd().split('\n') }
   }
+  const five: Status[] = ['passed', 'passed', 'passed', 'passed', 'passed']
 
   it('says what passed, and holds', () => {
-    expect(summary(plain)).toEqual({ status: 0, last: '5 passed, 0 failed' })
+    write('test-report.json', report('a', five))
+    expect(run('summary.ts', '0', 'none', '0')).toEqual({ status: 0, lines: ['5 passed, 0 failed'] })
   })
 
-  it.each([
-    ['a test failed', { ...plain, success: false, numFailedTests: 2 }, 1, 0, '5 passed, 2 failed'],
-    ['a suite could not be loaded', { ...plain, success: false }, 1, 0, '5 passed, 1 failed'],
-    ['the tests ended badly for another reason', plain, 1, 0, '5 passed, 1 failed'],
-    ['the checks failed', plain, 0, 1, '5 passed, 1 failed'],
-    ['one more was skipped than is agreed', { ...plain, numPendingTests: 23 }, 0, 0, '5 passed, 0 failed, 23 skipped'],
-    ['there is no report', undefined, 1, 0, '0 passed, 1 failed'],
-    ['nothing was tested', { ...plain, numPassedTests: 0 }, 0, 0, '0 passed, 0 failed'],
-  ] as const)('fails when %s', (_, report, testsStatus, checkStatus, last) => {
-    expect(summary(report, testsStatus, checkStatus)).toEqual({ status: 1, last })
+  it.each<[string, Status[], boolean, [string, string], string]>([
+    ['a test failed', [...five, 'failed', 'failed'], false, ['1', '0'], '5 passed, 2 failed'],
+    ['a suite could not be loaded', five, true, ['1', '0'], '5 passed, 1 failed'],
+    ['the tests ended badly for another reason', five, false, ['1', '0'], '5 passed, 1 failed'],
+    ['the checks failed', five, false, ['0', '1'], '5 passed, 1 failed'],
+    [
+      'one more was skipped than is agreed',
+      [...five, ...Array<Status>(23).fill('skipped')],
+      false,
+      ['0', '0'],
+      '5 passed, 0 failed, 23 skipped',
+    ],
+    ['nothing was tested', [], false, ['0', '0'], '0 passed, 0 failed'],
+  ])('fails when %s', (_, tests, isBroken, [testsStatus, checkStatus], last) => {
+    write('test-report.json', report('a', tests, isBroken))
+    const { status, lines } = run('summary.ts', testsStatus, 'none', checkStatus)
+    expect([status, lines.at(-1)]).toEqual([1, last])
+  })
+
+  it('fails when there is no report, and when an error belonged to no test', () => {
+    expect(run('summary.ts', '1', 'none', '0')).toMatchObject({ status: 1 })
+    write('test-report.json', report('a', five))
+    writeFileSync(join(directory, 'build/errors-outside-tests'), '1\n')
+    expect(run('summary.ts', '0', 'none', '0').lines.at(-1)).toBe('5 passed, 1 failed')
+    expect(run('summary.ts', '1', '0', '0').status).toBe(1)
+  })
+
+  it('lets few files be tried a second time, and tells which tests needed it', () => {
+    write('test-report.json', report('a', five), report('b', ['passed', 'failed']), report('c', ['skipped'], true))
+    expect(run('second-try.ts').lines).toEqual(['b', 'c'])
+    write('second-report.json', report('b', ['passed', 'passed']), report('c', ['passed']))
+    const lines = ['needed a second try: b > it > does 1', 'needed a second try: c', '8 passed, 0 failed']
+    expect(run('summary.ts', '1', '0', '0')).toEqual({ status: 0, lines })
+  })
+
+  it('fails when the second try fails as well, wherever', () => {
+    write('test-report.json', report('a', five), report('b', ['passed', 'failed']))
+    write('second-report.json', report('b', ['passed', 'failed']))
+    expect(run('summary.ts', '1', '1', '0')).toEqual({ status: 1, lines: ['6 passed, 1 failed'] })
+    write('second-report.json', report('b', ['failed', 'passed']))
+    expect(run('summary.ts', '1', '1', '0')).toMatchObject({ status: 1 })
+    write('second-report.json', report('b', ['passed', 'passed']))
+    expect(run('summary.ts', '1', '1', '0')).toMatchObject({ status: 1 })
+  })
+
+  it('lets nothing be tried again, and fails, when more failed than accidents explain', () => {
+    write('test-report.json', report('a', five), report('b', ['failed', 'failed', 'failed', 'failed']))
+    expect(run('second-try.ts').lines).toEqual([''])
+    write('second-report.json', report('b', ['passed', 'passed', 'passed', 'passed']))
+    expect(run('summary.ts', '1', '0', '0')).toMatchObject({ status: 1 })
   })
 })

@@ -1,0 +1,9 @@
+/** Errors that no test caught belong to none, and vitest's own report leaves them out: this one writes how many came. */
+import { writeFileSync } from 'node:fs'
+import type { Reporter } from 'vitest/node'
+
+export default class ErrorsOutsideTests implements Reporter {
+  onTestRunEnd(_: unknown, errors: readonly unknown[]): void {
+    if (errors.length > 0) writeFileSync('build/errors-outside-tests', `${errors.length}\n`)
+  }
+}

@@ -1,0 +1,49 @@
+/** What vitest wrote about a run of the tests, by file. */
+import { readFileSync } from 'node:fs'
+import { relative } from 'node:path'
+
+export interface FileOutcome {
+  passed: number
+  skipped: number
+  /** Titles of what failed, each with its file; the file itself when it could not be loaded or set up. */
+  failed: string[]
+}
+
+/** So many tests may need a second try; more is a flaw that nobody can call an accident. */
+export const secondTriesMax = 3
+
+interface VitestReport {
+  testResults: {
+    name: string
+    status: string
+    assertionResults: { ancestorTitles: string[]; title: string; status: string }[]
+  }[]
+}
+
+/** @returns outcomes by the path of the file from here; `undefined` when there is no such report. */
+export function readReport(path: string): Map<string, FileOutcome> | undefined {
+  try {
+    const { testResults } = JSON.parse(readFileSync(path, 'utf8')) as VitestReport
+    return new Map(testResults.map((result) => [relative('.', result.name), outcomeOf(result)]))
+  } catch (error) {
+    console.error(`no report of the tests: ${error instanceof Error ? error.message : error}`)
+    return undefined
+  }
+}
+
+function outcomeOf({ name, status, assertionResults }: VitestReport['testResults'][number]): FileOutcome {
+  const file = relative('.', name)
+  const failed = assertionResults
+    .filter((test) => test.status === 'failed')
+    .map(({ ancestorTitles, title }) => [file, ...ancestorTitles, title].filter(Boolean).join(' > '))
+  const passed = assertionResults.filter((test) => test.status === 'passed').length
+  const isBroken = status === 'failed' && failed.length === 0
+  return {
+    passed,
+    skipped: isBroken ? 0 : assertionResults.length - passed - failed.length,
+    failed: isBroken ? [file] : failed,
+  }
+}
+
+export const allFailed = (outcomes: ReadonlyMap<string, FileOutcome>): string[] =>
+  [...outcomes.values()].flatMap(({ failed }) => failed)
