@@ -415,6 +415,22 @@ const rows = {
     message: 'Too many files are being read and written at once.',
     hint: 'Try again shortly.',
   },
+  subject_conflict: {
+    http: 409,
+    rpc: -32000,
+    error: 'conflict',
+    retry: 'never',
+    message: 'Conflict: thread {thread} belongs to another subject.',
+    hint: 'Use another thread_id, or leave subject away: what runs on a thread belongs to the subject of the thread.',
+  },
+  subject_active: {
+    http: 409,
+    rpc: -32000,
+    error: 'conflict',
+    retry: 'later',
+    message: 'Conflict: {what} of this subject is in use.',
+    hint: 'Wait until its runs have ended, or cancel them, and ask again.',
+  },
   run_unknown: {
     http: 404,
     rpc: -32602,

@@ -3,6 +3,7 @@ import type { Profile } from '../base/profile.ts'
 import { type Language, languages, type RunInput } from '../base/run.ts'
 import { type Claim, toClaim } from './claims.ts'
 import { checkThreadId } from './files.ts'
+import { checkSubject } from './subjects.ts'
 import type { AskedThread } from './threads.ts'
 import { checkVariables } from './variables.ts'
 
@@ -24,6 +25,8 @@ export interface ExecuteRequest {
   detached: boolean
   /** What it prints is kept when it has ended, for those who ask later; so it always is with an idempotency key. */
   kept?: boolean
+  /** The person or case of the caller's that it is for: what is exported and erased together. */
+  subject?: string | undefined
   /** Executes it at most once: a repeat is answered with what the first one did. */
   idempotencyKey?: string | undefined
 }
@@ -35,8 +38,11 @@ export interface CheckedRequest {
   timeoutMs: number
   /** The variables of the profile below those of the call. */
   env: Record<string, string>
+  /** Of the call alone. */
+  envNames: readonly string[]
   /** As JSON. */
   metadata: string | null
+  subject: string | null
   detached: boolean
   kept: boolean
   claim: Claim | undefined
@@ -56,6 +62,8 @@ export function check(profile: Profile, request: ExecuteRequest): CheckedRequest
     env: { ...profile.env, ...checkVariables(request.env ?? {}) },
     metadata: checkMetadata(request.metadata),
     thread: checkThread(profile, request.threadId),
+    envNames: Object.keys(request.env ?? {}),
+    subject: checkSubject('subject', request.subject),
     detached: request.detached,
     kept: request.kept === true || request.idempotencyKey !== undefined,
     claim: toClaim(request),

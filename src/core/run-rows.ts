@@ -33,7 +33,7 @@ export function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedReque
 
 export function toRow(
   spec: RunSpec,
-  { input, metadata, kept }: CheckedRequest,
+  { input, metadata, kept, subject, envNames }: CheckedRequest,
   owner: { runnerId: string; epoch: number },
   createdAt: string,
 ): NewRunRow {
@@ -47,6 +47,8 @@ export function toRow(
     codeHash: createHash('sha256').update(input.code).digest('hex'),
     codeBytes: input.code.length,
     metadata,
+    subject,
+    envNames: JSON.stringify(envNames),
     runnerId: owner.runnerId,
     epoch: owner.epoch,
     detached: spec.detached,

@@ -73,13 +73,16 @@ export class Runs {
     if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
     // With a claim it may be the same call once more, which is no conflict.
     if (asked.thread && !asked.claim) await this.#threads.expectFree(caller.orgId, asked.thread)
+    const subject = asked.thread
+      ? await this.#threads.subjectFor(caller.orgId, asked.thread, asked.subject)
+      : asked.subject
     const createdAt = timestamp()
     this.#inFlight.add(spec.runId)
-    const taken = await this.#write(toRow(spec, asked, owner, createdAt), asked.claim)
+    const taken = await this.#write(toRow(spec, { ...asked, subject }, owner, createdAt), asked.claim)
     if (taken) return { taken }
     try {
       await this.#requireLiveKey(spec)
-      const thread = asked.thread && (await this.#threads.lock(spec, asked.thread))
+      const thread = asked.thread && (await this.#threads.lock(spec, asked.thread, subject))
       return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept: asked.kept }
     } catch (error) {
       const notStarted = this.close(spec.runId, { kind: 'failed', reason: 'not_started' })

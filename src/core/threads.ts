@@ -44,10 +44,25 @@ export class Threads {
     if (row?.lockedUntil && row.lockedUntil >= timestamp()) throw new Refusal('thread_busy', { thread: id })
   }
 
+  /**
+   * Whom a run on this thread is for: once a thread belongs to a subject, all that runs on it does.
+   * @param asked what the call says; `null` where it says nothing.
+   * @throws Refusal subject_conflict when the thread belongs to another.
+   */
+  async subjectFor(orgId: string, { id }: AskedThread, asked: string | null): Promise<string | null> {
+    const owner = (await this.#store.threads.get(orgId, id))?.subject ?? null
+    if (owner !== null && asked !== null && owner !== asked) throw new Refusal('subject_conflict', { thread: id })
+    return owner ?? asked
+  }
+
   /** @throws Refusal thread_busy when another run has it. */
-  async lock({ orgId, runId }: { orgId: string; runId: string }, { id, quota }: AskedThread): Promise<RunThread> {
+  async lock(
+    { orgId, runId }: { orgId: string; runId: string },
+    { id, quota }: AskedThread,
+    subject: string | null,
+  ): Promise<RunThread> {
     this.#held.add(runId)
-    const fence = await this.#store.threads.lock(orgId, id, runId, timestamp(), leaseEnd())
+    const fence = await this.#store.threads.lock({ orgId, id, runId, subject }, timestamp(), leaseEnd())
     if (fence !== undefined) return { id, fence, quota }
     this.#held.delete(runId)
     throw new Refusal('thread_busy', { thread: id })

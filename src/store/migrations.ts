@@ -1,11 +1,19 @@
 import { type Kysely, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
+import { addAudit } from './steps/audit.ts'
 import type { Tables } from './tables.ts'
 
 type Step = (db: Kysely<Tables>) => Promise<void>
 
 /** In order; a step that was released is never edited, only followed by another. */
-const steps: readonly Step[] = [createFirstTables, addKeySecrets, addLaterAnswers, addThreadLocks, addHiddenTools]
+const steps: readonly Step[] = [
+  createFirstTables,
+  addKeySecrets,
+  addLaterAnswers,
+  addThreadLocks,
+  addHiddenTools,
+  addAudit,
+]
 
 const newestVersion = steps.length
 

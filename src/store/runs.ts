@@ -1,76 +1,88 @@
 import type { Kysely, Transaction } from 'kysely'
 import type { Ending, RunResult } from '../base/run.ts'
+import type { Append } from './audit.ts'
+import { auditOfRun } from './audit-of-run.ts'
+import { Compiled } from './compiled.ts'
 import type { Durably } from './durably.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from './store.ts'
 import type { StoredOutput, StoredRun, Tables } from './tables.ts'
 
-export const runs = (db: Kysely<Tables>, durably: Durably): Store['runs'] => ({
-  async begin(run) {
-    await db.insertInto('runs').values(toStored(run)).execute()
-  },
+export const runs = (db: Kysely<Tables>, durably: Durably, append: Append): Store['runs'] => {
+  const finish = finisher(db)
+  return {
+    async begin(run) {
+      await db.insertInto('runs').values(toStored(run)).execute()
+    },
 
-  beginOnce: (run, claim) =>
-    durably(async (transaction) => {
-      const taken = await claimed(transaction, claim)
-      if (taken !== undefined && taken.expiresAt > run.createdAt) return taken
-      if (taken !== undefined) await transaction.deleteFrom('claims').where('runId', '=', taken.runId).execute()
-      await transaction.insertInto('runs').values(toStored(run)).execute()
-      await transaction.insertInto('claims').values(claim).execute()
-      return undefined
-    }),
+    beginOnce: (run, claim) =>
+      durably(async (transaction) => {
+        const taken = await claimed(transaction, claim)
+        if (taken !== undefined && taken.expiresAt > run.createdAt) return taken
+        if (taken !== undefined) await transaction.deleteFrom('claims').where('runId', '=', taken.runId).execute()
+        await transaction.insertInto('runs').values(toStored(run)).execute()
+        await transaction.insertInto('claims').values(claim).execute()
+        return undefined
+      }),
 
-  async unclaim(id) {
-    await db.deleteFrom('claims').where('runId', '=', id).execute()
-  },
+    async unclaim(id) {
+      await db.deleteFrom('claims').where('runId', '=', id).execute()
+    },
 
-  finish: (id, finishedAt, ending, result, output) =>
-    output === undefined
-      ? finish(db, id, finishedAt, ending, result)
-      : db.transaction().execute(async (transaction) => {
-          const wrote = await finish(transaction, id, finishedAt, ending, result)
-          if (wrote)
-            await transaction
-              .insertInto('runOutputs')
-              .values(toStoredOutput(id, finishedAt, output))
-              .execute()
-          return wrote
-        }),
+    finish: (id, finishedAt, ending, result, output) =>
+      db.transaction().execute(async (transaction) => {
+        const stored = await finish(transaction, id, finishedAt, ending, result)
+        if (stored === undefined) return false
+        if (output) {
+          await transaction
+            .insertInto('runOutputs')
+            .values(toStoredOutput(id, finishedAt, output))
+            .execute()
+        }
+        await append(transaction, auditOfRun(toRow(stored), finishedAt))
+        return true
+      }),
 
-  async output(id) {
-    const stored = await db.selectFrom('runOutputs').selectAll().where('runId', '=', id).executeTakeFirst()
-    return stored && toOutput(stored)
-  },
+    async output(id) {
+      const stored = await db.selectFrom('runOutputs').selectAll().where('runId', '=', id).executeTakeFirst()
+      return stored && toOutput(stored)
+    },
 
-  async get(id) {
-    const stored = await db.selectFrom('runs').selectAll().where('id', '=', id).executeTakeFirst()
-    return stored && toRow(stored)
-  },
+    async get(id) {
+      const stored = await db.selectFrom('runs').selectAll().where('id', '=', id).executeTakeFirst()
+      return stored && toRow(stored)
+    },
 
-  async unfinished() {
-    const stored = await db
-      .selectFrom('runs')
-      .selectAll()
+    async unfinished() {
+      const stored = await db
+        .selectFrom('runs')
+        .selectAll()
+        .where('finishedAt', 'is', null)
+        .orderBy('createdAt')
+        .execute()
+      return stored.map(toRow)
+    },
+  }
+}
+
+function finisher(db: Kysely<Tables>) {
+  const query = new Compiled<StoredRun>(
+    db
+      .updateTable('runs')
+      .set({ finishedAt: '', ending: '', result: '' })
+      .where('id', '=', '')
       .where('finishedAt', 'is', null)
-      .orderBy('createdAt')
-      .execute()
-    return stored.map(toRow)
-  },
-})
-
-async function finish(
-  db: Kysely<Tables>,
-  id: string,
-  finishedAt: string,
-  ending: Ending,
-  result: RunResult | null,
-): Promise<boolean> {
-  const changed = await db
-    .updateTable('runs')
-    .set({ finishedAt, ending: JSON.stringify(ending), result: result === null ? null : JSON.stringify(result) })
-    .where('id', '=', id)
-    .where('finishedAt', 'is', null)
-    .executeTakeFirst()
-  return changed.numUpdatedRows === 1n
+      .returningAll(),
+  )
+  return async (
+    transaction: Transaction<Tables>,
+    id: string,
+    finishedAt: string,
+    ending: Ending,
+    result: RunResult | null,
+  ): Promise<StoredRun | undefined> => {
+    const written = [finishedAt, JSON.stringify(ending), result && JSON.stringify(result)]
+    return (await query.rows(transaction, [...written, id]))[0]
+  }
 }
 
 const claimed = (db: Transaction<Tables>, { orgId, keyId, idempotencyKey }: Pick<ClaimRow, ClaimName>) =>
@@ -100,8 +112,9 @@ const toStored = (run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>): Stored
   result: null,
 })
 
-const toRow = (stored: StoredRun): RunRow => ({
+export const toRow = (stored: StoredRun): RunRow => ({
   ...stored,
+  envNames: stored.envNames ?? '[]',
   detached: stored.detached === 1,
   kept: stored.kept === 1,
   ending: stored.ending === null ? null : (JSON.parse(stored.ending) as Ending),

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
+import { appendIn, audit } from './audit.ts'
 import type { Durably } from './durably.ts'
 import { hiddenTools } from './hidden-tools.ts'
 import { keys } from './keys.ts'
@@ -12,6 +13,7 @@ import { profiles } from './profiles.ts'
 import { forget, runs } from './runs.ts'
 import { secrets } from './secrets.ts'
 import type { Store } from './store.ts'
+import { subjects } from './subjects.ts'
 import type { Tables } from './tables.ts'
 import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
@@ -47,13 +49,16 @@ export async function openStore(path: string): Promise<Store> {
     if (error instanceof StartRefused) throw error
     throw unusable(path, error)
   }
+  const append = appendIn(db)
   return {
     orgs: orgs(db),
     keys: keys(db),
     profiles: profiles(db),
     threads: threads(db),
-    runs: runs(db, durablyIn(db)),
+    runs: runs(db, durablyIn(db), append),
     tasks: tasks(db, durablyIn(db)),
+    audit: audit(db, append),
+    subjects: subjects(db, durablyIn(db), append),
     secrets: secrets(db),
     hiddenTools: hiddenTools(db),
     forget: (now, endedBefore) => forget(db, now, endedBefore),

@@ -44,6 +44,8 @@ export interface ThreadRow {
   lockedBy: string | null
   lockedUntil: string | null
   fence: number
+  /** The person or case of the client's that it belongs to. */
+  subject: string | null
 }
 
 export interface RunRow {
@@ -58,6 +60,10 @@ export interface RunRow {
   codeBytes: number
   /** What the caller attached, as JSON; `null` when nothing. */
   metadata: string | null
+  /** The person or case of the client's that it belongs to. */
+  subject: string | null
+  /** Names of the variables of the call, as JSON. */
+  envNames: string
   /** The runner that has the run and which of its lives. */
   runnerId: string
   epoch: number
@@ -112,6 +118,61 @@ export interface TaskRow {
   expiresAt: string
 }
 
+export interface ErasedRows {
+  runs: number
+  threads: number
+  /** Numbers of the lines that lost what was beside them, as ranges with both ends, in order. */
+  auditLines: readonly (readonly [number, number])[]
+}
+
+/** What is written to the audit. */
+export interface AuditEntry {
+  at: string
+  /** `null` for what concerns the whole instance. */
+  orgId: string | null
+  /** Id of the key or admin token that acted; `system` for what the product does by itself, `operator` for a command. */
+  actor: string
+  /** `run`, or `<noun>.<verb>` for an act. */
+  action: string
+  /** Id of what was acted on. */
+  target: string
+  /** Never a secret, and nothing that may have to be erased. */
+  details: Readonly<Record<string, unknown>>
+  /** What may have to be erased; `null` where there is nothing. */
+  personal: Readonly<Record<string, unknown>> | null
+  /** The person or case that `personal` belongs to; `null` where nobody said. */
+  subject: string | null
+}
+
+export interface AuditFilter {
+  orgId?: string | undefined
+  action?: string | undefined
+  actor?: string | undefined
+  subject?: string | undefined
+  /** The first moment that counts, and the first that does not any more. */
+  from?: string | undefined
+  until?: string | undefined
+}
+
+/** A line of the audit, with what was written beside it as long as it is there. */
+export interface AuditLine {
+  seq: number
+  at: string
+  orgId: string | null
+  actor: string
+  action: string
+  target: string
+  /** JSON. */
+  details: string
+  /** Of what was personal; stays when that is erased. */
+  personalDigest: string | null
+  hash: string
+  subject: string | null
+  salt: string | null
+  /** JSON. */
+  personal: string | null
+}
+
 export interface Store {
   orgs: {
     /** Creates the org, or leaves the one with this id as it is. */
@@ -141,10 +202,15 @@ export interface Store {
     get(orgId: string, id: string): Promise<ThreadRow | undefined>
     /**
      * Gives a thread to a run until a time, in one statement, unless another has it and that one's time is not over;
-     * makes the thread when there is none.
-     * @returns its fencing number, higher than any before; `undefined` when another has it.
+     * makes the thread when there is none. A thread that belongs to nobody then belongs to the subject; one
+     * that belongs to another is not given.
+     * @returns its fencing number, higher than any before; `undefined` when another has it, or belongs to another.
      */
-    lock(orgId: string, id: string, runId: string, at: string, until: string): Promise<number | undefined>
+    lock(
+      asked: { orgId: string; id: string; runId: string; subject: string | null },
+      at: string,
+      until: string,
+    ): Promise<number | undefined>
     /** Prolongs what these runs have. */
     renew(runIds: readonly string[], until: string): Promise<void>
     /** Frees the thread that a run has, if it has one. */
@@ -196,6 +262,30 @@ export interface Store {
     list(orgId: string): Promise<string[]>
     hide(orgId: string, tool: string): Promise<void>
     show(orgId: string, tool: string): Promise<void>
+  }
+  /** Lines are only ever added; each is bound to all before it (`audit-chain.ts`). Every run that ends adds its own. */
+  audit: {
+    /** @returns the number of the line. */
+    append(entry: AuditEntry): Promise<number>
+    /** The newest line. */
+    head(): Promise<{ seq: number; hash: string }>
+    /** Oldest first. */
+    list(filter: AuditFilter, afterSeq: number, limit: number): Promise<AuditLine[]>
+    /** Newest first. */
+    newest(filter: AuditFilter, beforeSeq: number, limit: number): Promise<AuditLine[]>
+  }
+  subjects: {
+    /** Whether a run of this subject has no ending yet. */
+    isActive(orgId: string, subject: string): Promise<boolean>
+    /** By age. */
+    runs(orgId: string, subject: string, after: { createdAt: string; id: string }, limit: number): Promise<RunRow[]>
+    threads(orgId: string, subject: string): Promise<ThreadRow[]>
+    /**
+     * Forgets in one transaction all that rows say of a subject: its runs with what they printed, its threads, what
+     * stands beside the lines of the audit; and writes the line that says so.
+     * @returns how much there was.
+     */
+    erase(orgId: string, subject: string, line: (erased: ErasedRows) => AuditEntry): Promise<ErasedRows>
   }
   secrets: {
     /** @returns the secret of this name: the one that is there, or else this one, kept from now on. */

@@ -1,7 +1,8 @@
-import type { ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow, ThreadRow } from './store.ts'
+import type { AuditLine, ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow, ThreadRow } from './store.ts'
 
 /** A run as columns: JSON is text and a flag is 0 or 1, the same in every database. */
-export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'ending' | 'result'> & {
+export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'ending' | 'result' | 'envNames'> & {
+  envNames: string | null
   detached: number
   kept: number
   ending: string | null
@@ -31,5 +32,7 @@ export interface Tables {
   claims: ClaimRow
   tasks: TaskRow
   hiddenTools: { orgId: string; tool: string }
+  audit: AuditLine
+  auditHead: { id: number; seq: number; hash: string }
   secrets: { name: string; value: string }
 }

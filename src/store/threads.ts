@@ -6,15 +6,29 @@ export const threads = (db: Kysely<Tables>): Store['threads'] => ({
   get: (orgId, id) =>
     db.selectFrom('threads').selectAll().where('orgId', '=', orgId).where('id', '=', id).executeTakeFirst(),
 
-  async lock(orgId, id, runId, at, until) {
+  async lock({ orgId, id, runId, subject }, at, until) {
     const locked = await db
       .insertInto('threads')
-      .values({ orgId, id, createdAt: at, lastUsedAt: at, lockedBy: runId, lockedUntil: until, fence: 1 })
+      .values({ orgId, id, createdAt: at, lastUsedAt: at, lockedBy: runId, lockedUntil: until, fence: 1, subject })
       .onConflict((conflict) =>
         conflict
           .columns(['orgId', 'id'])
-          .doUpdateSet({ lockedBy: runId, lockedUntil: until, lastUsedAt: at, fence: sql`threads.fence + 1` })
-          .where((where) => where.or([where('threads.lockedBy', 'is', null), where('threads.lockedUntil', '<', at)])),
+          .doUpdateSet({
+            lockedBy: runId,
+            lockedUntil: until,
+            lastUsedAt: at,
+            fence: sql`threads.fence + 1`,
+            subject: sql`coalesce(threads.subject, excluded.subject)`,
+          })
+          .where((where) =>
+            where.and([
+              where.or([where('threads.lockedBy', 'is', null), where('threads.lockedUntil', '<', at)]),
+              where.or([
+                where('threads.subject', 'is', null),
+                where('threads.subject', '=', sql.ref<string>('excluded.subject')),
+              ]),
+            ]),
+          ),
       )
       .returning('fence')
       .executeTakeFirst()

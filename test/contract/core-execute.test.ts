@@ -196,6 +196,8 @@ describe('what an earlier front left', () => {
       codeHash: '',
       codeBytes: 1,
       metadata: null,
+      subject: null,
+      envNames: '[]',
       runnerId: 'rnr_test',
       epoch: 1,
       detached: true,

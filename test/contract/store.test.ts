@@ -113,7 +113,7 @@ describe('ensuring a row', () => {
   it('keeps threads of two orgs apart, also under one name', async () => {
     const store = await openFilled()
     const lock = (orgId: string, runId: string) =>
-      store.threads.lock(orgId, 't', runId, later, '2099-01-01T00:00:00.000Z')
+      store.threads.lock({ orgId, id: 't', runId, subject: null }, later, '2099-01-01T00:00:00.000Z')
     await store.orgs.ensure({ ...org, id: 'org_2', name: 'Second' })
     expect(await lock('org_1', 'trc_1')).toBe(1)
     expect(await lock('org_2', 'trc_2')).toBe(1)
@@ -125,7 +125,8 @@ describe('ensuring a row', () => {
   it('gives a thread to one run at a time, each with a higher number', async () => {
     const store = await openFilled()
     const [now, soon, late] = ['2026-01-01T00:00:00.000Z', '2026-01-01T00:01:00.000Z', '2026-01-01T00:02:00.000Z']
-    const lock = (id: string, runId: string, at = now, until = soon) => store.threads.lock(org.id, id, runId, at, until)
+    const lock = (id: string, runId: string, at = now, until = soon) =>
+      store.threads.lock({ orgId: org.id, id, runId, subject: null }, at, until)
     const tries = await Promise.all(Array.from({ length: 50 }, (_, n) => lock('t', `trc_${n}`)))
     expect(tries.filter((fence) => fence !== undefined)).toEqual([1])
     const holder = `trc_${tries.indexOf(1)}`
@@ -144,7 +145,7 @@ describe('ensuring a row', () => {
     const store = await openFilled()
     for (const id of ['going', 'ended']) {
       await store.runs.begin(plainRun(id))
-      await store.threads.lock(org.id, `of-${id}`, id, later, later)
+      await store.threads.lock({ orgId: org.id, id: `of-${id}`, runId: id, subject: null }, later, later)
     }
     await store.runs.finish('ended', later, finishedResult.ending, finishedResult)
     await store.threads.freeEnded()

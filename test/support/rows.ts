@@ -29,6 +29,8 @@ export const plainRun = (id: string): Omit<RunRow, 'finishedAt' | 'ending' | 're
   codeHash: 'b'.repeat(64),
   codeBytes: 12,
   metadata: '{"note":"Grüße \\u0000"}',
+  subject: null,
+  envNames: '[]',
   runnerId: 'rnr_1',
   epoch: Date.UTC(2026, 0, 1),
   detached: true,

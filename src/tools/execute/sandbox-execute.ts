@@ -48,6 +48,7 @@ export function toRequest(input: Static<typeof SandboxExecuteInput>, detached: b
     metadata: input.metadata,
     env: input.env_vars,
     stdin: input.stdin,
+    subject: input.subject,
     idempotencyKey: input.idempotency_key,
     detached,
   }

@@ -2,6 +2,7 @@ import Type from 'typebox'
 import { failureReasons, languages } from '../../base/run.ts'
 import { idempotencyKeyLimit } from '../../core/claims.ts'
 import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/request.ts'
+import { subjectLimit } from '../../core/subjects.ts'
 
 /** Plain string enums, as models and every client's validator read them. */
 const oneOf = <const Values extends readonly string[]>(values: Values, options: object = {}) =>
@@ -44,6 +45,14 @@ export const SandboxExecuteInput = Type.Object(
         additionalProperties: { type: 'string' },
         description:
           'Environment variables injected into the sandbox. Keys must be uppercase letters, digits, and underscores, starting with a letter.',
+      }),
+    ),
+    subject: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: subjectLimit,
+        description:
+          'A person or case that this call is for, in your own words: everything of one subject can be exported and erased together. A thread belongs to the subject of its first call.',
       }),
     ),
     idempotency_key: Type.Optional(

@@ -1,0 +1,28 @@
+import type { AuditEntry, RunRow } from './store.ts'
+
+/** What the audit says of a run that has ended: its code as a hash, its variables by name. */
+export function auditOfRun(run: RunRow, at: string): AuditEntry {
+  const { profile, profileRevision, language, codeBytes, codeHash, ending, result } = run
+  return {
+    at,
+    orgId: run.orgId,
+    actor: run.keyId,
+    action: 'run',
+    target: run.id,
+    details: {
+      profile,
+      profile_revision: profileRevision,
+      language,
+      code_bytes: codeBytes,
+      ending,
+      ...(result && { duration_ms: Math.round(result.durationMs), cpu_ms: Math.round(result.cpuTimeMs) }),
+    },
+    personal: {
+      code_hash: codeHash,
+      env_names: JSON.parse(run.envNames) as unknown,
+      metadata: run.metadata === null ? null : (JSON.parse(run.metadata) as unknown),
+      subject: run.subject,
+    },
+    subject: run.subject,
+  }
+}

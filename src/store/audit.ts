@@ -1,0 +1,77 @@
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { hashOfLine, newSalt, personalDigestOf } from './audit-chain.ts'
+import { Compiled } from './compiled.ts'
+import type { AuditEntry, AuditFilter, AuditLine, Store } from './store.ts'
+import type { Tables } from './tables.ts'
+
+/** Adds a line within a transaction. @returns its number. */
+export type Append = (transaction: Transaction<Tables>, entry: AuditEntry) => Promise<number>
+
+/** The head is written first: that takes the lock, so lines of several processes follow one another. */
+export function appendIn(db: Kysely<Tables>): Append {
+  const advance = new Compiled(
+    db
+      .updateTable('auditHead')
+      .set((head) => ({ seq: sql<number>`${head.ref('seq')} + 1` }))
+      .returning(['seq', 'hash']),
+  )
+  const insert = new Compiled(db.insertInto('audit').values(anyLine))
+  const bind = new Compiled(db.updateTable('auditHead').set({ hash: '' }))
+  return async (transaction, { at, orgId, actor, action, target, details, personal, subject }) => {
+    const [head] = await advance.rows(transaction, [])
+    if (head === undefined) throw new Error('the audit has no head')
+    const bound = { seq: head.seq, at, orgId, actor, action, target, details: JSON.stringify(details) }
+    const beside = toPersonal(orgId, subject, personal)
+    const line = { ...bound, personalDigest: beside.digest }
+    const hash = hashOfLine(head.hash, line)
+    await insert.rows(transaction, Object.values({ ...line, hash, ...beside.columns }))
+    await bind.rows(transaction, [hash])
+    return head.seq
+  }
+}
+
+function toPersonal(orgId: string | null, subject: string | null, value: AuditEntry['personal']) {
+  if (value === null) return { digest: null, columns: { subject: null, salt: null, personal: null } }
+  const salt = newSalt()
+  const personal = JSON.stringify(value)
+  return { digest: personalDigestOf(salt, { orgId, subject, personal }), columns: { subject, salt, personal } }
+}
+
+/** Names the columns in the order in which their values are given. */
+const anyLine: AuditLine = {
+  seq: 0,
+  at: '',
+  orgId: '',
+  actor: '',
+  action: '',
+  target: '',
+  details: '',
+  personalDigest: '',
+  hash: '',
+  subject: '',
+  salt: '',
+  personal: '',
+}
+
+export const audit = (db: Kysely<Tables>, append: Append): Store['audit'] => ({
+  append: (entry) => db.transaction().execute((transaction) => append(transaction, entry)),
+
+  head: () => db.selectFrom('auditHead').select(['seq', 'hash']).executeTakeFirstOrThrow(),
+
+  list: (filter, afterSeq, limit) =>
+    filtered(db, filter).where('seq', '>', afterSeq).orderBy('seq').limit(limit).execute(),
+
+  newest: (filter, beforeSeq, limit) =>
+    filtered(db, filter).where('seq', '<', beforeSeq).orderBy('seq', 'desc').limit(limit).execute(),
+})
+
+function filtered(db: Kysely<Tables>, { orgId, action, actor, subject, from, until }: AuditFilter) {
+  let query = db.selectFrom('audit').selectAll()
+  if (orgId !== undefined) query = query.where('orgId', '=', orgId)
+  if (action !== undefined) query = query.where('action', '=', action)
+  if (actor !== undefined) query = query.where('actor', '=', actor)
+  if (subject !== undefined) query = query.where('subject', '=', subject)
+  if (from !== undefined) query = query.where('at', '>=', from)
+  if (until !== undefined) query = query.where('at', '<', until)
+  return query
+}

@@ -1,0 +1,104 @@
+import type { Kysely, Transaction } from 'kysely'
+import type { Append } from './audit.ts'
+import type { Durably } from './durably.ts'
+import { toRow } from './runs.ts'
+import type { ErasedRows, Store } from './store.ts'
+import type { Tables } from './tables.ts'
+
+export const subjects = (db: Kysely<Tables>, durably: Durably, append: Append): Store['subjects'] => ({
+  async isActive(orgId, subject) {
+    const active = await db
+      .selectFrom('runs')
+      .select('id')
+      .where('orgId', '=', orgId)
+      .where('subject', '=', subject)
+      .where('finishedAt', 'is', null)
+      .limit(1)
+      .executeTakeFirst()
+    return active !== undefined
+  },
+
+  async runs(orgId, subject, after, limit) {
+    const stored = await db
+      .selectFrom('runs')
+      .selectAll()
+      .where('orgId', '=', orgId)
+      .where('subject', '=', subject)
+      .where((where) =>
+        where.or([
+          where('createdAt', '>', after.createdAt),
+          where.and([where('createdAt', '=', after.createdAt), where('id', '>', after.id)]),
+        ]),
+      )
+      .orderBy('createdAt')
+      .orderBy('id')
+      .limit(limit)
+      .execute()
+    return stored.map(toRow)
+  },
+
+  threads: (orgId, subject) =>
+    db
+      .selectFrom('threads')
+      .selectAll()
+      .where('orgId', '=', orgId)
+      .where('subject', '=', subject)
+      .orderBy('id')
+      .execute(),
+
+  erase: (orgId, subject, line) =>
+    durably(async (transaction) => {
+      const erased = {
+        runs: await eraseRuns(transaction, orgId, subject),
+        threads: await eraseThreads(transaction, orgId, subject),
+        auditLines: await eraseAudit(transaction, orgId, subject),
+      }
+      await append(transaction, line(erased))
+      return erased
+    }),
+})
+
+/** The rows stay for what they count; nothing in them leads to the subject any more. */
+async function eraseRuns(db: Transaction<Tables>, orgId: string, subject: string): Promise<number> {
+  const ids = db.selectFrom('runs').select('id').where('orgId', '=', orgId).where('subject', '=', subject)
+  await db.deleteFrom('runOutputs').where('runId', 'in', ids).execute()
+  await db.deleteFrom('claims').where('runId', 'in', ids).execute()
+  await db.deleteFrom('tasks').where('runId', 'in', ids).execute()
+  const changed = await db
+    .updateTable('runs')
+    .set({ subject: null, metadata: null, envNames: '[]', result: null, codeHash: '' })
+    .where('orgId', '=', orgId)
+    .where('subject', '=', subject)
+    .executeTakeFirst()
+  return Number(changed.numUpdatedRows)
+}
+
+async function eraseThreads(db: Transaction<Tables>, orgId: string, subject: string): Promise<number> {
+  const deleted = await db
+    .deleteFrom('threads')
+    .where('orgId', '=', orgId)
+    .where('subject', '=', subject)
+    .executeTakeFirst()
+  return Number(deleted.numDeletedRows)
+}
+
+async function eraseAudit(db: Transaction<Tables>, orgId: string, subject: string): Promise<ErasedRows['auditLines']> {
+  const erased = await db
+    .updateTable('audit')
+    .set({ subject: null, salt: null, personal: null })
+    .where('orgId', '=', orgId)
+    .where('subject', '=', subject)
+    .returning('seq')
+    .execute()
+  return toRanges(erased.map(({ seq }) => seq).sort((a, b) => a - b))
+}
+
+function toRanges(sorted: readonly number[]): [number, number][] {
+  const ranges: [number, number][] = []
+  for (const seq of sorted) {
+    const last = ranges.at(-1)
+    if (last && last[1] === seq - 1) last[1] = seq
+    else ranges.push([seq, seq])
+  }
+  return ranges
+}
