@@ -228,7 +228,7 @@ describe('arguments that do not fit', () => {
     [{ code: 'x', metadata: 'm' }, 'metadata must be an object; it is "m".'],
     [
       { code: 'x', cwd: '/' },
-      '"cwd" is not an argument here; known are code, language, timeout, thread_id, metadata, env_vars, idempotency_key, stdin.',
+      '"cwd" is not an argument here; known are code, language, timeout, thread_id, metadata, env_vars, subject, idempotency_key, stdin.',
     ],
     ['text', 'arguments must be an object; it is "text".'],
     [JSON.parse('{"code":"x","__proto__":{"timeout":1}}'), '"__proto__" is not an argument here'],
