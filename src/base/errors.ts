@@ -396,7 +396,7 @@ const rows = {
     rpc: -32000,
     error: 'unavailable',
     retry: 'later',
-    message: 'All {running} places are taken and {waiting} runs are already waiting.',
+    message: 'No place is free ({running} running), and the queue is full ({waiting} waiting).',
     hint: 'Try again in {retryAfterSeconds} s.',
   },
   unavailable: {

@@ -1,5 +1,8 @@
-import type { IncomingHttpHeaders } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import { Refusal } from '../base/errors.ts'
+
+/** What `admit` looks at. */
+type Arrived = Pick<IncomingMessage, 'method' | 'headers' | 'rawHeaders'>
 
 export interface DoorRules {
   /** Whether requests need no key. */
@@ -24,11 +27,13 @@ export interface DoorRules {
  * @returns the refusal, or nothing when the request may pass.
  */
 export function admit(
-  method: string,
-  headers: IncomingHttpHeaders,
+  { method = '', headers, rawHeaders }: Arrived,
   port: number,
   rules: DoorRules,
 ): Refusal | undefined {
+  // Of two names Node reads the first and a proxy before it perhaps the second.
+  if (countOf('host', rawHeaders) > 1)
+    return new Refusal('invalid_request', { problem: 'it has more than one Host header' })
   const host = headers.host?.toLowerCase() ?? ''
   const servesEveryHost = !rules.dev && rules.allowedHosts.length === 0
   if (!servesEveryHost && !isServed(host, port, rules.allowedHosts))
@@ -44,6 +49,13 @@ export function admit(
   }
   if (method === 'POST' && !isJson(headers['content-type'])) return new Refusal('wrong_content_type')
   return undefined
+}
+
+function countOf(name: string, rawHeaders: readonly string[]): number {
+  let count = 0
+  for (let at = 0; at < rawHeaders.length; at += 2)
+    if (rawHeaders[at]?.length === name.length && rawHeaders[at]?.toLowerCase() === name) count++
+  return count
 }
 
 const loopbackNames = ['localhost', '127.0.0.1', '[::1]']

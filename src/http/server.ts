@@ -73,7 +73,7 @@ export async function buildServer({
       .header('x-trace-id', request.id)
       .header('x-content-type-options', 'nosniff')
       .header('cache-control', 'no-store')
-    const refusal = admit(request.method, request.headers, portOf(request, config), config)
+    const refusal = admit(request.raw, portOf(request, config), config)
     if (refusal) throw refusal
     // An address with a host of its own would speak past the one that was just checked.
     if (!request.url.startsWith('/')) throw new Refusal('invalid_request', { problem: 'the address must be a path' })

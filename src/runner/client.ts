@@ -29,6 +29,8 @@ export class RunnerClient implements Runner {
   readonly #attachments = new Map<number, Attachment>()
   #socket: Socket | undefined
   #identity: { runnerId: string; epoch: number } | undefined
+  /** Of the last attempt to speak with a runner; told again only when it changes. */
+  #trouble: string | undefined
   #readiness: Readiness = { ready: false, reason: 'the runner is not connected yet' }
   #lastRequest = 0
   #timer: NodeJS.Timeout | undefined
@@ -118,7 +120,7 @@ export class RunnerClient implements Runner {
         for (const { header, payload } of reader.push(chunk)) this.#receive(socket, header as FromRunner, payload)
       } catch (error) {
         if (!(error instanceof WireError)) throw error
-        this.#onTrouble(error.message)
+        this.#tellTrouble(error.message)
         socket.destroy()
       }
     })
@@ -126,6 +128,11 @@ export class RunnerClient implements Runner {
       // What matters is that it closes; the next attempt tells whether it lasts.
     })
     socket.on('close', () => this.#disconnected(socket))
+  }
+
+  #tellTrouble(problem: string): void {
+    if (problem !== this.#trouble) this.#onTrouble(problem)
+    this.#trouble = problem
   }
 
   /** At once a second attempt: if it fails, the runner is gone, and with it every run that was followed. */
@@ -207,6 +214,7 @@ export class RunnerClient implements Runner {
       throw new WireError(`the runner speaks version ${version} of the run protocol, not ${protocolVersion}`)
     }
     this.#socket = socket
+    this.#trouble = undefined
     const isSame = this.#identity?.epoch === epoch
     this.#identity = { runnerId, epoch }
     const following = [...this.#attachments.values()]

@@ -12,7 +12,7 @@ import { limitsResource } from './limits.ts'
 import type { Prompt, PromptListing } from './prompt.ts'
 import type { RequestContext } from './request-context.ts'
 import type { Resource, ResourceListing, ResourceTemplate, TemplateListing } from './resource.ts'
-import { type MirroredArgument, type Tool, type ToolListing, unknownTool } from './tool.ts'
+import { type MirroredArgument, type Offers, type Tool, type ToolListing, unknownTool } from './tool.ts'
 
 /** Everything there is to offer: the product has one, and each suite that needs its own has another. */
 export interface Inventory {
@@ -36,6 +36,7 @@ export interface Offer {
   readonly prompts: readonly PromptListing[]
   readonly resources: readonly ResourceListing[]
   readonly templates: readonly TemplateListing[]
+  has: Offers
   /** @throws Refusal `unknown_tool`, also for a tool that is not offered here. */
   tool(name: string): Tool
   /** The arguments that a tool wants repeated as headers; none where there is no such tool. */
@@ -85,7 +86,8 @@ function makeOffer(
   const prompts = new Map(inventory.prompts.map((prompt) => [prompt.listing.name, prompt]))
   const resources = new Map(inventory.resources.map((resource) => [resource.listing(profile).uri, resource]))
   return {
-    tools: offered.map((tool) => tool.listing(profile)),
+    tools: offered.map((tool) => tool.listing(profile, (name) => tools.has(name))),
+    has: (name) => tools.has(name),
     prompts: inventory.prompts.map(({ listing }) => listing),
     resources: inventory.resources.map((resource) => resource.listing(profile)),
     templates: inventory.templates.map(({ listing }) => listing),

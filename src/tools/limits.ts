@@ -1,4 +1,5 @@
 import type { Profile } from '../base/profile.ts'
+import type { Limits } from '../base/run.ts'
 import type { Resource } from './resource.ts'
 
 const uri = 'glovebox://limits'
@@ -25,19 +26,24 @@ function limitsOf(profile: Profile): object {
     default_language: profile.defaultLanguage,
     timeout_default_ms: Math.min(profile.timeoutDefaultMs, profile.timeoutMaxMs),
     timeout_max_ms: profile.timeoutMaxMs,
-    memory_bytes: limits.memoryBytes,
-    cpus: limits.cpus,
-    pids: limits.pids,
-    open_files: limits.openFiles,
-    file_bytes: limits.fileBytes,
-    tmp_bytes: limits.tmpBytes,
-    home_bytes: limits.homeBytes,
+    ...limitsOnTheWire(limits),
     thread_bytes: profile.storage.kind === 'threads' ? profile.storage.quota.bytes : null,
     thread_files: profile.storage.kind === 'threads' ? profile.storage.quota.inodes : null,
-    output_soft_bytes: limits.outputSoftBytes,
-    output_hard_bytes: limits.outputHardBytes,
     detach_after_ms: profile.calls.detachAfterMs,
     toolsets: profile.calls.toolsets,
     network: 'none',
   }
 }
+
+/** What bounds every run of a profile; how long one may take is also its caller's to say. */
+export const limitsOnTheWire = (limits: Omit<Limits, 'timeoutMs'>) => ({
+  memory_bytes: limits.memoryBytes,
+  cpus: limits.cpus,
+  pids: limits.pids,
+  open_files: limits.openFiles,
+  file_bytes: limits.fileBytes,
+  tmp_bytes: limits.tmpBytes,
+  home_bytes: limits.homeBytes,
+  output_soft_bytes: limits.outputSoftBytes,
+  output_hard_bytes: limits.outputHardBytes,
+})

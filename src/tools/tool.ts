@@ -21,7 +21,11 @@ export interface Progress {
   total?: number
 }
 
+/** Whether the caller can call the tool of this name, beside the one that asks. */
+export type Offers = (tool: string) => boolean
+
 export interface ToolContext extends RequestContext {
+  offers: Offers
   /** The call goes on when its client disconnects. */
   detached: boolean
   /** Called once the call was taken: what goes wrong from then on is a result, not a refusal. */
@@ -59,7 +63,7 @@ interface ToolDefinition<Input extends TObject> {
   /** Whether a profile offers it; every one does when this is absent. */
   offered?(profile: Profile): boolean
   /** Written for the model that chooses a tool. */
-  describe(profile: Profile): string
+  describe(profile: Profile, offers: Offers): string
   /** Every argument there is; a profile may narrow what `tools/list` shows, never what this allows. */
   input: Input
   /** The input as it holds for a profile. */
@@ -76,7 +80,7 @@ export interface Tool {
   readonly mirrored: readonly MirroredArgument[]
   offered(profile: Profile): boolean
   /** As `tools/list` shows it to a key of this profile. */
-  listing(profile: Profile): ToolListing
+  listing(profile: Profile, offers: Offers): ToolListing
   /** @throws Refusal `invalid_argument` that names the field, or whatever the tool refuses. */
   call(caller: Caller, input: unknown, context: ToolContext): Promise<ToolResult>
 }
@@ -99,10 +103,10 @@ export function tool<Input extends TObject>(definition: ToolDefinition<Input>): 
     toolset,
     mirrored: mirroredIn(input, []),
     offered: (profile) => definition.offered?.(profile) ?? true,
-    listing: (profile) => ({
+    listing: (profile, offers) => ({
       name,
       title,
-      description: definition.describe(profile),
+      description: definition.describe(profile, offers),
       inputSchema: definition.narrow(input, profile),
       ...(output && { outputSchema: output }),
       annotations,

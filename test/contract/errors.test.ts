@@ -25,7 +25,7 @@ describe('every refusal', () => {
 describe('a refusal', () => {
   it('fills its message and hint with its details', () => {
     const refusal = new Refusal('queue_full', { running: 4, waiting: 2, retryAfterSeconds: 7 })
-    expect(refusal.message).toBe('All 4 places are taken and 2 runs are already waiting.')
+    expect(refusal.message).toBe('No place is free (4 running), and the queue is full (2 waiting).')
     expect(refusal.hint).toBe('Try again in 7 s.')
     expect(refusal.row.http).toBe(503)
   })

@@ -8,8 +8,13 @@ const rules: DoorRules = {
 }
 const json = { 'content-type': 'application/json' }
 
+const arrived = (headers: Record<string, string>, method = 'POST') => ({
+  method,
+  headers,
+  rawHeaders: Object.entries(headers).flat(),
+})
 const verdict = (headers: Record<string, string>, method = 'POST', port = 5555) =>
-  admit(method, { host: 'localhost:5555', ...json, ...headers }, port, rules)?.code ?? 'admitted'
+  admit(arrived({ host: 'localhost:5555', ...json, ...headers }, method), port, rules)?.code ?? 'admitted'
 
 describe('the host of a request', () => {
   it('is loopback with the port that is served, or a name that is allowed', () => {
@@ -28,9 +33,18 @@ describe('the host of a request', () => {
   })
 })
 
+describe('a request with two hosts', () => {
+  it('is refused in any case, since a proxy may have read the other one', () => {
+    const headers = { host: 'localhost:5555', ...json }
+    const rawHeaders = ['Host', 'localhost:5555', 'content-type', 'application/json', 'HOST', 'localhost:5555']
+    for (const dev of [true, false])
+      expect(admit({ method: 'POST', headers, rawHeaders }, 5555, { ...rules, dev })?.code).toBe('invalid_request')
+  })
+})
+
 describe('the host of a request that needs a key', () => {
   const admitted = (host: string, allowedHosts: string[], port = 5555) =>
-    admit('POST', { host, ...json }, port, { dev: false, allowedHosts, allowedOrigins: [] })?.code ?? 'admitted'
+    admit(arrived({ host, ...json }), port, { dev: false, allowedHosts, allowedOrigins: [] })?.code ?? 'admitted'
 
   it('is any name, unless names are listed', () => {
     for (const host of ['box.example', '203.0.113.7:5555', 'localhost']) {
@@ -81,7 +95,7 @@ describe('the content type of a POST', () => {
     for (const type of [...simple, ...odd]) {
       expect([type, verdict({ 'content-type': type })]).toEqual([type, 'wrong_content_type'])
     }
-    expect(admit('POST', { host: 'localhost:5555' }, 5555, rules)?.code).toBe('wrong_content_type')
+    expect(admit(arrived({ host: 'localhost:5555' }), 5555, rules)?.code).toBe('wrong_content_type')
   })
 
   it('does not matter on other methods', () => {

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
-import { connect, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -245,6 +245,28 @@ inPrivateMounts(import.meta.filename, () => {
         runnerId: 'test',
         epoch: 7,
       })
+    })
+
+    it('of another version is named once, however often it is met, and served when it is replaced', async () => {
+      const path = join(dir, 'other.sock')
+      let version = protocolVersion + 1
+      let met = 0
+      const listener = createServer((socket) => {
+        met += 1
+        socket.on('error', () => {})
+        socket.resume().write(encodeMessage({ type: 'hello', version, runnerId: 'other', epoch: 1 }))
+        if (version === protocolVersion) socket.write(encodeMessage({ type: 'ready', ready: true, reason: '' }))
+      })
+      await new Promise<void>((resolve) => listener.listen(path, resolve))
+      const troubles: string[] = []
+      const client = new RunnerClient(path, (problem) => troubles.push(problem))
+      await expect.poll(() => met, { timeout: 10_000 }).toBeGreaterThan(4)
+      expect(troubles).toEqual([expect.stringContaining(`version ${protocolVersion + 1}`)])
+      version = protocolVersion
+      await expect.poll(() => client.readiness.ready, { timeout: 10_000 }).toBe(true)
+      expect(troubles).toHaveLength(1)
+      await client.close()
+      listener.close()
     })
 
     it('lets no other user connect', async () => {

@@ -102,7 +102,7 @@ describe('the text of a result', () => {
     expect(structuredContent).toMatchObject({ stdout: '', stdout_bytes: 5, stdout_truncated: true })
     expect(structuredContent).toMatchObject({ stderr_bytes: 0, stderr_truncated: false })
     expect(executionResult({ ...lost, result: null }).content).toEqual(
-      toExecutionResult({ ...lost, result: null }, undefined).content,
+      toExecutionResult({ ...lost, result: null }, undefined, () => true).content,
     )
   })
 })

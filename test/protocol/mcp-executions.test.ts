@@ -68,6 +68,22 @@ describe('a run that outlives the patience of its profile', () => {
     await own.close()
   })
 
+  it('is not said to be followed with a tool that its org has switched off', async () => {
+    const own = await openFront(profile)
+    await own.store.hiddenTools.hide('org_dev', 'execution_wait')
+    const ask = async (method: string, params: object = {}) => {
+      const response = await own.post('/mcp', { jsonrpc: '2.0', id: 1, method, params })
+      return ((await response.json()) as { result: Result & { tools: { name: string; description: string }[] } }).result
+    }
+    const call = { name: 'sandbox_execute', arguments: { code: 'echo first; sleep 2', language: 'bash' } }
+    const said = (await ask('tools/call', call)).content[0]?.text
+    expect(said).toContain('execution_get tells')
+    expect(said).toContain('execution_cancel stops')
+    expect(said).not.toContain('execution_wait')
+    expect(JSON.stringify(await ask('tools/list'))).not.toContain('execution_wait')
+    await own.close()
+  })
+
   it('can be looked at while it goes on, and be stopped', async () => {
     const { structuredContent: early } = await execute('echo one; sleep 0.6; echo two; sleep 60')
     const { trace_id } = early

@@ -51,7 +51,7 @@ describe('a server with one place to run in', () => {
     expect(Number(rest.headers.get('retry-after'))).toBeGreaterThan(0)
     expect(rest.body).toMatchObject({
       error: 'unavailable',
-      message: 'All 1 places are taken and 2 runs are already waiting.',
+      message: 'No place is free (1 running), and the queue is full (2 waiting).',
     })
     const mcp = await callTool(url, { code: 'print(1)' })
     expect(mcp.status).toBe(503)

@@ -68,7 +68,9 @@ describe('a machine on which all three processes are killed at once', () => {
     await run.said('on')
     await atRest(place, 3)
     const slotIds = slotIdsOf(place)
-    const pids = [server.supervisorPid, server.runnerPid, server.frontPid]
+    const pids = [server.frontPid, server.runnerPid, server.supervisorPid]
+    // Stopped first, so that none sees another one die and writes that down.
+    for (const pid of pids) process.kill(pid, 'SIGSTOP')
     for (const pid of pids) killIfThere(pid)
     await server.exited
     await until(() => processesOf(place).length === 0, 'every process has ended, those of the run too')

@@ -5,7 +5,7 @@ import { type HeaderOf, type McpContext, type McpReply, readsEvents } from '../h
 import { instructionsFor } from '../instructions.ts'
 import { isObject, type Message, own, type Params, resultText, toMessage } from '../json-rpc.ts'
 import { complete, featuresOf, isList, isServed, list, OfferTexts, refuseCursor } from '../methods.ts'
-import { serverInfo } from '../modern/codec.ts'
+import { serverInfo } from '../server-info.ts'
 import { withTrace } from '../trace-context.ts'
 import { errorReply } from './codec.ts'
 import { converse } from './converse.ts'

@@ -75,13 +75,14 @@ function toolContext(
   { session, eventsRead }: Surroundings,
   channel: Exchange,
   signal: AbortSignal,
-  { core }: McpContext,
+  { core, offer }: McpContext,
 ): ToolContext {
   const token = progressTokenOf(params)
   const steps = new ProgressSteps(token)
   const follows = eventsRead && token !== undefined
   return {
     core,
+    offers: offer.has,
     signal,
     detached: true,
     client: session?.client ?? unknownClient,

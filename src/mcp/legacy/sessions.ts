@@ -6,8 +6,8 @@ import {
   type InputResponses,
   type LogLevel,
 } from '../../tools/request-context.ts'
+import { checkAnswer } from '../client-answers.ts'
 import { isObject, own, type Params } from '../json-rpc.ts'
-import { checkAnswer } from '../modern/input.ts'
 
 /** More than one program with one key has open at once. */
 const maxPerKey = 64

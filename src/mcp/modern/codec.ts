@@ -3,6 +3,7 @@ import { fault, type Log } from '../../observe/log.ts'
 import { metaKey } from '../era.ts'
 import type { McpReply } from '../handle.ts'
 import { errorText, type RequestId, resultText } from '../json-rpc.ts'
+import { serverInfo } from '../server-info.ts'
 
 type JsonReply = Extract<McpReply, { kind: 'json' }>
 
@@ -31,8 +32,6 @@ export class Stamp {
     return JSON.stringify({ resultType, ...rest, _meta: { ...this.#meta, ...own } })
   }
 }
-
-export const serverInfo = (version: string) => ({ name: 'glovebox', title: 'Glovebox', version })
 
 export const resultReply = (id: RequestId, resultJson: string): JsonReply => ({
   kind: 'json',

@@ -104,11 +104,12 @@ class Conversation {
   }
 
   #toolContext(): ToolContext {
-    const { core } = this.#context
+    const { core, offer } = this.#context
     const { client, logLevel, progressToken } = this.#envelope
     const steps = new ProgressSteps(progressToken)
     return {
       core,
+      offers: offer.has,
       client,
       signal: this.#stop.signal,
       // A front that dies takes nothing of its clients along that they could ask for again.

@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { Refusal } from '../../base/errors.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
-import type { InputRequest, InputRequests, InputResponses } from '../../tools/request-context.ts'
+import type { InputRequests, InputResponses } from '../../tools/request-context.ts'
+import { checkAnswer } from '../client-answers.ts'
 import { isObject, own, type Params } from '../json-rpc.ts'
 
 /** Long enough for a person to come back from lunch. */
@@ -58,28 +59,4 @@ function purposeOf(method: string, params: Params): string {
   const target = own(params, 'name') ?? own(params, 'uri')
   const asked = JSON.stringify([method, target, own(params, 'arguments') ?? {}])
   return `input ${createHash('sha256').update(asked).digest('base64url')}`
-}
-
-/** BOUNDARY: an answer comes from a client; tools rely on its shape. @throws Refusal `input_invalid`. */
-export function checkAnswer(name: string, { method }: InputRequest, answer: unknown): Params {
-  const problem = isObject(answer) ? problemOf(method, answer) : 'must be an object'
-  if (problem === undefined) return answer as Params
-  throw new Refusal('input_invalid', { name: name.slice(0, 128), problem })
-}
-
-function problemOf(method: InputRequest['method'], answer: Params): string | undefined {
-  switch (method) {
-    case 'elicitation/create': {
-      const action = own(answer, 'action')
-      if (action !== 'accept' && action !== 'decline' && action !== 'cancel') {
-        return 'must have an action: accept, decline or cancel'
-      }
-      const content = own(answer, 'content')
-      return content === undefined || isObject(content) ? undefined : 'must have an object as its content'
-    }
-    case 'sampling/createMessage':
-      return own(answer, 'content') === undefined ? 'must have content' : undefined
-    case 'roots/list':
-      return Array.isArray(own(answer, 'roots')) ? undefined : 'must have a list of roots'
-  }
 }

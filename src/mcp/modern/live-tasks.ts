@@ -1,7 +1,7 @@
 import type { InputRequests, InputResponses } from '../../tools/request-context.ts'
 import type { Changes } from '../changes.ts'
+import { checkAnswer } from '../client-answers.ts'
 import { own, type Params } from '../json-rpc.ts'
-import { checkAnswer } from './input.ts'
 
 interface Question {
   request: InputRequests[string]

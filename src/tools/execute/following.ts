@@ -90,6 +90,6 @@ export class Following {
     await this.#outlive()
     this.#context.core.leave(this.#events)
     const so = { runId: this.#runId, createdAt: this.#createdAt, ending: null, result: null, output: this.#fold.keep() }
-    return toExecutionResult(so, undefined, this.#caller.profile.calls.toolsets.includes('executions'))
+    return toExecutionResult(so, undefined, this.#context.offers)
   }
 }

@@ -1,6 +1,7 @@
-import { type Ending, type Limits, unknownLimits, unmeasured } from '../../base/run.ts'
+import { type Ending, unknownLimits, unmeasured } from '../../base/run.ts'
 import type { Execution } from '../../core/executions.ts'
 import { type StreamText, type Transcript, toTranscript } from '../../core/fold.ts'
+import { limitsOnTheWire } from '../limits.ts'
 import type { ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'
 
@@ -72,7 +73,7 @@ export function toStructuredContent({ runId, result, stdout, stderr }: Transcrip
     cpu_time_ms: toMicroseconds(result.cpuTimeMs),
     memory_peak_bytes: result.memoryPeakBytes,
     oom_kills: result.oomKills,
-    limits: limitsOnTheWire(limits),
+    limits: { timeout_ms: limits.timeoutMs, ...limitsOnTheWire(limits) },
     timings: {
       queue_ms: toMicroseconds(timings.queueMs),
       slot_ms: toMicroseconds(timings.slotMs),
@@ -105,16 +106,3 @@ export function endingOnTheWire(ending: Ending): Record<string, unknown> {
       return { kind: ending.kind, reason: ending.reason }
   }
 }
-
-const limitsOnTheWire = (limits: Limits): Record<string, number> => ({
-  timeout_ms: limits.timeoutMs,
-  memory_bytes: limits.memoryBytes,
-  cpus: limits.cpus,
-  pids: limits.pids,
-  open_files: limits.openFiles,
-  file_bytes: limits.fileBytes,
-  tmp_bytes: limits.tmpBytes,
-  home_bytes: limits.homeBytes,
-  output_soft_bytes: limits.outputSoftBytes,
-  output_hard_bytes: limits.outputHardBytes,
-})

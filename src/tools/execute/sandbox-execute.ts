@@ -1,7 +1,8 @@
 import type { Static } from 'typebox'
 import type { Profile } from '../../base/profile.ts'
 import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/request.ts'
-import { type ToolContext, tool } from '../tool.ts'
+import { goingOnTools } from '../executions/execution.ts'
+import { type Offers, type ToolContext, tool } from '../tool.ts'
 import { bytesInWords, secondsInWords } from './ending-words.ts'
 import { Following } from './following.ts'
 import { SandboxExecuteInput, SandboxExecuteOutput } from './schema.ts'
@@ -54,7 +55,7 @@ export function toRequest(input: Static<typeof SandboxExecuteInput>, detached: b
   }
 }
 
-function describe(profile: Profile): string {
+function describe(profile: Profile, offers: Offers): string {
   const { languages, defaultLanguage, limits } = profile
   const names = languages.map((language) => (language === defaultLanguage ? `${language} (default)` : language))
   return [
@@ -64,15 +65,15 @@ function describe(profile: Profile): string {
     'There is no network.',
     `Limits: ${secondsInWords(defaultTimeoutMs(profile))} unless timeout says otherwise (at most ${maxTimeoutSeconds(profile)} s), ${bytesInWords(limits.memoryBytes)} of memory, ${limits.cpus} CPU, ${bytesInWords(limits.outputSoftBytes)} of output kept per stream.`,
     'The working directory is the home directory; /tmp is writable too.',
-    ...goingOn(profile),
+    ...goingOn(profile, offers),
   ].join(' ')
 }
 
 /** What a model is told of a call that is answered before its run has ended. */
-function goingOn({ calls: { detachAfterMs, toolsets } }: Profile): string[] {
+function goingOn({ calls: { detachAfterMs } }: Profile, offers: Offers): string[] {
   if (detachAfterMs === null) return []
-  const rest = toolsets.includes('executions')
-    ? ' Its answer says how to wait for the rest with execution_wait.'
+  const rest = goingOnTools.some(offers)
+    ? ' Its answer says how to go on with it.'
     : ' What it prints after that is not told.'
   return [
     `A run that takes longer than ${secondsInWords(detachAfterMs)} is answered with what it printed so far and goes on by itself.${rest}`,

@@ -1,8 +1,10 @@
 import Type from 'typebox'
-import { failureReasons, languages } from '../../base/run.ts'
+import { failureReasons, languages, type Ending as RunEnding } from '../../base/run.ts'
 import { idempotencyKeyLimit } from '../../core/claims.ts'
 import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/request.ts'
 import { subjectLimit } from '../../core/subjects.ts'
+
+type EndingKind = RunEnding['kind']
 
 /** Plain string enums, as models and every client's validator read them. */
 const oneOf = <const Values extends readonly string[]>(values: Values, options: object = {}) =>
@@ -72,17 +74,18 @@ export const SandboxExecuteInput = Type.Object(
   { additionalProperties: false },
 )
 
-const endingKinds = [
-  'exited',
-  'signaled',
-  'timed_out',
-  'out_of_memory',
-  'output_limit',
-  'disk_quota',
-  'cancelled',
-  'shutdown',
-  'failed',
-] as const
+/** A kind that is missing here, or is none, does not compile. */
+const endingKinds = Object.keys({
+  exited: true,
+  signaled: true,
+  timed_out: true,
+  out_of_memory: true,
+  output_limit: true,
+  disk_quota: true,
+  cancelled: true,
+  shutdown: true,
+  failed: true,
+} satisfies Record<EndingKind, true>) as EndingKind[]
 
 const count = (description?: string) => Type.Integer({ minimum: 0, ...(description && { description }) })
 const measure = (description?: string) => Type.Number({ minimum: 0, ...(description && { description }) })

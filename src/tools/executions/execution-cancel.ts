@@ -15,9 +15,9 @@ export const executionCancel = tool({
   input: Type.Object(executionArguments, { additionalProperties: false }),
   narrow: (input) => input,
   output: ExecutionOutput,
-  run: async (caller, { trace_id, cursor }, { core, signal }) => {
+  run: async (caller, { trace_id, cursor }, { core, signal, offers }) => {
     await core.cancel(caller, trace_id)
-    const stopped = toExecutionResult(await core.look(caller, trace_id, { waitMs: endingMs, signal }), cursor)
+    const stopped = toExecutionResult(await core.look(caller, trace_id, { waitMs: endingMs, signal }), cursor, offers)
     // That it did not end by itself is what was asked for.
     return { ...stopped, isError: false }
   },

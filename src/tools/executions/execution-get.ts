@@ -13,6 +13,6 @@ export const executionGet = tool({
   input: Type.Object(executionArguments, { additionalProperties: false }),
   narrow: (input) => input,
   output: ExecutionOutput,
-  run: async (caller, { trace_id, cursor }, { core, signal }) =>
-    toExecutionResult(await core.look(caller, trace_id, { waitMs: 0, signal }), cursor),
+  run: async (caller, { trace_id, cursor }, { core, signal, offers }) =>
+    toExecutionResult(await core.look(caller, trace_id, { waitMs: 0, signal }), cursor, offers),
 })

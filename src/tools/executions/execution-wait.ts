@@ -30,6 +30,6 @@ export const executionWait = tool({
   ),
   narrow: (input) => input,
   output: ExecutionOutput,
-  run: async (caller, { trace_id, cursor, timeout = waitDefaultSeconds }, { core, signal }) =>
-    toExecutionResult(await core.look(caller, trace_id, { waitMs: timeout * 1000, signal }), cursor),
+  run: async (caller, { trace_id, cursor, timeout = waitDefaultSeconds }, { core, signal, offers }) =>
+    toExecutionResult(await core.look(caller, trace_id, { waitMs: timeout * 1000, signal }), cursor, offers),
 })

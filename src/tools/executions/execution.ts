@@ -4,7 +4,7 @@ import type { Execution } from '../../core/executions.ts'
 import { bytesOf, keptAfter, nothingKept, toStreamText, toTranscript, wholeCharacters } from '../../core/fold.ts'
 import { endingInWords } from '../execute/ending-words.ts'
 import { endingOnTheWire, outputLostNote, section, succeeded, toStructuredContent } from '../execute/result.ts'
-import type { ToolResult } from '../tool.ts'
+import type { Offers, ToolResult } from '../tool.ts'
 
 /** The arguments that name a run and how much of it is known already. */
 export const executionArguments = {
@@ -19,9 +19,9 @@ export const executionArguments = {
 
 /**
  * A run as it is now, told from a cursor on: Markdown for a model, fields for a program.
- * @param canAsk whether whoever is told may call the tools by which a run is followed.
+ * @param offers what whoever is told can call.
  */
-export function toExecutionResult(execution: Execution, since: string | undefined, canAsk = true): ToolResult {
+export function toExecutionResult(execution: Execution, since: string | undefined, offers: Offers): ToolResult {
   const { runId, createdAt, ending, result, output } = execution
   const [stdoutOffset, stderrOffset] = readCursor(since)
   const kept = output ?? nothingKept
@@ -33,8 +33,7 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   const parts = [ending === null ? '## Still running' : '## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
   if (stderr.text !== '') parts.push(section('stderr', stderr))
-  if (ending === null)
-    parts.push(canAsk ? howToGoOn(runId, cursor) : 'The run goes on by itself. What it prints from now on is not told.')
+  if (ending === null) parts.push(howToGoOn(runId, cursor, offers))
   else {
     parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
     if (output === null) parts.push(outputLostNote)
@@ -57,9 +56,20 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   }
 }
 
+/** What can be done with a run that goes on, by the tool that does it. */
+const waysToGoOn = {
+  execution_wait: 'waits for what it prints and how it ends',
+  execution_get: 'tells that without waiting',
+  execution_cancel: 'stops it',
+} as const
+export const goingOnTools = Object.keys(waysToGoOn)
+
 /** For a model that has to decide what to do next. */
-const howToGoOn = (runId: string, cursor: string): string =>
-  `The run goes on by itself. To be told what it prints and how it ends, call execution_wait with trace_id "${runId}" and cursor "${cursor}"; execution_get looks without waiting, execution_cancel stops it.`
+function howToGoOn(runId: string, cursor: string, offers: Offers): string {
+  const ways = Object.entries(waysToGoOn).flatMap(([tool, does]) => (offers(tool) ? [`${tool} ${does}`] : []))
+  if (ways.length === 0) return 'The run goes on by itself. What it prints from now on is not told.'
+  return `The run goes on by itself. With trace_id "${runId}" and cursor "${cursor}", ${ways.join('; ')}.`
+}
 
 /** How many bytes of each stream were told. @throws Refusal `invalid_argument`. */
 function readCursor(cursor: string | undefined): [number, number] {
