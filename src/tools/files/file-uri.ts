@@ -1,0 +1,20 @@
+/** As MCP's resource templates are written (RFC 6570): what `fileUri` gives matches it. */
+export const fileUriTemplate = 'glovebox://threads/{thread_id}/files/{+path}'
+
+/**
+ * Names a file of a thread for MCP: what a result links to and what `resources/read` is asked for.
+ * @param path relative to the thread's home directory, in any Unicode.
+ */
+export const fileUri = (threadId: string, path: string): string =>
+  `glovebox://threads/${encodeURIComponent(threadId)}/files/${path.split('/').map(encodeURIComponent).join('/')}`
+
+/** The other way round. @returns undefined for what `fileUri` never gives; the path is not checked beyond that. */
+export function readFileUri(uri: string): { threadId: string; path: string } | undefined {
+  const [, threadId, path] = /^glovebox:\/\/threads\/([^/?#]+)\/files\/([^?#]+)$/.exec(uri) ?? []
+  if (threadId === undefined || path === undefined) return undefined
+  try {
+    return { threadId: decodeURIComponent(threadId), path: path.split('/').map(decodeURIComponent).join('/') }
+  } catch {
+    return undefined // A percent sign that stands for nothing.
+  }
+}
