@@ -11,7 +11,7 @@ import { Failures } from './failures.ts'
  * Who is asking.
  * @throws Refusal `unauthorized`, `too_many_failures`, `profile_gone`.
  */
-export type Authenticate = (request: IncomingMessage) => Promise<Caller>
+export type Authenticate = (request: IncomingMessage) => Caller | Promise<Caller>
 
 const loopback = new BlockList()
 loopback.addSubnet('127.0.0.0', 8, 'ipv4')
@@ -28,10 +28,10 @@ const isLoopback = (address: string): boolean => {
  */
 async function asDeveloper(core: Core): Promise<Authenticate> {
   const developer = await core.developer()
-  return async ({ socket }) => {
+  return ({ socket: { remoteAddress = '' } }) => {
     // BOUNDARY: the listener is bound to loopback; this holds even if something forwards to it.
-    const from = socket.remoteAddress?.replace(/^::ffff:/, '') ?? ''
-    if (!isLoopback(from)) throw new Refusal('unauthorized')
+    if (remoteAddress !== '127.0.0.1' && !isLoopback(remoteAddress.replace(/^::ffff:/, '')))
+      throw new Refusal('unauthorized')
     return developer
   }
 }

@@ -23,21 +23,31 @@ export interface DoorRules {
  * - Origin and Sec-Fetch-Site: browsers add them to what a page sends, and pages can't change them.
  * - JSON content type: what a form or a "simple" request can't send without asking first.
  *
- * @param port the port on which the request arrived.
- * @returns the refusal, or nothing when the request may pass.
+ * @returns what looks at a request and at the port on which it arrived, and gives the refusal, or nothing when it may pass.
  */
-export function admit(
+export function door(rules: DoorRules): (arrived: Arrived, port: number) => Refusal | undefined {
+  // Nearly every request of a server comes under the same name, which need not be taken apart each time.
+  let served: { host: string; port: number } | undefined
+  const serves = (host: string, port: number): boolean => {
+    if (served?.host === host && served.port === port) return true
+    if (!isServed(host, port, rules)) return false
+    served = { host, port }
+    return true
+  }
+  return (arrived, port) => admit(arrived, port, rules, serves)
+}
+
+function admit(
   { method = '', headers, rawHeaders }: Arrived,
   port: number,
   rules: DoorRules,
+  serves: (host: string, port: number) => boolean,
 ): Refusal | undefined {
   // Of two names Node reads the first and a proxy before it perhaps the second.
   if (countOf('host', rawHeaders) > 1)
     return new Refusal('invalid_request', { problem: 'it has more than one Host header' })
   const host = headers.host?.toLowerCase() ?? ''
-  const servesEveryHost = !rules.dev && rules.allowedHosts.length === 0
-  if (!servesEveryHost && !isServed(host, port, rules.allowedHosts))
-    return new Refusal('host_not_allowed', { host: shown(host) })
+  if (!serves(host, port)) return new Refusal('host_not_allowed', { host: shown(host) })
   const { origin } = headers
   // A page that was served here, under the name just checked, is ours.
   const isOwn = origin?.toLowerCase() === `http://${host}`
@@ -61,7 +71,8 @@ function countOf(name: string, rawHeaders: readonly string[]): number {
 const loopbackNames = ['localhost', '127.0.0.1', '[::1]']
 const defaultPort = 80
 
-function isServed(host: string, port: number, allowedHosts: readonly string[]): boolean {
+function isServed(host: string, port: number, { dev, allowedHosts }: DoorRules): boolean {
+  if (!dev && allowedHosts.length === 0) return true
   const { name, port: asked } = splitHost(host)
   if (loopbackNames.includes(name) && (asked ?? defaultPort) === port) return true
   return allowedHosts.some((allowed) => allowed.toLowerCase() === name || allowed.toLowerCase() === host)
@@ -74,6 +85,7 @@ function splitHost(host: string): { name: string; port: number | undefined } {
 }
 
 function isJson(contentType: string | undefined): boolean {
+  if (contentType === 'application/json') return true
   const [essence, ...parameters] = (contentType ?? '')
     .toLowerCase()
     .split(';')

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { Calls } from '../mcp/calls.ts'
@@ -71,8 +72,6 @@ async function contextOf(
   state: McpState,
 ): Promise<McpContext> {
   const { caller } = request
-  // Listens before anything is waited for, so that no departure is missed.
-  const gone = goneSignal(reply)
   const toolsets = chooseToolsets(queryOf(request, 'toolsets'), caller.profile)
   return {
     ...state,
@@ -82,18 +81,25 @@ async function contextOf(
     serverVersion: version,
     quietMs,
     wantsSession: queryOf(request, 'session') === 'true',
-    gone,
+    gone: goneSignal(reply.raw),
     log: request.log as typeof log,
   }
 }
 
-/** Aborts when the connection closes before the answer is complete. */
-function goneSignal({ raw }: FastifyReply): AbortSignal {
-  const gone = new AbortController()
-  raw.once('close', () => {
-    if (!raw.writableFinished) gone.abort()
-  })
-  return gone.signal
+/** Of a signal that aborts when the connection closes before the answer is complete; made when it is first asked for. */
+function goneSignal(raw: ServerResponse): () => AbortSignal {
+  let gone: AbortController | undefined
+  return () => {
+    if (gone) return gone.signal
+    const controller = new AbortController()
+    gone = controller
+    const abort = () => {
+      if (!raw.writableFinished) controller.abort()
+    }
+    if (raw.destroyed) abort()
+    else raw.once('close', abort)
+    return controller.signal
+  }
 }
 
 const headersOf =

@@ -4,8 +4,8 @@ import { newId } from '../base/ids.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Log } from '../observe/log.ts'
-import { authenticator } from './authenticate.ts'
-import { admit, type DoorRules } from './door.ts'
+import { type Authenticate, authenticator } from './authenticate.ts'
+import { type DoorRules, door } from './door.ts'
 import { answerError } from './errors.ts'
 import { type HttpRooms, routes } from './routes.ts'
 
@@ -53,6 +53,7 @@ export async function buildServer({
   offers?: HttpRooms['offers']
 }): Promise<FastifyInstance> {
   const authenticate = await authenticator(core, config)
+  const admit = door(config)
   const app: FastifyInstance = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
@@ -68,38 +69,49 @@ export async function buildServer({
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
   app.setErrorHandler(answerError)
 
-  app.addHook('onRequest', async (request, reply) => {
-    reply
-      .header('x-trace-id', request.id)
-      .header('x-content-type-options', 'nosniff')
-      .header('cache-control', 'no-store')
-    const refusal = admit(request.raw, portOf(request, config), config)
-    if (refusal) throw refusal
+  // Every request has one, and shares its shape.
+  app.decorateRequest('caller', null as unknown as Caller)
+  // With callbacks: a promise for each hook would cost the hot path more than what the hook does.
+  app.addHook('onRequest', (request, reply, done) => {
+    reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
+    const refusal = admit(request.raw, portOf(request, config))
+    if (refusal) return done(refusal)
     // An address with a host of its own would speak past the one that was just checked.
-    if (!request.url.startsWith('/')) throw new Refusal('invalid_request', { problem: 'the address must be a path' })
+    if (!request.url.startsWith('/'))
+      return done(new Refusal('invalid_request', { problem: 'the address must be a path' }))
     const { origin } = request.headers
-    if (origin === undefined) return
-    reply.header('access-control-allow-origin', origin).header('vary', 'origin')
-    if (request.method === 'OPTIONS') return reply.code(204).headers(preflight).send()
-  })
-  app.addHook('onRequest', async (request) => {
-    if (!request.is404 && request.routeOptions.config.open !== true) request.caller = await authenticate(request.raw)
-  })
-  app.addHook('onResponse', async (request, reply) => {
-    const { method, routeOptions } = request
-    const line = {
-      method,
-      route: routeOptions.url ?? '(none)',
-      status: reply.statusCode,
-      ms: Math.round(reply.elapsedTime),
+    if (origin !== undefined) {
+      reply.header('access-control-allow-origin', origin).header('vary', 'origin')
+      if (request.method === 'OPTIONS') return void reply.code(204).headers(preflight).send()
     }
-    request.log[reply.statusCode < 400 ? 'debug' : 'info'](line, 'answered')
+    if (request.is404 || request.routeOptions.config.open === true) return done()
+    enter(request, authenticate, done)
+  })
+  app.addHook('onResponse', (request, reply, done) => {
+    const level = reply.statusCode < 400 ? 'debug' : 'info'
+    if (log.isLevelEnabled(level)) {
+      const { method, routeOptions } = request
+      const route = routeOptions.url ?? '(none)'
+      request.log[level]({ method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
+    }
+    done()
   })
 
   endConnectionsOnClose(app)
 
   routes(app, { core, version: config.version, log, ...(offers && { offers }) })
   return app
+}
+
+/** Lets a request in once it is known who asks. */
+function enter(request: FastifyRequest, authenticate: Authenticate, done: (error?: Error) => void): void {
+  const take = (caller: Caller) => {
+    request.caller = caller
+    done()
+  }
+  const caller = authenticate(request.raw)
+  if (caller instanceof Promise) caller.then(take, done)
+  else take(caller)
 }
 
 /**
@@ -113,8 +125,9 @@ function endConnectionsOnClose(app: FastifyInstance): void {
     const late = setTimeout(() => app.server.closeAllConnections(), closingMs)
     app.server.once('close', () => clearTimeout(late))
   })
-  app.addHook('onResponse', async ({ raw }) => {
+  app.addHook('onResponse', ({ raw }, _reply, done) => {
     if (closing) raw.socket.destroySoon()
+    done()
   })
 }
 

@@ -37,7 +37,7 @@ export interface McpContext extends McpState {
   /** The client asked for a session, which only what asks the client back needs. */
   wantsSession: boolean
   /** Aborts when the client has closed the connection before its answer was complete. */
-  gone: AbortSignal
+  gone(): AbortSignal
   log: Log
 }
 

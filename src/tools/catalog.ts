@@ -49,9 +49,13 @@ export interface Offer {
   template(uriTemplate: string): ResourceTemplate
 }
 
+const nothing: readonly string[] = []
+
 /** Offers are made once for each profile and choice; there are only as many as there are choices in use. */
 export class Catalog {
   readonly #offers = new WeakMap<Profile, Map<string, Offer>>()
+  /** The last answer for a choice, which is the same array for every call of most clients. */
+  readonly #last = new WeakMap<readonly Toolset[], { profile: Profile; hidden: readonly string[]; offer: Offer }>()
   readonly #inventory: Inventory
 
   constructor(inventory: Inventory = productInventory) {
@@ -59,7 +63,15 @@ export class Catalog {
   }
 
   /** @param hidden names of tools that are switched off for the caller. */
-  offer(profile: Profile, chosen: readonly Toolset[], hidden: readonly string[] = []): Offer {
+  offer(profile: Profile, chosen: readonly Toolset[], hidden: readonly string[] = nothing): Offer {
+    const last = this.#last.get(chosen)
+    if (last?.profile === profile && last.hidden === hidden) return last.offer
+    const offer = this.#find(profile, chosen, hidden)
+    this.#last.set(chosen, { profile, hidden, offer })
+    return offer
+  }
+
+  #find(profile: Profile, chosen: readonly Toolset[], hidden: readonly string[]): Offer {
     // What is no tool of ours makes no offer of its own, however many such names an org has switched off.
     const off = this.#inventory.tools.map(({ name }) => name).filter((name) => hidden.includes(name))
     const choice = [...toolsets.filter((toolset) => chosen.includes(toolset)), ...off].join(',')
@@ -117,11 +129,18 @@ function refuse(code: RefusalCode, details: Details): never {
  * What a client is shown that asks for nothing: running code and its files, and, where a run may be answered before it
  * has ended, what goes on with it.
  */
-export function defaultToolsets({ calls }: Profile): readonly Toolset[] {
+export function defaultToolsets(profile: Profile): readonly Toolset[] {
+  const known = defaults.get(profile)
+  if (known) return known
+  const { calls } = profile
   const wanted: readonly Toolset[] =
     calls.detachAfterMs === null ? ['execute', 'files'] : ['execute', 'files', 'executions']
-  return wanted.filter((toolset) => calls.toolsets.includes(toolset))
+  const shown = wanted.filter((toolset) => calls.toolsets.includes(toolset))
+  defaults.set(profile, shown)
+  return shown
 }
+
+const defaults = new WeakMap<Profile, readonly Toolset[]>()
 
 /**
  * Holds another door to what MCP offers the caller: what the profile allows and the org has not switched off.

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { admit, type DoorRules } from '../../src/http/door.ts'
+import { type DoorRules, door } from '../../src/http/door.ts'
 
 const rules: DoorRules = {
   dev: true,
@@ -14,7 +14,7 @@ const arrived = (headers: Record<string, string>, method = 'POST') => ({
   rawHeaders: Object.entries(headers).flat(),
 })
 const verdict = (headers: Record<string, string>, method = 'POST', port = 5555) =>
-  admit(arrived({ host: 'localhost:5555', ...json, ...headers }, method), port, rules)?.code ?? 'admitted'
+  door(rules)(arrived({ host: 'localhost:5555', ...json, ...headers }, method), port)?.code ?? 'admitted'
 
 describe('the host of a request', () => {
   it('is loopback with the port that is served, or a name that is allowed', () => {
@@ -33,18 +33,31 @@ describe('the host of a request', () => {
   })
 })
 
+describe('a door', () => {
+  it('asks every request again, whoever was let in before it', () => {
+    const admit = door(rules)
+    const verdicts = (...requests: [string, number][]) =>
+      requests.map(([host, port]) => admit(arrived({ host, ...json }), port)?.code ?? 'admitted')
+    expect(
+      verdicts(['localhost:5555', 5555], ['evil.example', 5555], ['localhost:5555', 80], ['localhost:5555', 5555]),
+    ).toEqual(['admitted', 'host_not_allowed', 'host_not_allowed', 'admitted'])
+    expect(door(rules)(arrived({ ...json }), 5555)?.code).toBe('host_not_allowed')
+    expect(door(rules)(arrived({ ...json }), 0)?.code).toBe('host_not_allowed')
+  })
+})
+
 describe('a request with two hosts', () => {
   it('is refused in any case, since a proxy may have read the other one', () => {
     const headers = { host: 'localhost:5555', ...json }
     const rawHeaders = ['Host', 'localhost:5555', 'content-type', 'application/json', 'HOST', 'localhost:5555']
     for (const dev of [true, false])
-      expect(admit({ method: 'POST', headers, rawHeaders }, 5555, { ...rules, dev })?.code).toBe('invalid_request')
+      expect(door({ ...rules, dev })({ method: 'POST', headers, rawHeaders }, 5555)?.code).toBe('invalid_request')
   })
 })
 
 describe('the host of a request that needs a key', () => {
   const admitted = (host: string, allowedHosts: string[], port = 5555) =>
-    admit(arrived({ host, ...json }), port, { dev: false, allowedHosts, allowedOrigins: [] })?.code ?? 'admitted'
+    door({ dev: false, allowedHosts, allowedOrigins: [] })(arrived({ host, ...json }), port)?.code ?? 'admitted'
 
   it('is any name, unless names are listed', () => {
     for (const host of ['box.example', '203.0.113.7:5555', 'localhost']) {
@@ -95,7 +108,7 @@ describe('the content type of a POST', () => {
     for (const type of [...simple, ...odd]) {
       expect([type, verdict({ 'content-type': type })]).toEqual([type, 'wrong_content_type'])
     }
-    expect(admit(arrived({ host: 'localhost:5555' }), 5555, rules)?.code).toBe('wrong_content_type')
+    expect(door(rules)(arrived({ host: 'localhost:5555' }), 5555)?.code).toBe('wrong_content_type')
   })
 
   it('does not matter on other methods', () => {

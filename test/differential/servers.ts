@@ -68,7 +68,7 @@ export function ours({ core, caller, log }: Rooms): AnswerTo {
     serverVersion: '1',
     quietMs: 60_000,
     wantsSession: false,
-    gone: never,
+    gone: () => never,
   }
   return async ({ headers, body }) => {
     const reply = await handle((name) => headers[name], Buffer.from(body), context)

@@ -33,7 +33,7 @@ function call(code: string, reads: keyof typeof accept, quietMs: number): Promis
     tasks: new LiveTasks(changes),
     changes,
     closing: never,
-    gone: never,
+    gone: () => never,
     wantsSession: false,
     serverVersion: '0',
     quietMs,

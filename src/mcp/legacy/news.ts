@@ -21,7 +21,7 @@ export async function* news(
     if (message !== undefined && waiting.push(message) > maxWaiting) waiting.shift()
     wake()
   })
-  const ended = AbortSignal.any([gone, closing])
+  const ended = AbortSignal.any([gone(), closing])
   ended.addEventListener('abort', () => wake(), { once: true })
   try {
     while (!ended.aborted) {

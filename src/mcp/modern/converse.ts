@@ -33,7 +33,7 @@ export async function converse(
   context: McpContext,
 ): Promise<McpReply> {
   const input = new Input(context.core, context.caller, asked.method, asked.params)
-  const terms = { readsEvents, quietMs: context.quietMs, abandoned: context.gone }
+  const terms = { readsEvents, quietMs: context.quietMs, abandoned: context.gone() }
   return exchange(terms, (channel) => new Conversation(asked, envelope, input, channel, stamp, context).answer())
 }
 
@@ -59,7 +59,7 @@ class Conversation {
 
   /** Never rejects. */
   answer(): Promise<JsonReply> {
-    const { gone } = this.#context
+    const gone = this.#context.gone()
     const stop = () => {
       if (!this.#task) this.#stop.abort('gone')
     }

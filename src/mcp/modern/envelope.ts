@@ -28,14 +28,14 @@ export function readEnvelope(method: string, params: Params, header: HeaderOf, o
   if (name !== undefined) checkHeader('Mcp-Name', header('mcp-name'), name)
   if (method === 'tools/call') checkMirrored(params, header, offer)
   return {
-    client: new ClientCapabilities(metaObject(meta, 'clientCapabilities')),
+    client: clientOf(meta),
     logLevel: logLevelOf(meta),
     progressToken: progressTokenOf(meta),
   }
 }
 
 function checkVersion(meta: Params, header: HeaderOf): void {
-  const claimed = own(meta, metaKey('protocolVersion'))
+  const claimed = own(meta, keys.protocolVersion)
   if (typeof claimed !== 'string') throw metaInvalid('protocolVersion', 'must be a string')
   checkHeader('MCP-Protocol-Version', header('mcp-protocol-version'), claimed)
   if (!modernVersions.some((known) => known === claimed)) {
@@ -84,15 +84,22 @@ function checkMirrored(params: Params, header: HeaderOf, offer: Offer): void {
   }
 }
 
-function metaObject(meta: Params, key: string): Params {
-  const value = own(meta, metaKey(key))
-  if (value === undefined) throw metaInvalid(key, 'is missing')
-  if (!isObject(value)) throw metaInvalid(key, 'must be an object')
-  return value
+/** Made once: a name that is put together is looked up by its characters each time. */
+const keys = {
+  protocolVersion: metaKey('protocolVersion'),
+  clientCapabilities: metaKey('clientCapabilities'),
+  logLevel: metaKey('logLevel'),
+}
+
+function clientOf(meta: Params): ClientCapabilities {
+  const declared = own(meta, keys.clientCapabilities)
+  if (declared === undefined) throw metaInvalid('clientCapabilities', 'is missing')
+  if (!isObject(declared)) throw metaInvalid('clientCapabilities', 'must be an object')
+  return new ClientCapabilities(declared)
 }
 
 function logLevelOf(meta: Params): LogLevel | undefined {
-  const value = own(meta, metaKey('logLevel'))
+  const value = own(meta, keys.logLevel)
   if (value === undefined) return undefined
   const level = logLevels.find((known) => known === value)
   if (level === undefined) throw metaInvalid('logLevel', `must be one of ${logLevels.join(', ')}`)

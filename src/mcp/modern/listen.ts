@@ -94,7 +94,7 @@ async function* tell(
     if (isAgreed(change, agreed) && waiting.push(change) > maxWaiting) waiting.shift()
     wake()
   })
-  const ended = AbortSignal.any([gone, closing])
+  const ended = AbortSignal.any([gone(), closing])
   ended.addEventListener('abort', () => wake(), { once: true })
   try {
     const notifications = agreed as object
@@ -109,7 +109,7 @@ async function* tell(
         })
       }
     }
-    if (!gone.aborted) yield resultText(id, stamp.complete({ _meta: subscription }))
+    if (!gone().aborted) yield resultText(id, stamp.complete({ _meta: subscription }))
   } finally {
     stop()
   }
