@@ -1,9 +1,11 @@
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import { Cleanup } from './base/cleanup.ts'
 import { StartRefused } from './base/errors.ts'
 import type { Instance } from './base/instance.ts'
-import type { Config } from './config.ts'
+import { type Config, readProfile } from './config.ts'
 import { createCore } from './core/core.ts'
+import { type MasterKeySource, openVault } from './core/master-key.ts'
 import { buildServer } from './http/server.ts'
 import type { Log } from './observe/log.ts'
 import { RunnerClient } from './runner/client.ts'
@@ -32,7 +34,15 @@ export async function openApp(config: Config, instance: Instance, version: strin
     undo.add(() => store.close())
     const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'the runner is unusable'))
     undo.add(() => runner.close())
-    const core = await createCore({ store, runner, profiles: Object.values(config.profiles), log })
+    const core = await createCore({
+      store,
+      runner,
+      profiles: Object.values(config.profiles),
+      readProfile: (name, written) => readProfile(config.values, name, written),
+      vault: await openVault(store, masterKeySource(config, instance)),
+      region: config.region,
+      log,
+    })
     undo.add(() => core.close('leave', 0))
     const server = await buildServer({ core, config: { ...config, version }, log })
     undo.add(() => server.close())
@@ -49,6 +59,12 @@ export async function openApp(config: Config, instance: Instance, version: strin
     throw error
   }
 }
+
+/** Where the master key of an instance is. */
+export const masterKeySource = ({ masterKey, masterKeyFile }: Config, { frontHome }: Instance): MasterKeySource => ({
+  value: masterKey,
+  file: masterKeyFile || join(frontHome, 'master.key'),
+})
 
 async function listen(server: Awaited<ReturnType<typeof buildServer>>, { host, port }: Config): Promise<string> {
   try {

@@ -22,6 +22,9 @@ export interface Config {
   port: number
   dev: boolean
   region: string
+  masterKey: string
+  /** Empty: beside the database. */
+  masterKeyFile: string
   allowedHosts: readonly string[]
   allowedOrigins: readonly string[]
   trustedProxies: readonly string[]
@@ -195,6 +198,8 @@ function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values
     port: values.port,
     dev: values.dev,
     region: values.region,
+    masterKey: values.master_key,
+    masterKeyFile: values.master_key_file,
     allowedHosts: values.allowed_hosts,
     allowedOrigins: values.allowed_origins,
     trustedProxies: values.trusted_proxies,
@@ -232,17 +237,33 @@ function readProfiles(values: Values, written: Record<string, unknown>, path: st
     if (!/^[a-z0-9][a-z0-9_-]{0,63}$/.test(name)) {
       throw new StartRefused(`${place} is not a usable name.`, 'Use lower-case letters, digits, "-" and "_".')
     }
-    const own: Record<string, unknown> = { ...values }
-    for (const [key, value] of Object.entries(asMap(overrides ?? {}, place))) {
-      const keyPlace = `profiles.${name}.${key} in the file ${path}`
-      if (!isProfileSettingName(key)) {
-        refuseUnknown(keyPlace, key, Object.keys(settings).filter(isProfileSettingName))
-      }
-      own[key] = readSetting(settings[key], value, keyPlace)
-    }
-    profiles[name] = toProfile(name, own as unknown as ProfileValues)
+    profiles[name] = readProfile(
+      values,
+      name,
+      asMap(overrides ?? {}, place),
+      (key) => `profiles.${name}.${key} in the file ${path}`,
+    )
   }
   return profiles
+}
+
+/**
+ * Makes a profile: `values` with some settings written anew.
+ * @param placeOf where a setting is written, as a refusal names it.
+ * @throws StartRefused that names the setting, when one is unknown, ill-typed or contradicts another.
+ */
+export function readProfile(
+  values: Values,
+  name: string,
+  written: Readonly<Record<string, unknown>>,
+  placeOf: (setting: string) => string = (setting) => setting,
+): Profile {
+  const own: Record<string, unknown> = { ...values }
+  for (const [key, value] of Object.entries(written)) {
+    if (!isProfileSettingName(key)) refuseUnknown(placeOf(key), key, Object.keys(settings).filter(isProfileSettingName))
+    own[key] = readSetting(settings[key], value, placeOf(key))
+  }
+  return toProfile(name, own as unknown as ProfileValues)
 }
 
 function toProfile(name: string, values: ProfileValues): Profile {

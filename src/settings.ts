@@ -60,6 +60,17 @@ const server = {
     'us',
     'Stands in the keys that `glovebox keys create` makes: sk-us-….',
   ),
+  master_key_file: setting(
+    Type.String({ pattern: '^(/[^\\0]*)?$' }),
+    '',
+    'File of the key that secrets in the database are sealed with, 32 bytes in base64; made when missing. Empty: master.key beside the database.',
+  ),
+  master_key: setting(
+    Type.String({ pattern: '^[A-Za-z0-9+/=]*$' }),
+    '',
+    'The same key itself, best given as GLOVEBOX_MASTER_KEY; then no file is used.',
+    { secret: true },
+  ),
   allowed_hosts: setting(
     names,
     [],

@@ -8,6 +8,7 @@ const prefixes = {
   runner: 'rnr',
   org: 'org',
   key: 'key',
+  token: 'tok',
   task: 'tsk',
   front: 'frt',
   session: 'ses',

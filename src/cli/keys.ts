@@ -1,100 +1,114 @@
-/**
- * The commands of the operator's keys. They open the database beside whoever serves from it, so they work whether or
- * not a server runs; one that runs sees what they did with its next request.
- */
-import { Refusal, StartRefused } from '../base/errors.ts'
-import { openInstance } from '../base/instance.ts'
+/** The commands of the operator's keys. */
+import { timestamp } from '../base/clock.ts'
+import { newId } from '../base/ids.ts'
 import type { Config } from '../config.ts'
-import { createKey, type KeyRequest, listKeys, revokeKey } from '../core/keys.ts'
-import { databasePath, openStore } from '../store/sqlite.ts'
-import type { Store } from '../store/store.ts'
-import { prepareFrontHome } from './front-home.ts'
+import { checkName, operator } from '../core/admin/admin.ts'
+import { createKey, type KeySettings, listKeys, revokeKey, rotateKey, updateKey } from '../core/admin/keys.ts'
+import type { KeyRow, Store } from '../store/store.ts'
+import { everyItem, explain, printTable, withAdministered } from './administer.ts'
 import { exitCodes, type Io } from './io.ts'
+import { toolNames } from './tools.ts'
 
-/** Makes a key; its secret alone goes to standard output, this once. */
-export async function keysCreate(config: Config, request: KeyRequest, io: Io): Promise<number> {
-  if (!Object.hasOwn(config.profiles, request.profile)) {
-    const offered = Object.keys(config.profiles).join(', ')
-    return explain(`There is no profile ${request.profile}; the configuration has ${offered}.`, io)
-  }
-  return withStore(config, io, async (store) => {
-    const { key, secret } = await createKey(store, config.region, request)
-    io.stderr.write(`Key ${key.id} of ${request.org}, with the profile ${key.profile}. It is shown this once:\n`)
-    io.stdout.write(`${secret}\n`)
+/** What flags say of a key; those that are absent change nothing. */
+export interface KeyFlags {
+  name?: string
+  profile?: string
+  /** ISO 8601, or `never`. */
+  expires?: string
+  /** `NAME=value`, once for each. */
+  env?: readonly string[]
+  /** Names with commas, or `all`. */
+  tools?: string
+}
+
+/** Makes a key; its secret alone goes to standard output, this once. The org is made when it is new. */
+export function keysCreate(
+  config: Config,
+  { org: orgName, ...flags }: KeyFlags & { org: string },
+  io: Io,
+): Promise<number> {
+  return withAdministered(config, io, async (on) => {
+    checkName('org', orgName)
+    const org = await on.store.orgs.ensureNamed({ id: newId('org'), name: orgName, createdAt: timestamp() })
+    const key = await createKey(on, operator, org.id, toSettings(flags), toolNames)
+    io.stderr.write(`Key ${key.id} of ${orgName}, with the profile ${key.profile}. It is shown this once:\n`)
+    io.stdout.write(`${key.secret}\n`)
     return exitCodes.ok
   })
 }
 
-/** Prints one line for each key. @param org its name; all orgs when absent. */
-export function keysList(config: Config, org: string | undefined, io: Io): Promise<number> {
-  return withStore(config, io, async (store) => {
-    const rows = (await listKeys(store, org)).map(({ key, org: { name } }) => [
-      key.id,
-      `${key.prefix}…`,
-      name,
-      key.profile,
-      key.name || '-',
-      key.createdAt,
-      key.revokedAt === null ? 'live' : `revoked ${key.revokedAt}`,
-    ])
-    const table = [['ID', 'KEY', 'ORG', 'PROFILE', 'NAME', 'CREATED', 'STATE'], ...rows]
-    const widths = table[0]!.map((_, column) => Math.max(...table.map((row) => row[column]!.length)))
-    for (const row of table) {
-      const line = row.map((cell, column) => cell.padEnd(widths[column]!)).join('  ')
-      io.stdout.write(`${line.trimEnd()}\n`)
+/** Prints one line for each key. @param orgName its name; all orgs when absent. */
+export function keysList(config: Config, orgName: string | undefined, io: Io): Promise<number> {
+  return withAdministered(config, io, async (on) => {
+    const rows = [['ID', 'KEY', 'ORG', 'PROFILE', 'NAME', 'CREATED', 'STATE']]
+    for (const org of await on.store.orgs.list()) {
+      if (orgName !== undefined && org.name !== orgName) continue
+      for (const key of await everyItem((cursor) => listKeys(on, operator, org.id, { cursor }))) {
+        const state = stateOf(key.revoked_at, key.expires_at)
+        rows.push([key.id, `${key.prefix}…`, org.name, key.profile, key.name || '-', key.created_at, state])
+      }
     }
+    printTable(rows, io)
+    return exitCodes.ok
+  })
+}
+
+function stateOf(revokedAt: string | null, expiresAt: string | null): string {
+  if (revokedAt !== null) return `revoked ${revokedAt}`
+  return expiresAt === null ? 'live' : `live until ${expiresAt}`
+}
+
+/** Changes what flags name of a key. */
+export function keysUpdate(config: Config, id: string, flags: KeyFlags, io: Io): Promise<number> {
+  return withKey(config, id, io, async (on, { orgId }) => {
+    await updateKey(on, operator, { orgId, id }, toSettings(flags), toolNames)
+    io.stdout.write(`${id} is changed.\n`)
+    return exitCodes.ok
+  })
+}
+
+/** Gives a key another secret, which alone goes to standard output. @param overlapSeconds how long both are good. */
+export function keysRotate(config: Config, id: string, overlapSeconds: number, io: Io): Promise<number> {
+  return withKey(config, id, io, async (on, { orgId }) => {
+    const { secret } = await rotateKey(on, operator, { orgId, id }, overlapSeconds)
+    io.stderr.write(`Key ${id} has another secret. It is shown this once:\n`)
+    io.stdout.write(`${secret}\n`)
     return exitCodes.ok
   })
 }
 
 /** Revokes a key by its id; what it has going ends. */
 export function keysRevoke(config: Config, id: string, io: Io): Promise<number> {
-  return withStore(config, io, async (store) => {
-    switch (await revokeKey(store, id)) {
-      case 'revoked':
-        io.stdout.write(`${id} is revoked.\n`)
-        return exitCodes.ok
-      case 'revoked_before':
-        io.stdout.write(`${id} was revoked before.\n`)
-        return exitCodes.ok
-      case 'unknown':
-        return explain(`There is no key ${id}; glovebox keys list shows the ids.`, io)
-    }
+  return withKey(config, id, io, async (on, { orgId }) => {
+    const revoked = await revokeKey(on, operator, orgId, id)
+    io.stdout.write(revoked ? `${id} is revoked.\n` : `${id} was revoked before.\n`)
+    return exitCodes.ok
   })
 }
 
-/** Opens the database as the front would, and closes it again. */
-export async function withStore(config: Config, io: Io, work: (store: Store) => Promise<number>): Promise<number> {
-  const instance = openInstance(config.home, config.stateDir)
-  becomeFront(config, () => prepareFrontHome(config, instance))
-  const store = await openStore(databasePath(instance.frontHome))
-  try {
-    return await work(store)
-  } catch (error) {
-    if (error instanceof Refusal) return explain(error.message, io)
-    throw error
-  } finally {
-    await store.close()
-  }
+type On = Parameters<Parameters<typeof withAdministered>[2]>[0]
+
+function withKey(config: Config, id: string, io: Io, work: (on: On, key: KeyRow) => Promise<number>): Promise<number> {
+  return withAdministered(config, io, async (on) => {
+    const key = await withSecret(on.store, id)
+    return key ? work(on, key) : explain(`There is no key ${id}; glovebox keys list shows the ids.`, io)
+  })
 }
 
-/**
- * BOUNDARY: the directory of the database belongs to the process that reads the internet, so nothing in it is opened
- * as root; and what is made in it must belong to that process.
- */
-function becomeFront({ frontUid, frontGid }: Config, prepare: () => void): void {
-  const uid = process.getuid?.()
-  if (uid === frontUid) return
-  if (uid !== 0) {
-    throw new StartRefused('Keys are managed by root.', `Start it with sudo, or as the front's user (id ${frontUid}).`)
-  }
-  prepare()
-  process.setgroups?.([])
-  process.setgid?.(frontGid)
-  process.setuid?.(frontUid)
+async function withSecret({ keys }: Store, id: string): Promise<KeyRow | undefined> {
+  const key = await keys.get(id)
+  return key?.secretHash ? key : undefined
 }
 
-function explain(problem: string, io: Io): number {
-  io.stderr.write(`glovebox keys: ${problem}\n`)
-  return exitCodes.usage
+const toSettings = ({ name, profile, expires, env = [], tools }: KeyFlags): KeySettings => ({
+  ...(name !== undefined && { name }),
+  ...(profile !== undefined && { profile }),
+  ...(expires !== undefined && { expires_at: expires === 'never' ? null : expires }),
+  ...(env.length > 0 && { env_vars: Object.fromEntries(env.map(toPair)) }),
+  ...(tools !== undefined && { tools: tools === 'all' ? null : tools.split(',') }),
+})
+
+function toPair(text: string): [string, string] {
+  const at = text.indexOf('=')
+  return at === -1 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)]
 }

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { Command, CommanderError, Option } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import { type Config, loadConfig } from '../config.ts'
-import type { KeyRequest } from '../core/keys.ts'
 import { flagOf, type SettingName, settings } from '../settings.ts'
+import { addAdministration } from './administration.ts'
 import { receiveConfig } from './hand-over.ts'
 import { exitCodes, type Io, type RunArguments } from './io.ts'
 import type { StdioRequest } from './stdio.ts'
@@ -63,28 +63,7 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
     exit(await doctor(configOf(command, options, io), io))
   })
 
-  const keys = program.command('keys').description('Manage the keys of callers; a server may be running or not.')
-  withSettings(keys.command('create').description('Make a key and print it, this once.'), keySettings)
-    .option('--profile <name>', 'the profile it is bound to', 'default')
-    .option('--org <name>', 'whom it belongs to; made when new', 'default')
-    .option('--name <text>', 'by which you know it', '')
-    .action(async (options: KeyRequest, command: Command) => {
-      const { keysCreate } = await import('./keys.ts')
-      exit(await keysCreate(configOf(command, options, io), options, io))
-    })
-  withSettings(keys.command('list').description('Print all keys, by how they begin.'), keySettings)
-    .option('--org <name>', 'of this one alone')
-    .action(async (options: { org?: string }, command: Command) => {
-      const { keysList } = await import('./keys.ts')
-      exit(await keysList(configOf(command, options, io), options.org, io))
-    })
-  withSettings(
-    keys.command('revoke <id>').description('Revoke a key for good, and end what it has going.'),
-    keySettings,
-  ).action(async (id: string, options: object, command: Command) => {
-    const { keysRevoke } = await import('./keys.ts')
-    exit(await keysRevoke(configOf(command, options, io), id, io))
-  })
+  addAdministration(program, { withSettings, configOf, io, exit })
 
   program
     .command('run <file>')
@@ -98,23 +77,6 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
       const { run } = await import('./run.ts')
       exit(await run({ file, ...options }, io))
     })
-
-  const tools = program.command('tools').description('Switch tools off and on, for all keys of an org.')
-  withSettings(tools.command('list').description('Print every tool and whether it is shown.'), keySettings)
-    .option('--org <name>', 'whose keys', 'default')
-    .action(async (options: { org: string }, command: Command) => {
-      const { toolsList } = await import('./tools.ts')
-      exit(await toolsList(configOf(command, options, io), options.org, io))
-    })
-  for (const what of ['hide', 'show'] as const) {
-    const description = what === 'hide' ? 'Let nobody of an org see or call a tool.' : 'Undo it.'
-    withSettings(tools.command(`${what} <tool>`).description(description), keySettings)
-      .option('--org <name>', 'whose keys', 'default')
-      .action(async (tool: string, options: { org: string }, command: Command) => {
-        const { toolsSwitch } = await import('./tools.ts')
-        exit(await toolsSwitch(configOf(command, options, io), what, tool, options.org, io))
-      })
-  }
 
   program
     .command('stdio')
@@ -159,9 +121,6 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
 }
 
 const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]
-
-/** What the commands of keys need to know: where the database is, whose it is, and how a key begins. */
-const keySettings: readonly SettingName[] = ['home', 'state_dir', 'front_uid', 'front_gid', 'region']
 
 /** Gives a command one flag for each of these settings, and `--config`. */
 function withSettings(command: Command, names = Object.keys(settings) as readonly SettingName[]): Command {

@@ -1,19 +1,19 @@
 /** The operator's switches of tools. A server that runs knows of one within a second. */
 import type { Config } from '../config.ts'
-import type { OrgRow, Store } from '../store/store.ts'
+import { operator } from '../core/admin/admin.ts'
+import { hiddenToolsOf, switchTool } from '../core/admin/orgs.ts'
 import { productInventory } from '../tools/catalog.ts'
+import { orgNamed, withAdministered } from './administer.ts'
 import { exitCodes, type Io } from './io.ts'
-import { withStore } from './keys.ts'
 
-const names = productInventory.tools.map(({ name }) => name)
+/** Names of all tools there are. */
+export const toolNames: readonly string[] = productInventory.tools.map(({ name }) => name)
 
 /** Prints one line for each tool. */
 export function toolsList(config: Config, orgName: string, io: Io): Promise<number> {
-  return withStore(config, io, async (store) => {
-    const org = await orgNamed(store, orgName)
-    if (!org) return explain(`There is no org ${orgName}.`, io)
-    const hidden = await store.hiddenTools.list(org.id)
-    for (const name of names) io.stdout.write(`${name}  ${hidden.includes(name) ? 'hidden' : 'shown'}\n`)
+  return withAdministered(config, io, async (on) => {
+    const hidden = await hiddenToolsOf(on, operator, (await orgNamed(on.store, orgName)).id)
+    for (const name of toolNames) io.stdout.write(`${name}  ${hidden.includes(name) ? 'hidden' : 'shown'}\n`)
     return exitCodes.ok
   })
 }
@@ -26,19 +26,9 @@ export function toolsSwitch(
   orgName: string,
   io: Io,
 ): Promise<number> {
-  return withStore(config, io, async (store) => {
-    const org = await orgNamed(store, orgName)
-    if (!org) return explain(`There is no org ${orgName}.`, io)
-    if (!names.includes(tool)) return explain(`There is no tool ${tool}; there are ${names.join(', ')}.`, io)
-    await store.hiddenTools[what](org.id, tool)
+  return withAdministered(config, io, async (on) => {
+    const { id } = await orgNamed(on.store, orgName)
+    await switchTool(on, operator, id, { tool, shown: what === 'show', known: toolNames })
     return exitCodes.ok
   })
-}
-
-const orgNamed = async (store: Store, name: string): Promise<OrgRow | undefined> =>
-  (await store.orgs.list()).find((org) => org.name === name)
-
-function explain(problem: string, io: Io): number {
-  io.stderr.write(`glovebox tools: ${problem}\n`)
-  return exitCodes.usage
 }

@@ -1,5 +1,6 @@
 import { hashOfLine, noHash, personalDigestOf } from '../store/audit-chain.ts'
-import type { AuditFilter, AuditLine, Store } from '../store/store.ts'
+import type { AuditFilter, AuditLine } from '../store/audit-rows.ts'
+import type { Store } from '../store/store.ts'
 
 /** The action of the line that says that what stood beside other lines was erased. */
 export const eraseAction = 'subject.erase'

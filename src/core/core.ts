@@ -3,16 +3,23 @@ import type { Profile } from '../base/profile.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner } from '../runner/messages.ts'
 import type { Store } from '../store/store.ts'
+import type { Admin, Administered } from './admin/admin.ts'
+import { authenticateAdmin } from './admin/tokens.ts'
+import { Allowances } from './allowances.ts'
 import type { Caller } from './caller.ts'
 import { type ExecuteEvent, execute } from './execute.ts'
 import { type Execution, look } from './executions.ts'
 import { type FileRequest, type OpenFile, openFile } from './files.ts'
 import { HiddenTools } from './hidden-tools.ts'
-import { Keys } from './keys.ts'
+import { noVariables } from './key-env.ts'
+import { Keys, keyWithoutSecret } from './keys.ts'
+import { ensureSecret } from './master-key.ts'
+import { Profiles, type ReadProfile, toProfileRow } from './profiles.ts'
 import type { ExecuteRequest } from './request.ts'
 import { Runs } from './runs.ts'
 import { newSealingSecret, Sealing } from './sealing.ts'
 import { Tasks } from './tasks.ts'
+import type { Vault } from './vault.ts'
 
 /** What the product does. Every verb takes the caller and decides what that caller may do. */
 export interface Core {
@@ -58,6 +65,15 @@ export interface Core {
    */
   authenticate(secret: string): Promise<Caller>
 
+  /**
+   * Who administers by this token.
+   * @throws Refusal `unauthorized`.
+   */
+  authenticateAdmin(secret: string): Promise<Admin>
+
+  /** What the verbs of `core/admin/` work on. */
+  readonly administered: Administered
+
   /** The caller of dev mode: one org, one key without a secret, the profile named `default`. Makes its rows. */
   developer(): Promise<Caller>
 
@@ -79,15 +95,22 @@ export interface CoreRooms {
   runner: Runner
   /** One of them is named `default`. */
   profiles: readonly Profile[]
+  readProfile: ReadProfile
+  /** Opens what is secret in the rows. */
+  vault: Vault
+  /** Stands in new keys. */
+  region: string
   log: Log
 }
 
 /** Builds core, writes the profiles as they are now, and recovers what an earlier front left. */
-export async function createCore({ store, runner, profiles, log }: CoreRooms): Promise<Core> {
-  const runs = new Runs(store, runner, log)
-  for (const profile of profiles) await store.profiles.ensure(toRow(profile))
-  const keys = new Keys(store, runner, profiles, log)
-  const sealing = new Sealing(await store.secrets.ensure('sealing', newSealingSecret()))
+export async function createCore({ store, runner, log, ...rooms }: CoreRooms): Promise<Core> {
+  const runs = new Runs(store, runner, new Allowances(store), log)
+  for (const profile of rooms.profiles) await store.profiles.ensure(toProfileRow(profile))
+  const { vault, region } = rooms
+  const profiles = new Profiles(store, vault, rooms.profiles, rooms.readProfile)
+  const keys = new Keys({ store, runner, profiles, vault, log })
+  const sealing = new Sealing(await ensureSecret(store, vault, 'sealing_of_states', newSealingSecret()))
   const hidden = new HiddenTools(store)
   const forgetting = startForgetting(store, log)
   await runs.startWatching()
@@ -106,7 +129,9 @@ export async function createCore({ store, runner, profiles, log }: CoreRooms): P
       return runner.readiness
     },
     authenticate: (secret) => keys.authenticate(secret),
-    developer: () => developer(store, profiles),
+    authenticateAdmin: (secret) => authenticateAdmin(store, secret),
+    administered: { store, vault, profiles, region },
+    developer: () => developer(store, rooms.profiles),
     recover: () => runs.recover(),
     close: async (what, graceMs) => {
       clearInterval(forgetting)
@@ -138,22 +163,7 @@ async function developer(store: Store, profiles: readonly Profile[]): Promise<Ca
   if (profile === undefined) throw new Error('no profile is named default')
   const createdAt = timestamp()
   await store.orgs.ensure({ id: 'org_dev', name: 'Development', createdAt })
-  await store.keys.ensure({
-    id: 'key_dev',
-    orgId: 'org_dev',
-    name: 'development without a key',
-    profile: profile.name,
-    secretHash: null,
-    prefix: null,
-    createdAt,
-    revokedAt: null,
-    retiredAt: null,
-  })
-  return { orgId: 'org_dev', keyId: 'key_dev', profile }
-}
-
-/** Values of variables may be secrets: the row keeps their names only. */
-function toRow(profile: Profile) {
-  const definition = JSON.stringify({ ...profile, env: Object.keys(profile.env) })
-  return { name: profile.name, revision: profile.revision, definition, createdAt: timestamp() }
+  const named = { orgId: 'org_dev', profile: profile.name, name: 'development without a key' }
+  await store.keys.ensure(keyWithoutSecret('key_dev', named))
+  return { orgId: 'org_dev', keyId: 'key_dev', profile, env: noVariables, tools: null }
 }

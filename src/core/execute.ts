@@ -32,7 +32,7 @@ export async function* execute(
   request: ExecuteRequest,
   signal: AbortSignal,
 ): AsyncGenerator<ExecuteEvent, void, undefined> {
-  const asked = check(caller.profile, request)
+  const asked = check(caller, request)
   const run = await runs.begin(caller, asked)
   if ('taken' in run) {
     const limits = { ...caller.profile.limits, timeoutMs: asked.timeoutMs }

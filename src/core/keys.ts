@@ -2,11 +2,13 @@ import { hash, randomBytes } from 'node:crypto'
 import { timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import type { Profile } from '../base/profile.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner } from '../runner/messages.ts'
-import type { KeyRow, OrgRow, Store } from '../store/store.ts'
+import type { KeyRow, Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
+import { KeyEnv } from './key-env.ts'
+import type { Profiles } from './profiles.ts'
+import type { Vault } from './vault.ts'
 
 /** 256 random bits: the secret cannot be guessed, so a plain hash keeps it. */
 const secretBytes = 32
@@ -20,87 +22,72 @@ const watchIntervalMs = 250
 /** After a look that failed; long enough that a database out of order does not fill the log. */
 const retryMs = 2_000
 
-/** What the operator says about a new key. */
-export interface KeyRequest {
-  /** Name of the org it belongs to; the org is made when it is new. */
-  org: string
-  /** Name of a profile of the configuration. */
-  profile: string
-  /** For people alone; may be empty. */
-  name: string
-}
-
-/**
- * Makes a key.
- * @param region stands in the secret: `sk-<region>-…`.
- * @returns its row, and the secret, which is kept nowhere.
- * @throws Refusal `invalid_argument`.
- */
-export async function createKey(
-  store: Store,
-  region: string,
-  { org, profile, name }: KeyRequest,
-): Promise<{ key: KeyRow; secret: string }> {
-  checkName('org', org)
-  if (name !== '') checkName('name', name)
+/** A new secret, which is kept nowhere, and what is kept of it. @param region stands in it: `sk-<region>-…`. */
+export function newSecret(region: string): { secret: string; secretHash: string; prefix: string } {
   const random = randomBytes(secretBytes).toString('base64url')
   const secret = `sk-${region}-${random}`
-  const createdAt = timestamp()
-  const { id: orgId } = await store.orgs.ensureNamed({ id: newId('org'), name: org, createdAt })
-  const key: KeyRow = {
-    id: newId('key'),
-    orgId,
-    name,
-    profile,
+  return {
+    secret,
     secretHash: hashOf(secret),
     prefix: secret.slice(0, secret.length - random.length + shownCharacters),
-    createdAt,
-    revokedAt: null,
-    retiredAt: null,
   }
-  await store.keys.ensure(key)
-  return { key, secret }
 }
 
-/** Every key that has a secret, by org and age. @param orgName of one org alone. */
-export async function listKeys(store: Store, orgName?: string): Promise<{ key: KeyRow; org: OrgRow }[]> {
-  const orgs = (await store.orgs.list()).filter(({ name }) => orgName === undefined || name === orgName)
-  const lists = await Promise.all(orgs.map(async (org) => (await store.keys.list(org.id)).map((key) => ({ key, org }))))
-  return lists.flat().filter(({ key }) => key.secretHash !== null)
+/** A key that is not written yet, and its secret. */
+export function newKeyRow(
+  region: string,
+  settings: Pick<KeyRow, 'orgId' | 'profile' | 'name'>,
+): { row: KeyRow; secret: string } {
+  const { secret, ...kept } = newSecret(region)
+  return { row: { ...keyWithoutSecret(newId('key'), settings), ...kept }, secret }
 }
 
-/** Revokes a key for good. The front that serves refuses it from now on and ends all that it has going. */
-export async function revokeKey(store: Store, id: string): Promise<'revoked' | 'revoked_before' | 'unknown'> {
-  const key = await store.keys.get(id)
-  if (key === undefined || key.secretHash === null) return 'unknown'
-  return (await store.keys.revoke(id, timestamp())) ? 'revoked' : 'revoked_before'
-}
-
-/** A name is printed in lists and logs, so it holds nothing that moves a cursor. */
-function checkName(field: string, name: string): void {
-  if (/^[^\p{C}\p{Zl}\p{Zp}]{1,64}$/u.test(name) && name.trim() === name) return
-  throw new Refusal('invalid_argument', {
-    field,
-    problem: 'must be 1 to 64 printable characters, no space around them',
-  })
-}
+/** A key that nobody can authenticate with. */
+export const keyWithoutSecret = (id: string, settings: Pick<KeyRow, 'orgId' | 'profile' | 'name'>): KeyRow => ({
+  id,
+  ...settings,
+  secretHash: null,
+  prefix: null,
+  createdAt: timestamp(),
+  expiresAt: null,
+  env: null,
+  tools: null,
+  previousHash: null,
+  previousUntil: null,
+  revokedAt: null,
+  retiredAt: null,
+})
 
 const hashOf = (secret: string): string => hash('sha256', secret)
+
+const isOver = (time: string | null): boolean => time !== null && time <= timestamp()
+
+const readNames = (json: string): readonly string[] => JSON.parse(json) as string[]
+
+export interface KeyRooms {
+  store: Store
+  runner: Runner
+  profiles: Profiles
+  vault: Vault
+  log: Log
+}
 
 /** Knows callers by their keys, and ends what a revoked key has going. */
 export class Keys {
   readonly #store: Store
   readonly #runner: Runner
-  readonly #profiles: ReadonlyMap<string, Profile>
+  readonly #profiles: Profiles
+  readonly #env: KeyEnv
   readonly #log: Log
   #watch: NodeJS.Timeout | undefined
   #retiring: Promise<void> | undefined
   #retryAtMs = 0
 
-  constructor(store: Store, runner: Runner, profiles: readonly Profile[], log: Log) {
+  constructor({ store, runner, profiles, vault, log }: KeyRooms) {
     this.#store = store
     this.#runner = runner
-    this.#profiles = new Map(profiles.map((profile) => [profile.name, profile]))
+    this.#profiles = profiles
+    this.#env = new KeyEnv(vault)
     this.#log = log
   }
 
@@ -110,14 +97,23 @@ export class Keys {
    * @throws Refusal `unauthorized`, `profile_gone`.
    */
   async authenticate(secret: string): Promise<Caller> {
-    const key = await this.#store.keys.findBySecretHash(hashOf(secret))
-    if (key === undefined || key.revokedAt !== null) throw new Refusal('unauthorized')
-    const profile = this.#profiles.get(key.profile)
+    const key = await this.#find(hashOf(secret))
+    if (key === undefined || key.revokedAt !== null || isOver(key.expiresAt)) throw new Refusal('unauthorized')
+    const { id, orgId, tools } = key
+    const profile = await this.#profiles.get(orgId, key.profile)
     if (profile === undefined) throw new Refusal('profile_gone', { profile: key.profile })
-    return { orgId: key.orgId, keyId: key.id, profile }
+    return { orgId, keyId: id, profile, env: this.#env.of(key), tools: tools === null ? null : readNames(tools) }
   }
 
-  /** From now on keys that were revoked, by whatever process, are retired. */
+  /** By its secret, or by the one before for as long as that is good. */
+  async #find(secretHash: string): Promise<KeyRow | undefined> {
+    const key = await this.#store.keys.findBySecretHash(secretHash)
+    if (key) return key
+    const rotated = await this.#store.keys.findByPreviousHash(secretHash)
+    return rotated && !isOver(rotated.previousUntil) ? rotated : undefined
+  }
+
+  /** From now on keys that were revoked, by whatever process, or expired are retired. */
   startWatching(): void {
     this.#watch = setInterval(() => this.#look(), watchIntervalMs).unref()
   }
@@ -145,6 +141,7 @@ export class Keys {
    * later finds its key revoked and does not start, one that was there is looked at again next time.
    */
   async #retire(): Promise<void> {
+    await this.#store.keys.expire(timestamp())
     const revoked = await this.#store.keys.notRetired()
     if (revoked.length === 0) return
     const going = new Set((await this.#store.runs.unfinished()).map(({ keyId }) => keyId))

@@ -1,6 +1,7 @@
 import { Refusal } from '../base/errors.ts'
 import type { Profile } from '../base/profile.ts'
 import { type Language, languages, type RunInput } from '../base/run.ts'
+import type { Caller } from './caller.ts'
 import { type Claim, toClaim } from './claims.ts'
 import { checkThreadId } from './files.ts'
 import { checkSubject } from './subjects.ts'
@@ -36,7 +37,7 @@ export interface CheckedRequest {
   input: RunInput
   language: Language
   timeoutMs: number
-  /** The variables of the profile below those of the call. */
+  /** The variables of the profile below those of the key, and those below the ones of the call. */
   env: Record<string, string>
   /** Of the call alone. */
   envNames: readonly string[]
@@ -51,15 +52,15 @@ export interface CheckedRequest {
 }
 
 /**
- * Holds a request against the rules and the profile.
+ * Holds a request against the rules and the caller's profile.
  * @throws Refusal that names the field, what was expected and what came.
  */
-export function check(profile: Profile, request: ExecuteRequest): CheckedRequest {
+export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request: ExecuteRequest): CheckedRequest {
   return {
     input: { code: checkCode(request.code), stdin: checkStdin(request.stdin) },
     language: checkLanguage(profile, request.language),
     timeoutMs: checkTimeout(profile, request.timeoutSeconds),
-    env: { ...profile.env, ...checkVariables(request.env ?? {}) },
+    env: { ...profile.env, ...env, ...checkVariables(request.env ?? {}) },
     metadata: checkMetadata(request.metadata),
     thread: checkThread(profile, request.threadId),
     envNames: Object.keys(request.env ?? {}),

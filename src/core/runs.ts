@@ -5,6 +5,7 @@ import { type CancelCause, type Ending, type Limits, type RunResult, type RunSpe
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner, RunSummary } from '../runner/messages.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from '../store/store.ts'
+import type { Allowances } from './allowances.ts'
 import type { Caller } from './caller.ts'
 import type { Claim } from './claims.ts'
 import { Fold } from './fold.ts'
@@ -38,14 +39,16 @@ export class Runs {
   readonly #log: Log
   readonly #inFlight = new Set<string>()
   readonly #threads: Threads
+  readonly #allowances: Allowances
   #watch: NodeJS.Timeout | undefined
   #recoveredLife: string | undefined
   #retryAtMs = Number.POSITIVE_INFINITY
   #recovering: Promise<void> | undefined
   #closing = false
 
-  constructor(store: Store, runner: Runner, log: Log) {
+  constructor(store: Store, runner: Runner, allowances: Allowances, log: Log) {
     this.#store = store
+    this.#allowances = allowances
     this.#runner = runner
     this.#log = log
     this.#threads = new Threads(store, log)
@@ -63,7 +66,7 @@ export class Runs {
    * run that it ends with.
    * @returns the claim that stands already, where the caller asked for the same before.
    * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` when the key
-   * was revoked since it was looked at, `thread_busy`.
+   * was revoked since it was looked at, `limit_reached`, `thread_busy`.
    */
   async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { taken: ClaimRow }> {
     const spec = toRunSpec(caller, asked)
@@ -77,8 +80,10 @@ export class Runs {
       ? await this.#threads.subjectFor(caller.orgId, asked.thread, asked.subject)
       : asked.subject
     const createdAt = timestamp()
-    this.#inFlight.add(spec.runId)
-    const taken = await this.#write(toRow(spec, { ...asked, subject }, owner, createdAt), asked.claim)
+    const row = toRow(spec, { ...asked, subject }, owner, createdAt)
+    await this.#allowances.admit(row)
+    this.#inFlight.add(row.id)
+    const taken = await this.#write(row, asked.claim)
     if (taken) return { taken }
     try {
       await this.#requireLiveKey(spec)
@@ -102,7 +107,7 @@ export class Runs {
       wrote = true
       return undefined
     } finally {
-      if (!wrote) this.#inFlight.delete(row.id)
+      if (!wrote) this.#leave(row.id, 0)
     }
   }
 
@@ -125,8 +130,14 @@ export class Runs {
       this.#leaveForLater(error)
     } finally {
       await this.#threads.free(runId)
-      this.#inFlight.delete(runId)
+      this.#leave(runId, result.durationMs)
     }
+  }
+
+  /** It goes on no longer, or is followed no longer. */
+  #leave(runId: string, ranMs: number): void {
+    this.#inFlight.delete(runId)
+    this.#allowances.release(runId, ranMs)
   }
 
   /** Writes the ending of a run that has no result: nothing of it was measured, for it was not executed. */
@@ -136,7 +147,7 @@ export class Runs {
       await this.#store.runs.finish(runId, timestamp(), ending, null)
     } finally {
       await this.#threads.free(runId)
-      this.#inFlight.delete(runId)
+      this.#leave(runId, 0)
     }
   }
 
@@ -198,6 +209,7 @@ export class Runs {
       const run = kept.get(row.id)
       if (run) {
         if (!run.detached && run.state !== 'ended') await this.order(run.runId, 'cancelled')
+        this.#allowances.adopt(row)
         this.#adopt(row.id, row.kept)
       } else {
         await this.#store.runs.finish(row.id, timestamp(), { kind: 'failed', reason: 'interrupted' }, null)
@@ -284,7 +296,7 @@ export class Runs {
       throw new Error(`the events of ${runId} stopped before its ending`)
     } catch (error) {
       // A run that the runner does not know any more is closed by the next look, like one that is not listed.
-      this.#inFlight.delete(runId)
+      this.#leave(runId, 0)
       this.#leaveForLater(error)
     }
   }

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { BlockList, isIP } from 'node:net'
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal, StartRefused } from '../base/errors.ts'
+import type { Admin } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import { clientAddress, clientNetwork, TrustedProxies } from './client-address.ts'
@@ -11,7 +12,13 @@ import { Failures } from './failures.ts'
  * Who is asking.
  * @throws Refusal `unauthorized`, `too_many_failures`, `profile_gone`.
  */
-export type Authenticate = (request: IncomingMessage) => Caller | Promise<Caller>
+export type Authenticate<Who> = (request: IncomingMessage) => Who | Promise<Who>
+
+/** Callers and administrators are known by different secrets, and neither is taken for the other. */
+export interface Door {
+  caller: Authenticate<Caller>
+  admin: Authenticate<Admin>
+}
 
 const loopback = new BlockList()
 loopback.addSubnet('127.0.0.0', 8, 'ipv4')
@@ -26,7 +33,7 @@ const isLoopback = (address: string): boolean => {
  * Dev mode: whoever reaches the loopback address is the developer, who may run code and nothing administrative. What
  * a client sends as a key is not looked at, so that a configuration with a key works unchanged.
  */
-async function asDeveloper(core: Core): Promise<Authenticate> {
+async function asDeveloper(core: Core): Promise<Authenticate<Caller>> {
   const developer = await core.developer()
   return ({ socket: { remoteAddress = '' } }) => {
     // BOUNDARY: the listener is bound to loopback; this holds even if something forwards to it.
@@ -36,14 +43,17 @@ async function asDeveloper(core: Core): Promise<Authenticate> {
   }
 }
 
-/** Callers are known by their keys; who fails too often is told to wait, which a valid key never is. */
-function byKey(core: Core, trusted: TrustedProxies): Authenticate {
-  const failures = new Failures()
+/** Who has the right secret is let in at once; who fails too often is told to wait, which a valid one never is. */
+function bySecret<Who>(
+  who: (secret: string) => Promise<Who>,
+  failures: Failures,
+  trusted: TrustedProxies,
+): Authenticate<Who> {
   return async (request) => {
     try {
       const secret = secretOf(request.headers)
       if (secret === undefined) throw new Refusal('unauthorized')
-      return await core.authenticate(secret)
+      return await who(secret)
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== 'unauthorized') throw error
       const network = clientNetwork(clientAddress(request, trusted))
@@ -61,19 +71,21 @@ function secretOf(headers: IncomingHttpHeaders): string | undefined {
 }
 
 /**
- * Chooses how callers are known.
+ * Chooses how callers are known; who administers needs a token in dev mode, too.
  * @throws StartRefused where the server would be open to others without keys.
  */
 export async function authenticator(
   core: Core,
   { dev, host, trustedProxies }: { dev: boolean; host: string; trustedProxies: readonly string[] },
-): Promise<Authenticate> {
-  if (!dev) return byKey(core, new TrustedProxies(trustedProxies))
+): Promise<Door> {
+  const [failures, trusted] = [new Failures(), new TrustedProxies(trustedProxies)]
+  const admin = bySecret((secret) => core.authenticateAdmin(secret), failures, trusted)
+  if (!dev) return { admin, caller: bySecret((secret) => core.authenticate(secret), failures, trusted) }
   if (host !== 'localhost' && !isLoopback(host)) {
     throw new StartRefused(
       `Dev mode needs no key, so it is served on loopback only, not on ${host}.`,
       'Leave host at 127.0.0.1.',
     )
   }
-  return asDeveloper(core)
+  return { admin, caller: await asDeveloper(core) }
 }

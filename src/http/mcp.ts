@@ -77,7 +77,7 @@ async function contextOf(
     ...state,
     core,
     caller,
-    offer: catalog.offer(caller.profile, toolsets, await core.hiddenTools(caller)),
+    offer: catalog.offer(caller.profile, toolsets, await core.hiddenTools(caller), caller.tools),
     serverVersion: version,
     quietMs,
     wantsSession: queryOf(request, 'session') === 'true',

@@ -4,6 +4,7 @@ import type { Core } from '../core/core.ts'
 import { Changes } from '../mcp/changes.ts'
 import type { Log } from '../observe/log.ts'
 import { Catalog, type Inventory } from '../tools/catalog.ts'
+import { adminRoutes } from './admin/routes.ts'
 import { alive, ready } from './health.ts'
 import { mcpEndpoint } from './mcp.ts'
 import { executeCode } from './rest/execute.ts'
@@ -30,6 +31,11 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
   only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core, catalog) })
   only(app, '/v1/executions/:id/cancel', { POST: cancelExecution(rooms.core) })
 
+  const tools = catalog.toolNames
+  for (const [path, handlers] of Object.entries(adminRoutes(rooms.core.administered, tools))) {
+    only(app, path, handlers, { admin: true })
+  }
+
   app.setNotFoundHandler((request) => {
     throw new Refusal('not_found', { what: request.url.split('?')[0]!.slice(0, 128) })
   })
@@ -42,7 +48,7 @@ function only(
   app: FastifyInstance,
   url: string,
   handlers: Partial<Record<(typeof methods)[number], RouteHandlerMethod>>,
-  config: { open?: boolean } = {},
+  config: { open?: boolean; admin?: boolean } = {},
 ): void {
   const served = methods.filter((method) => handlers[method])
   for (const method of served) app.route({ method, url, handler: handlers[method]!, config })

@@ -1,10 +1,11 @@
 import { type FastifyBaseLogger, type FastifyInstance, type FastifyRequest, fastify, LogController } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import type { Admin } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Log } from '../observe/log.ts'
-import { type Authenticate, authenticator } from './authenticate.ts'
+import { authenticator, type Door } from './authenticate.ts'
 import { type DoorRules, door } from './door.ts'
 import { answerError } from './errors.ts'
 import { type HttpRooms, routes } from './routes.ts'
@@ -22,10 +23,14 @@ export interface HttpConfig extends DoorRules {
 declare module 'fastify' {
   interface FastifyRequest {
     caller: Caller
+    /** On paths of administration, and there alone. */
+    admin: Admin
   }
   interface FastifyContextConfig {
     /** Answers without knowing who asks: nothing but whether the server is alive. */
     open?: boolean
+    /** Takes an admin token, and no key. */
+    admin?: boolean
   }
 }
 
@@ -52,7 +57,7 @@ export async function buildServer({
   /** For suites that offer something else than the product does. */
   offers?: HttpRooms['offers']
 }): Promise<FastifyInstance> {
-  const authenticate = await authenticator(core, config)
+  const door = await authenticator(core, config)
   const admit = door(config)
   const app: FastifyInstance = fastify({
     loggerInstance: log as FastifyBaseLogger,
@@ -71,6 +76,7 @@ export async function buildServer({
 
   // Every request has one, and shares its shape.
   app.decorateRequest('caller', null as unknown as Caller)
+  app.decorateRequest('admin', null as unknown as Admin)
   // With callbacks: a promise for each hook would cost the hot path more than what the hook does.
   app.addHook('onRequest', (request, reply, done) => {
     reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
@@ -85,7 +91,7 @@ export async function buildServer({
       if (request.method === 'OPTIONS') return void reply.code(204).headers(preflight).send()
     }
     if (request.is404 || request.routeOptions.config.open === true) return done()
-    enter(request, authenticate, done)
+    enter(request, door, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
     const level = reply.statusCode < 400 ? 'debug' : 'info'
@@ -104,14 +110,21 @@ export async function buildServer({
 }
 
 /** Lets a request in once it is known who asks. */
-function enter(request: FastifyRequest, authenticate: Authenticate, done: (error?: Error) => void): void {
-  const take = (caller: Caller) => {
-    request.caller = caller
-    done()
+function enter(request: FastifyRequest, door: Door, done: (error?: Error) => void): void {
+  if (request.routeOptions.config.admin === true) {
+    take(door.admin(request.raw), (admin) => (request.admin = admin), done)
+  } else take(door.caller(request.raw), (caller) => (request.caller = caller), done)
+}
+
+function take<Who>(who: Who | Promise<Who>, set: (who: Who) => void, done: (error?: Error) => void): void {
+  if (!(who instanceof Promise)) {
+    set(who)
+    return done()
   }
-  const caller = authenticate(request.raw)
-  if (caller instanceof Promise) caller.then(take, done)
-  else take(caller)
+  who.then((known) => {
+    set(known)
+    done()
+  }, done)
 }
 
 /**

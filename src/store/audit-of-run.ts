@@ -1,4 +1,5 @@
-import type { AuditEntry, RunRow } from './store.ts'
+import type { AuditEntry } from './audit-rows.ts'
+import type { RunRow } from './store.ts'
 
 /** What the audit says of a run that has ended: its code as a hash, its variables by name. */
 export function auditOfRun(run: RunRow, at: string): AuditEntry {

@@ -1,7 +1,8 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
 import { hashOfLine, newSalt, personalDigestOf } from './audit-chain.ts'
+import type { AuditEntry, AuditFilter, AuditLine } from './audit-rows.ts'
 import { Compiled } from './compiled.ts'
-import type { AuditEntry, AuditFilter, AuditLine, Store } from './store.ts'
+import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
 /** Adds a line within a transaction. @returns its number. */

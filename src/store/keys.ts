@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import type { Expression, ExpressionBuilder, Kysely, SqlBool, UpdateQueryBuilder, UpdateResult } from 'kysely'
 import type { KeyRow, Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
@@ -22,6 +22,40 @@ export const keys = (db: Kysely<Tables>): Store['keys'] => {
     list: (orgId) =>
       db.selectFrom('keys').selectAll().where('orgId', '=', orgId).orderBy('createdAt').orderBy('id').execute(),
 
+    page: (orgId, after, limit) =>
+      db
+        .selectFrom('keys')
+        .selectAll()
+        .where('orgId', '=', orgId)
+        .where('secretHash', 'is not', null)
+        .where((where) =>
+          where.or([
+            where('createdAt', '>', after.createdAt),
+            where.and([where('createdAt', '=', after.createdAt), where('id', '>', after.id)]),
+          ]),
+        )
+        .orderBy('createdAt')
+        .orderBy('id')
+        .limit(limit)
+        .execute(),
+
+    findByPreviousHash: (hash) => db.selectFrom('keys').selectAll().where('previousHash', '=', hash).executeTakeFirst(),
+
+    update: (id, changes) => changed(db.updateTable('keys').set(changes).where(live(id))),
+
+    rotate: (id, secret) => changed(db.updateTable('keys').set(secret).where(live(id))),
+
+    async expire(now) {
+      await db
+        .updateTable('keys')
+        .set({ revokedAt: now })
+        .where('expiresAt', '<=', now)
+        .where('revokedAt', 'is', null)
+        .execute()
+    },
+
+    withEnv: () => db.selectFrom('keys').selectAll().where('env', 'is not', null).execute(),
+
     async revoke(id, at) {
       const changed = await db
         .updateTable('keys')
@@ -39,6 +73,16 @@ export const keys = (db: Kysely<Tables>): Store['keys'] => {
       await db.updateTable('keys').set({ retiredAt: at }).where('id', '=', id).execute()
     },
   }
+}
+
+/** A key with a secret that is not revoked. */
+const live =
+  (id: string) =>
+  (where: ExpressionBuilder<Tables, 'keys'>): Expression<SqlBool> =>
+    where.and([where('id', '=', id), where('revokedAt', 'is', null), where('secretHash', 'is not', null)])
+
+async function changed(update: UpdateQueryBuilder<Tables, 'keys', 'keys', UpdateResult>): Promise<boolean> {
+  return (await update.executeTakeFirst()).numUpdatedRows === 1n
 }
 
 function finder(db: Kysely<Tables>, column: 'id' | 'secretHash'): (value: string) => Promise<KeyRow | undefined> {

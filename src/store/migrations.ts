@@ -1,5 +1,6 @@
 import { type Kysely, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
+import { addAdmin } from './steps/admin.ts'
 import { addAudit } from './steps/audit.ts'
 import type { Tables } from './tables.ts'
 
@@ -13,6 +14,7 @@ const steps: readonly Step[] = [
   addThreadLocks,
   addHiddenTools,
   addAudit,
+  addAdmin,
 ]
 
 const newestVersion = steps.length

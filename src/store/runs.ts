@@ -6,8 +6,15 @@ import { Compiled } from './compiled.ts'
 import type { Durably } from './durably.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from './store.ts'
 import type { StoredOutput, StoredRun, Tables } from './tables.ts'
+import type { CountRun } from './usage.ts'
 
-export const runs = (db: Kysely<Tables>, durably: Durably, append: Append): Store['runs'] => {
+/** What is written with the ending of each run. */
+interface WithEnding {
+  append: Append
+  countRun: CountRun
+}
+
+export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }: WithEnding): Store['runs'] => {
   const finish = finisher(db)
   return {
     async begin(run) {
@@ -38,6 +45,7 @@ export const runs = (db: Kysely<Tables>, durably: Durably, append: Append): Stor
             .values(toStoredOutput(id, finishedAt, output))
             .execute()
         }
+        await countRun(transaction, stored, finishedAt, result)
         await append(transaction, auditOfRun(toRow(stored), finishedAt))
         return true
       }),

@@ -12,4 +12,10 @@ export const secrets = (db: Kysely<Tables>): Store['secrets'] => ({
     const kept = await db.selectFrom('secrets').select('value').where('name', '=', name).executeTakeFirstOrThrow()
     return kept.value
   },
+
+  async set(name, value) {
+    await db.updateTable('secrets').set({ value }).where('name', '=', name).execute()
+  },
+
+  all: () => db.selectFrom('secrets').selectAll().execute(),
 })

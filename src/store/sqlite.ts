@@ -3,20 +3,25 @@ import { join } from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
+import { adminTokens } from './admin-tokens.ts'
 import { appendIn, audit } from './audit.ts'
 import type { Durably } from './durably.ts'
 import { hiddenTools } from './hidden-tools.ts'
 import { keys } from './keys.ts'
+import { limits } from './limits.ts'
 import { migrate } from './migrations.ts'
 import { orgs } from './orgs.ts'
 import { profiles } from './profiles.ts'
+import { reseal } from './reseal.ts'
 import { forget, runs } from './runs.ts'
 import { secrets } from './secrets.ts'
-import type { Store } from './store.ts'
+import type { Rows, Store } from './store.ts'
+import { storedProfiles } from './stored-profiles.ts'
 import { subjects } from './subjects.ts'
 import type { Tables } from './tables.ts'
 import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
+import { countRunIn, usage } from './usage.ts'
 
 /**
  * Log before it is moved into the database, 4 KiB each. That waits for the disk on our event loop, ten milliseconds and
@@ -50,21 +55,37 @@ export async function openStore(path: string): Promise<Store> {
     throw unusable(path, error)
   }
   const append = appendIn(db)
+  const durably = durablyIn(db)
   return {
-    orgs: orgs(db),
-    keys: keys(db),
+    ...changeable(db),
+    audited: (line, work) =>
+      durably(async (transaction) => {
+        await append(transaction, line)
+        return work(changeable(transaction))
+      }),
+    reseal: (again) => durably((transaction) => reseal(transaction, again)),
     profiles: profiles(db),
     threads: threads(db),
-    runs: runs(db, durablyIn(db), append),
-    tasks: tasks(db, durablyIn(db)),
+    runs: runs(db, durably, { append, countRun: countRunIn(db) }),
+    tasks: tasks(db, durably),
+    usage: usage(db),
     audit: audit(db, append),
-    subjects: subjects(db, durablyIn(db), append),
+    subjects: subjects(db, durably, append),
     secrets: secrets(db),
-    hiddenTools: hiddenTools(db),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
     close: () => db.destroy(),
   }
 }
+
+/** What acts of administration change. @param db a transaction, or the database. */
+const changeable = (db: Kysely<Tables>): Rows => ({
+  orgs: orgs(db),
+  keys: keys(db),
+  storedProfiles: storedProfiles(db),
+  limits: limits(db),
+  adminTokens: adminTokens(db),
+  hiddenTools: hiddenTools(db),
+})
 
 /**
  * Usual commits are on the disk a moment later; these have their log synced first. Nobody else writes in between, since

@@ -3,6 +3,8 @@
  * Times are ISO 8601 strings in UTC. Nothing here knows HTTP, MCP or a sandbox.
  */
 import type { Ending, Language, RunResult } from '../base/run.ts'
+import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
+import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
 
 export interface OrgRow {
   id: string
@@ -21,6 +23,15 @@ export interface KeyRow {
   /** How the secret begins, so that its owner can tell it from others; `null` where there is none. */
   prefix: string | null
   createdAt: string
+  /** From then on it is refused, and what it has going is ended. */
+  expiresAt: string | null
+  /** Variables of its runs, sealed; `null` where there are none. */
+  env: string | null
+  /** Names of the tools that it may use, as JSON; `null`: all that its profile offers. */
+  tools: string | null
+  /** Of the secret before the last rotation, which is good for a while. */
+  previousHash: string | null
+  previousUntil: string | null
   revokedAt: string | null
   /** When everything that a revoked key had going was known to have ended. */
   retiredAt: string | null
@@ -118,62 +129,18 @@ export interface TaskRow {
   expiresAt: string
 }
 
-export interface ErasedRows {
-  runs: number
-  threads: number
-  /** Numbers of the lines that lost what was beside them, as ranges with both ends, in order. */
-  auditLines: readonly (readonly [number, number])[]
-}
-
-/** What is written to the audit. */
-export interface AuditEntry {
-  at: string
-  /** `null` for what concerns the whole instance. */
-  orgId: string | null
-  /** Id of the key or admin token that acted; `system` for what the product does by itself, `operator` for a command. */
-  actor: string
-  /** `run`, or `<noun>.<verb>` for an act. */
-  action: string
-  /** Id of what was acted on. */
-  target: string
-  /** Never a secret, and nothing that may have to be erased. */
-  details: Readonly<Record<string, unknown>>
-  /** What may have to be erased; `null` where there is nothing. */
-  personal: Readonly<Record<string, unknown>> | null
-  /** The person or case that `personal` belongs to; `null` where nobody said. */
-  subject: string | null
-}
-
-export interface AuditFilter {
-  orgId?: string | undefined
-  action?: string | undefined
-  actor?: string | undefined
-  subject?: string | undefined
-  /** The first moment that counts, and the first that does not any more. */
-  from?: string | undefined
-  until?: string | undefined
-}
-
-/** A line of the audit, with what was written beside it as long as it is there. */
-export interface AuditLine {
-  seq: number
-  at: string
-  orgId: string | null
-  actor: string
-  action: string
-  target: string
-  /** JSON. */
-  details: string
-  /** Of what was personal; stays when that is erased. */
-  personalDigest: string | null
-  hash: string
-  subject: string | null
-  salt: string | null
-  /** JSON. */
-  personal: string | null
-}
+/** What one act can change, together with the line that says so. */
+export type Rows = Pick<Store, 'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'hiddenTools'>
 
 export interface Store {
+  /** Does `work` and writes the line, in one transaction that survives a power cut; neither when `work` throws. */
+  audited<Result>(line: AuditEntry, work: (rows: Rows) => Promise<Result>): Promise<Result>
+  /** Seals everything that is sealed anew, in one such transaction. `null` stays. */
+  reseal(again: {
+    secret(row: { name: string; value: string }): string
+    env(row: KeyRow): string | null
+    profile(row: StoredProfileRow): string
+  }): Promise<void>
   orgs: {
     /** Creates the org, or leaves the one with this id as it is. */
     ensure(org: OrgRow): Promise<void>
@@ -182,12 +149,35 @@ export interface Store {
     get(id: string): Promise<OrgRow | undefined>
     /** By name. */
     list(): Promise<OrgRow[]>
+    page(afterName: string, limit: number): Promise<OrgRow[]>
+    /** @returns `false` when another org has the name. */
+    create(org: OrgRow): Promise<boolean>
+    /** @returns whether there is such an org; `taken` when another has the name. */
+    rename(id: string, name: string): Promise<boolean | 'taken'>
   }
   keys: {
     ensure(key: KeyRow): Promise<void>
     get(id: string): Promise<KeyRow | undefined>
     findBySecretHash(hash: string): Promise<KeyRow | undefined>
     list(orgId: string): Promise<KeyRow[]>
+    /** Those with a secret, by age. */
+    page(orgId: string, after: AfterRow, limit: number): Promise<KeyRow[]>
+    /** The key whose secret before its last rotation this was. */
+    findByPreviousHash(hash: string): Promise<KeyRow | undefined>
+    /** @returns whether there is such a live key. */
+    update(
+      id: string,
+      changes: Partial<Pick<KeyRow, 'name' | 'profile' | 'expiresAt' | 'env' | 'tools'>>,
+    ): Promise<boolean>
+    /** Gives a live key another secret. @returns whether there is one. */
+    rotate(
+      id: string,
+      secret: Pick<KeyRow, 'secretHash' | 'prefix' | 'previousHash' | 'previousUntil'>,
+    ): Promise<boolean>
+    /** Revokes every key whose time is over. */
+    expire(now: string): Promise<void>
+    /** Every key that has variables. */
+    withEnv(): Promise<KeyRow[]>
     /** @returns whether a live key was revoked by this call. */
     revoke(id: string, at: string): Promise<boolean>
     /** Keys that are revoked and may still have something going. */
@@ -197,6 +187,34 @@ export interface Store {
   profiles: {
     ensure(profile: ProfileRow): Promise<void>
     get(name: string, revision: string): Promise<ProfileRow | undefined>
+  }
+  storedProfiles: {
+    /** @returns `false` when the org has one of this name. */
+    create(profile: StoredProfileRow): Promise<boolean>
+    get(orgId: string, name: string): Promise<StoredProfileRow | undefined>
+    page(orgId: string, afterName: string, limit: number): Promise<StoredProfileRow[]>
+    all(): Promise<StoredProfileRow[]>
+    /** @returns whether there is one. */
+    update(orgId: string, name: string, settings: string, updatedAt: string): Promise<boolean>
+    /** Removes one that no live key is bound to. */
+    remove(orgId: string, name: string): Promise<'removed' | 'unknown' | 'in_use'>
+  }
+  limits: {
+    /** As JSON. @param ownerId of an org or a key. */
+    get(ownerId: string): Promise<string | undefined>
+    set(ownerId: string, amounts: string): Promise<void>
+  }
+  usage: {
+    /** By day and key. @param untilDay the first day that does not count. */
+    list(orgId: string, fromDay: string, untilDay: string): Promise<UsageRow[]>
+  }
+  adminTokens: {
+    create(token: AdminTokenRow): Promise<void>
+    findBySecretHash(hash: string): Promise<AdminTokenRow | undefined>
+    /** By age. */
+    page(after: AfterRow, limit: number): Promise<AdminTokenRow[]>
+    /** @returns whether a live token was revoked by this call. */
+    revoke(id: string, at: string): Promise<boolean>
   }
   threads: {
     get(orgId: string, id: string): Promise<ThreadRow | undefined>
@@ -290,6 +308,8 @@ export interface Store {
   secrets: {
     /** @returns the secret of this name: the one that is there, or else this one, kept from now on. */
     ensure(name: string, value: string): Promise<string>
+    set(name: string, value: string): Promise<void>
+    all(): Promise<{ name: string; value: string }[]>
   }
   /** Deletes tasks and claims that expired before `now`, and what runs printed that ended before `endedBefore`. */
   forget(now: string, endedBefore: string): Promise<void>

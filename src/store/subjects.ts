@@ -1,8 +1,9 @@
 import type { Kysely, Transaction } from 'kysely'
 import type { Append } from './audit.ts'
+import type { ErasedRows } from './audit-rows.ts'
 import type { Durably } from './durably.ts'
 import { toRow } from './runs.ts'
-import type { ErasedRows, Store } from './store.ts'
+import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
 export const subjects = (db: Kysely<Tables>, durably: Durably, append: Append): Store['subjects'] => ({

@@ -1,4 +1,6 @@
-import type { AuditLine, ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow, ThreadRow } from './store.ts'
+import type { AdminTokenRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
+import type { AuditLine } from './audit-rows.ts'
+import type { ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow, ThreadRow } from './store.ts'
 
 /** A run as columns: JSON is text and a flag is 0 or 1, the same in every database. */
 export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'ending' | 'result' | 'envNames'> & {
@@ -26,6 +28,10 @@ export interface Tables {
   orgs: OrgRow
   keys: KeyRow
   profiles: ProfileRow
+  storedProfiles: StoredProfileRow
+  adminTokens: AdminTokenRow
+  limits: { ownerId: string; amounts: string }
+  usage: UsageRow
   threads: ThreadRow
   runs: StoredRun
   runOutputs: StoredOutput

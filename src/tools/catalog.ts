@@ -51,29 +51,54 @@ export interface Offer {
 
 const nothing: readonly string[] = []
 
+interface LastOffer {
+  profile: Profile
+  hidden: readonly string[]
+  allowed: readonly string[] | null
+  offer: Offer
+}
+
 /** Offers are made once for each profile and choice; there are only as many as there are choices in use. */
 export class Catalog {
   readonly #offers = new WeakMap<Profile, Map<string, Offer>>()
   /** The last answer for a choice, which is the same array for every call of most clients. */
-  readonly #last = new WeakMap<readonly Toolset[], { profile: Profile; hidden: readonly string[]; offer: Offer }>()
+  readonly #last = new WeakMap<readonly Toolset[], LastOffer>()
   readonly #inventory: Inventory
 
   constructor(inventory: Inventory = productInventory) {
     this.#inventory = inventory
   }
 
-  /** @param hidden names of tools that are switched off for the caller. */
-  offer(profile: Profile, chosen: readonly Toolset[], hidden: readonly string[] = nothing): Offer {
+  /** Names of all tools there are. */
+  get toolNames(): readonly string[] {
+    return this.#inventory.tools.map(({ name }) => name)
+  }
+
+  /**
+   * @param hidden names of tools that are switched off for the caller.
+   * @param allowed those that its key may use; `null`: all.
+   */
+  offer(
+    profile: Profile,
+    chosen: readonly Toolset[],
+    hidden: readonly string[] = nothing,
+    allowed: readonly string[] | null = null,
+  ): Offer {
     const last = this.#last.get(chosen)
-    if (last?.profile === profile && last.hidden === hidden) return last.offer
-    const offer = this.#find(profile, chosen, hidden)
-    this.#last.set(chosen, { profile, hidden, offer })
+    if (last?.profile === profile && last.hidden === hidden && last.allowed === allowed) return last.offer
+    const offer = this.#find(profile, chosen, hidden, allowed)
+    this.#last.set(chosen, { profile, hidden, allowed, offer })
     return offer
   }
 
-  #find(profile: Profile, chosen: readonly Toolset[], hidden: readonly string[]): Offer {
+  #find(
+    profile: Profile,
+    chosen: readonly Toolset[],
+    hidden: readonly string[],
+    allowed: readonly string[] | null,
+  ): Offer {
     // What is no tool of ours makes no offer of its own, however many such names an org has switched off.
-    const off = this.#inventory.tools.map(({ name }) => name).filter((name) => hidden.includes(name))
+    const off = this.toolNames.filter((name) => hidden.includes(name) || allowed?.includes(name) === false)
     const choice = [...toolsets.filter((toolset) => chosen.includes(toolset)), ...off].join(',')
     const offers = this.#offers.get(profile) ?? new Map<string, Offer>()
     this.#offers.set(profile, offers)
@@ -148,7 +173,7 @@ const defaults = new WeakMap<Profile, readonly Toolset[]>()
  */
 export async function requireOffered(tool: string, catalog: Catalog, core: Core, caller: Caller): Promise<void> {
   const { profile } = caller
-  catalog.offer(profile, profile.calls.toolsets, await core.hiddenTools(caller)).tool(tool)
+  catalog.offer(profile, profile.calls.toolsets, await core.hiddenTools(caller), caller.tools).tool(tool)
 }
 
 /**

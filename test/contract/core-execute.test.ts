@@ -3,7 +3,7 @@ import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
 import type { ExecuteEvent } from '../../src/core/execute.ts'
 import type { ExecuteRequest } from '../../src/core/request.ts'
-import { openRooms, type Rooms, testProfile } from '../support/front.ts'
+import { coreSettings, openRooms, type Rooms, testProfile } from '../support/front.ts'
 
 let rooms: Rooms
 beforeEach(async () => {
@@ -157,8 +157,7 @@ describe('cancelling by id', () => {
 })
 
 describe('what an earlier front left', () => {
-  const nextFront = () =>
-    createCore({ store: rooms.store, runner: rooms.runner, profiles: [testProfile], log: rooms.log })
+  const nextFront = () => createCore({ ...rooms, profiles: [testProfile], ...coreSettings })
 
   it('is followed to its end where the runner still has it', async () => {
     const { runId, events } = await begin(bash('sleep 1; exit 6'))

@@ -1,11 +1,14 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/base/errors.ts'
+import type { Profile } from '../../src/base/profile.ts'
 import { check, codeLimitBytes, type ExecuteRequest } from '../../src/core/request.ts'
 import { reservedPrefixes, reservedVariables } from '../../src/core/variables.ts'
 import { testProfile } from '../support/front.ts'
 
-const asked = (request: Partial<ExecuteRequest>) => check(testProfile, { code: 'x', detached: true, ...request })
+const callerOf = (profile: Profile) => ({ profile, env: {} })
+const asked = (request: Partial<ExecuteRequest>) =>
+  check(callerOf(testProfile), { code: 'x', detached: true, ...request })
 
 function refusalOf(request: Partial<ExecuteRequest>): Refusal {
   try {
@@ -73,7 +76,7 @@ describe('the language', () => {
       "Language 'ruby' is not available in this profile; it offers python, node, bash.",
     )
     const bashOnly = { ...testProfile, languages: ['bash'] as const, defaultLanguage: 'bash' as const }
-    expect(() => check(bashOnly, { code: 'x', language: 'python', detached: true })).toThrow('offers bash')
+    expect(() => check(callerOf(bashOnly), { code: 'x', language: 'python', detached: true })).toThrow('offers bash')
   })
 })
 
@@ -84,7 +87,8 @@ describe('a thread', () => {
 
   it('has a name that is safe everywhere, case kept', () => {
     const storage = { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 64 } } as const
-    const named = (threadId: string) => check({ ...testProfile, storage }, { code: 'x', detached: true, threadId })
+    const named = (threadId: string) =>
+      check(callerOf({ ...testProfile, storage }), { code: 'x', detached: true, threadId })
     for (const id of ['a', 'Analysis-session_42.b', '0', `x${'y'.repeat(127)}`]) {
       expect(named(id).thread).toEqual({ id, quota: storage.quota })
     }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createCore } from '../../src/core/core.ts'
-import { type Front, openFront, testProfile } from '../support/front.ts'
+import { coreSettings, type Front, openFront, testProfile } from '../support/front.ts'
 
 const profile = { ...testProfile, calls: { ...testProfile.calls, detachAfterMs: 400 } }
 
@@ -177,7 +177,7 @@ describe('an idempotency key', () => {
     await own.core.close('leave', 0)
     own.runner.die()
     await lost
-    const next = await createCore({ store: own.store, runner: own.runner, profiles: [testProfile], log: own.log })
+    const next = await createCore({ ...own, profiles: [testProfile], ...coreSettings })
     const events = next.execute(
       own.caller,
       { code: 'sleep 60', language: 'bash', idempotencyKey: 'd', detached: true },

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createCore } from '../../src/core/core.ts'
 import { buildServer } from '../../src/http/server.ts'
 import { conformanceOffers } from '../conformance/inventory.ts'
-import { type Front, openFront, testProfile } from '../support/front.ts'
+import { coreSettings, type Front, openFront, testProfile } from '../support/front.ts'
 import { askModern, type ModernAnswer, sendModern, tasksExtension } from '../support/modern.ts'
 
 let front: Front
@@ -107,7 +107,7 @@ describe('a task that is cancelled', () => {
 describe('a task whose front is gone', () => {
   /** Another front over the same rows and the same runner, as after a restart. */
   async function nextFront() {
-    const core = await createCore({ store: front.store, runner: front.runner, profiles: [testProfile], log: front.log })
+    const core = await createCore({ ...front, profiles: [testProfile], ...coreSettings })
     const app = await buildServer({
       core,
       log: front.log,

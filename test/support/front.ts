@@ -3,8 +3,10 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Profile, toolsets } from '../../src/base/profile.ts'
+import { loadConfig, readProfile } from '../../src/config.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
+import { Vault } from '../../src/core/vault.ts'
 import type { HttpRooms } from '../../src/http/routes.ts'
 import { buildServer, type HttpConfig } from '../../src/http/server.ts'
 import { createLog, type Log } from '../../src/observe/log.ts'
@@ -42,6 +44,14 @@ export const threadsProfile: Profile = {
   storage: { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 1_000 } },
 }
 
+/** What core needs besides its rooms. */
+export const coreSettings = {
+  vault: new Vault(Buffer.alloc(32, 'test')),
+  region: 'us',
+  readProfile: (name: string, written: Readonly<Record<string, unknown>>) =>
+    readProfile(loadConfig({ flags: {}, env: {}, file: undefined }).values, name, written),
+}
+
 export interface Rooms {
   store: Store
   runner: ProcessRunner
@@ -61,7 +71,7 @@ export async function openRooms(profile: Profile = testProfile): Promise<Rooms> 
   const log = createLog({ level: 'debug', format: 'json', destination })
   const store = await openStore(join(directory, 'glovebox.sqlite'))
   const runner = new ProcessRunner()
-  const core = await createCore({ store, runner, profiles: [profile], log })
+  const core = await createCore({ store, runner, profiles: [profile], log, ...coreSettings })
   const caller = await core.developer()
   const close = async () => {
     runner.close()

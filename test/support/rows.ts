@@ -13,6 +13,11 @@ export const plainKey: KeyRow = {
   secretHash: 'a'.repeat(64),
   prefix: 'sk-us-Ab3x',
   createdAt,
+  expiresAt: null,
+  env: null,
+  tools: null,
+  previousHash: null,
+  previousUntil: null,
   revokedAt: null,
   retiredAt: null,
 }

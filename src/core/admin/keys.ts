@@ -1,0 +1,197 @@
+import { timestamp } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import type { KeyRow, Rows } from '../../store/store.ts'
+import { placeOfEnv } from '../key-env.ts'
+import { newKeyRow, newSecret } from '../keys.ts'
+import { type Page, type PageRequest, page } from '../paging.ts'
+import { checkVariables } from '../variables.ts'
+import { type Admin, type Administered, act, checkFuture, checkName, requireInOrg, unknown } from './admin.ts'
+
+/** What is said of a key; what is absent stays as it is, or is none. */
+export interface KeySettings {
+  /** For people alone. */
+  name?: string
+  profile?: string
+  /** ISO 8601; `null`: never. */
+  expires_at?: string | null
+  /** Variables of its runs: over those of the profile, below those of a call. */
+  env_vars?: Record<string, unknown>
+  /** Names of the tools that it may use; `null`: all that its profile offers. */
+  tools?: readonly string[] | null
+}
+
+/** A key without its secret and the values of its variables. */
+export interface KeyView {
+  id: string
+  org_id: string
+  name: string
+  /** How its secret begins. */
+  prefix: string | null
+  profile: string
+  env_names: string[]
+  tools: readonly string[] | null
+  created_at: string
+  expires_at: string | null
+  revoked_at: string | null
+}
+
+export interface KeyWithSecret extends KeyView {
+  /** Shown this once. */
+  secret: string
+}
+
+/**
+ * Makes a key.
+ * @param knownTools names of all tools there are.
+ * @throws Refusal forbidden, not_found, invalid_argument.
+ */
+export async function createKey(
+  on: Administered,
+  admin: Admin,
+  orgId: string,
+  settings: KeySettings,
+  knownTools: readonly string[],
+): Promise<KeyWithSecret> {
+  await requireInOrg(on.store, admin, 'admin', orgId)
+  const { row, secret } = newKeyRow(on.region, { orgId, profile: 'default', name: '' })
+  const key = { ...row, ...(await toChanges(on, row, settings, knownTools)) }
+  await act(on.store, { admin, action: 'key.create', orgId, target: key.id, details: said(settings) }, (rows) =>
+    rows.keys.ensure(key),
+  )
+  return { ...toView(on, key), secret }
+}
+
+/** By age. */
+export async function listKeys(
+  on: Administered,
+  admin: Admin,
+  orgId: string,
+  asked: PageRequest,
+): Promise<Page<KeyView>> {
+  await requireInOrg(on.store, admin, 'member', orgId)
+  const { items, nextCursor } = await page(
+    asked,
+    ['', ''],
+    ({ createdAt, id }: KeyRow) => [createdAt, id],
+    ([createdAt, id], limit) => on.store.keys.page(orgId, { createdAt, id }, limit),
+  )
+  return { items: items.map((key) => toView(on, key)), nextCursor }
+}
+
+/** @throws Refusal not_found, also for a key of another org. */
+export async function getKey(on: Administered, admin: Admin, orgId: string, id: string): Promise<KeyView> {
+  await requireInOrg(on.store, admin, 'member', orgId)
+  return toView(on, await ofOrg(on, orgId, id))
+}
+
+/** @throws Refusal forbidden, not_found, key_revoked, invalid_argument. */
+export async function updateKey(
+  on: Administered,
+  admin: Admin,
+  { orgId, id }: { orgId: string; id: string },
+  settings: KeySettings,
+  knownTools: readonly string[],
+): Promise<KeyView> {
+  await requireInOrg(on.store, admin, 'admin', orgId)
+  const key = await ofOrg(on, orgId, id)
+  const changes = await toChanges(on, key, settings, knownTools)
+  await act(on.store, { admin, action: 'key.update', orgId, target: id, details: said(settings) }, async ({ keys }) => {
+    if (!(await keys.update(id, changes))) throw new Refusal('key_revoked', { key: id })
+  })
+  return toView(on, { ...key, ...changes })
+}
+
+/**
+ * Gives a key a new secret.
+ * @param overlapSeconds how long the one before is still good.
+ * @throws Refusal forbidden, not_found, key_revoked.
+ */
+export async function rotateKey(
+  on: Administered,
+  admin: Admin,
+  { orgId, id }: { orgId: string; id: string },
+  overlapSeconds: number,
+): Promise<KeyWithSecret> {
+  await requireInOrg(on.store, admin, 'admin', orgId)
+  const key = await ofOrg(on, orgId, id)
+  const { secret, secretHash, prefix } = newSecret(on.region)
+  const previous = {
+    previousHash: overlapSeconds > 0 ? key.secretHash : null,
+    previousUntil: overlapSeconds > 0 ? new Date(Date.now() + overlapSeconds * 1_000).toISOString() : null,
+  }
+  const details = { overlap_seconds: overlapSeconds }
+  await act(on.store, { admin, action: 'key.rotate', orgId, target: id, details }, async ({ keys }) => {
+    if (!(await keys.rotate(id, { secretHash, prefix, ...previous }))) throw new Refusal('key_revoked', { key: id })
+  })
+  return { ...toView(on, { ...key, prefix }), secret }
+}
+
+/** Revokes a key for good; what it has going ends. One that is revoked stays so. @throws Refusal forbidden, not_found. */
+export async function revokeKey(on: Administered, admin: Admin, orgId: string, id: string): Promise<boolean> {
+  await requireInOrg(on.store, admin, 'admin', orgId)
+  const { revokedAt } = await ofOrg(on, orgId, id)
+  if (revokedAt !== null) return false
+  const revoke = ({ keys }: Rows) => keys.revoke(id, timestamp())
+  return act(on.store, { admin, action: 'key.revoke', orgId, target: id }, revoke)
+}
+
+async function ofOrg({ store }: Administered, orgId: string, id: string): Promise<KeyRow> {
+  const key = await store.keys.get(id)
+  if (key === undefined || key.orgId !== orgId || key.secretHash === null) throw unknown('key', id)
+  return key
+}
+
+/** Names of profiles that a refusal lists at most, besides those of the configuration. */
+const namedMax = 50
+
+async function toChanges(
+  { store, profiles, vault }: Administered,
+  key: KeyRow,
+  { name, profile, expires_at: expiresAt, env_vars: variables, tools }: KeySettings,
+  knownTools: readonly string[],
+) {
+  if (name !== undefined && name !== '') checkName('name', name)
+  if (profile !== undefined && (await profiles.get(key.orgId, profile)) === undefined) {
+    const stored = await store.storedProfiles.page(key.orgId, '', namedMax)
+    const offered = [...profiles.configured, ...stored].map(({ name }) => name).join(', ')
+    const problem = `names ${JSON.stringify(profile.slice(0, 64))}, which is none; there are ${offered}`
+    throw new Refusal('invalid_argument', { field: 'profile', problem })
+  }
+  const odd = tools?.find((tool) => !knownTools.includes(tool))
+  if (odd !== undefined) {
+    const problem = `names ${odd.slice(0, 64)}; there are ${knownTools.join(', ')}`
+    throw new Refusal('invalid_argument', { field: 'tools', problem })
+  }
+  const env = variables && checkVariables(variables)
+  const sealed = env && (Object.keys(env).length === 0 ? null : vault.seal(placeOfEnv(key.id), JSON.stringify(env)))
+  return {
+    ...(name !== undefined && { name }),
+    ...(profile !== undefined && { profile }),
+    ...(expiresAt !== undefined && { expiresAt: expiresAt && checkFuture('expires_at', expiresAt) }),
+    ...(sealed !== undefined && { env: sealed }),
+    ...(tools !== undefined && { tools: tools && JSON.stringify(tools) }),
+  }
+}
+
+/** What was said, variables by name alone. */
+const said = ({ env_vars: variables, ...rest }: KeySettings): Record<string, unknown> => ({
+  ...rest,
+  ...(variables && { env_names: Object.keys(variables) }),
+})
+
+function toView({ vault }: Administered, key: KeyRow): KeyView {
+  const { id, orgId, name, prefix, profile, tools, createdAt, expiresAt, revokedAt } = key
+  const env = key.env === null ? {} : (JSON.parse(vault.open(placeOfEnv(id), key.env)) as object)
+  return {
+    id,
+    org_id: orgId,
+    name,
+    prefix,
+    profile,
+    env_names: Object.keys(env),
+    tools: tools === null ? null : (JSON.parse(tools) as string[]),
+    created_at: createdAt,
+    expires_at: expiresAt,
+    revoked_at: revokedAt,
+  }
+}

@@ -1,0 +1,76 @@
+import { timestamp } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import type { UsageRow } from '../../store/admin-rows.ts'
+import { dayOf } from '../../store/usage.ts'
+import type { Amounts } from '../allowances.ts'
+import { type Admin, type Administered, act, requireInOrg, requireInstance, unknown } from './admin.ts'
+
+/** An org, or one of its keys. */
+export interface LimitOwner {
+  orgId: string
+  keyId?: string
+}
+
+/** @throws Refusal not_found. */
+export async function limitsOf(on: Administered, admin: Admin, owner: LimitOwner): Promise<Amounts> {
+  await requireInOrg(on.store, admin, 'member', owner.orgId)
+  return JSON.parse((await on.store.limits.get(await idOf(on, owner))) ?? '{}') as Amounts
+}
+
+/**
+ * Sets every limit of an org or key anew; what is absent is not limited. Limits of an org take an admin of the whole
+ * instance; those of its keys its own.
+ * @throws Refusal forbidden, not_found, invalid_argument.
+ */
+export async function setLimits(on: Administered, admin: Admin, owner: LimitOwner, amounts: Amounts): Promise<Amounts> {
+  await requireInOrg(on.store, admin, 'admin', owner.orgId)
+  if (owner.keyId === undefined) requireInstance(admin, 'admin')
+  else if (amounts.storage_bytes !== undefined) {
+    throw new Refusal('invalid_argument', { field: 'storage_bytes', problem: 'is a limit of an org, not of a key' })
+  }
+  const target = await idOf(on, owner)
+  const details = { ...amounts }
+  await act(on.store, { admin, action: 'limits.set', orgId: owner.orgId, target, details }, ({ limits }) =>
+    limits.set(target, JSON.stringify(amounts)),
+  )
+  return amounts
+}
+
+async function idOf({ store }: Administered, { orgId, keyId }: LimitOwner): Promise<string> {
+  if (keyId === undefined) return orgId
+  const key = await store.keys.get(keyId)
+  if (key === undefined || key.orgId !== orgId) throw unknown('key', keyId)
+  return keyId
+}
+
+/** A month at most, by default the last thirty days. */
+const daysDefault = 30
+const daysMax = 366
+const dayMs = 86_400_000
+
+/**
+ * What the runs of an org used, by day and key.
+ * @param from `until` days as `2027-01-31`; `until` is the first that does not count.
+ * @throws Refusal not_found, invalid_argument.
+ */
+export async function usageOf(
+  { store }: Administered,
+  admin: Admin,
+  orgId: string,
+  { from, until }: { from?: string | undefined; until?: string | undefined },
+): Promise<UsageRow[]> {
+  await requireInOrg(store, admin, 'member', orgId)
+  const untilMs = until === undefined ? Date.parse(dayOf(timestamp())) + dayMs : dayMsOf('until', until)
+  const fromMs = from === undefined ? untilMs - daysDefault * dayMs : dayMsOf('from', from)
+  if (untilMs - fromMs > daysMax * dayMs) {
+    throw new Refusal('invalid_argument', { field: 'from', problem: `must be at most ${daysMax} days before until` })
+  }
+  const day = (ms: number) => dayOf(new Date(ms).toISOString())
+  return store.usage.list(orgId, day(fromMs), day(untilMs))
+}
+
+function dayMsOf(field: string, text: string): number {
+  const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN
+  if (!Number.isNaN(ms)) return ms
+  throw new Refusal('invalid_argument', { field, problem: 'must be a day as 2027-01-31' })
+}

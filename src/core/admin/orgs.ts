@@ -1,0 +1,83 @@
+import { timestamp } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import { newId } from '../../base/ids.ts'
+import type { OrgRow } from '../../store/store.ts'
+import { type Page, type PageRequest, page } from '../paging.ts'
+import { type Admin, type Administered, act, checkName, requireInOrg, requireInstance, unknown } from './admin.ts'
+
+export interface OrgView {
+  id: string
+  name: string
+  created_at: string
+}
+
+const toView = ({ id, name, createdAt }: OrgRow): OrgView => ({ id, name, created_at: createdAt })
+
+/** @throws Refusal forbidden, name_taken, invalid_argument. */
+export async function createOrg({ store }: Administered, admin: Admin, name: string): Promise<OrgView> {
+  requireInstance(admin, 'admin')
+  checkName('name', name)
+  const org = { id: newId('org'), name, createdAt: timestamp() }
+  await act(
+    store,
+    { admin, action: 'org.create', orgId: org.id, target: org.id, details: { name } },
+    async ({ orgs }) => {
+      if (!(await orgs.create(org))) throw new Refusal('name_taken', { what: 'An org', name })
+    },
+  )
+  return toView(org)
+}
+
+/** By name; of an admin of one org, that one. */
+export async function listOrgs({ store }: Administered, admin: Admin, asked: PageRequest): Promise<Page<OrgView>> {
+  if (admin.orgId !== null)
+    return { items: [toView(await requireInOrg(store, admin, 'member', admin.orgId))], nextCursor: null }
+  const { items, nextCursor } = await page(
+    asked,
+    [''],
+    ({ name }: OrgRow) => [name],
+    ([name], limit) => store.orgs.page(name, limit),
+  )
+  return { items: items.map(toView), nextCursor }
+}
+
+export async function getOrg({ store }: Administered, admin: Admin, orgId: string): Promise<OrgView> {
+  return toView(await requireInOrg(store, admin, 'member', orgId))
+}
+
+/** @throws Refusal forbidden, not_found, name_taken, invalid_argument. */
+export async function renameOrg({ store }: Administered, admin: Admin, orgId: string, name: string): Promise<OrgView> {
+  const org = await requireInOrg(store, admin, 'admin', orgId)
+  checkName('name', name)
+  await act(store, { admin, action: 'org.rename', orgId, target: orgId, details: { name } }, async ({ orgs }) => {
+    const renamed = await orgs.rename(orgId, name)
+    if (renamed === 'taken') throw new Refusal('name_taken', { what: 'An org', name })
+    if (!renamed) throw unknown('org', orgId)
+  })
+  return toView({ ...org, name })
+}
+
+/**
+ * Shows a tool to all keys of an org, or hides it from them.
+ * @param known names of all tools there are.
+ * @throws Refusal forbidden, not_found.
+ */
+export async function switchTool(
+  { store }: Administered,
+  admin: Admin,
+  orgId: string,
+  { tool, shown, known }: { tool: string; shown: boolean; known: readonly string[] },
+): Promise<void> {
+  await requireInOrg(store, admin, 'admin', orgId)
+  if (!known.includes(tool)) throw unknown('tool', tool)
+  const action = shown ? 'tool.show' : 'tool.hide'
+  await act(store, { admin, action, orgId, target: tool }, ({ hiddenTools }) =>
+    shown ? hiddenTools.show(orgId, tool) : hiddenTools.hide(orgId, tool),
+  )
+}
+
+/** Which of the tools there are an org has switched off. */
+export async function hiddenToolsOf({ store }: Administered, admin: Admin, orgId: string): Promise<string[]> {
+  await requireInOrg(store, admin, 'member', orgId)
+  return store.hiddenTools.list(orgId)
+}

@@ -1,0 +1,126 @@
+import { timestamp } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import type { StoredProfileRow } from '../../store/admin-rows.ts'
+import { type Page, type PageRequest, page } from '../paging.ts'
+import { type Admin, type Administered, act, requireInOrg, requireInstance, unknown } from './admin.ts'
+
+/** A profile of an org as it was written, values of variables left out. */
+export interface ProfileView {
+  name: string
+  settings: Record<string, unknown>
+  env_names: string[]
+  created_at: string
+  updated_at: string
+}
+
+/** As in the configuration. */
+const names = /^[a-z0-9][a-z0-9_-]{0,63}$/
+
+/**
+ * Makes a profile for the keys of an org. What a run may use is the operator's to say, so this takes an admin of the
+ * whole instance.
+ * @throws Refusal forbidden, not_found, name_taken (also by the configuration), invalid_argument.
+ */
+export async function createProfile(
+  on: Administered,
+  admin: Admin,
+  orgId: string,
+  { name, settings }: { name: string; settings: Record<string, unknown> },
+): Promise<ProfileView> {
+  await requireInOrg(on.store, admin, 'admin', orgId)
+  requireInstance(admin, 'admin')
+  if (!names.test(name)) {
+    const problem = 'must be 1 to 64 lower-case letters, digits, "-" and "_", the first a letter or digit'
+    throw new Refusal('invalid_argument', { field: 'name', problem })
+  }
+  const taken = new Refusal('name_taken', { what: 'A profile', name })
+  if (on.profiles.isConfigured(name)) throw taken
+  const at = timestamp()
+  const row = { orgId, name, settings: on.profiles.sealed(orgId, name, settings), createdAt: at, updatedAt: at }
+  await act(
+    on.store,
+    { admin, action: 'profile.create', orgId, target: name, details: said(settings) },
+    async (rows) => {
+      if (!(await rows.storedProfiles.create(row))) throw taken
+    },
+  )
+  return toView(on, row)
+}
+
+/** By name; those of the configuration are not among them. */
+export async function listProfiles(
+  on: Administered,
+  admin: Admin,
+  orgId: string,
+  asked: PageRequest,
+): Promise<Page<ProfileView>> {
+  await requireInOrg(on.store, admin, 'member', orgId)
+  const { items, nextCursor } = await page(
+    asked,
+    [''],
+    ({ name }: StoredProfileRow) => [name],
+    ([name], limit) => on.store.storedProfiles.page(orgId, name, limit),
+  )
+  return { items: items.map((row) => toView(on, row)), nextCursor }
+}
+
+/** @throws Refusal not_found. */
+export async function getProfile(on: Administered, admin: Admin, orgId: string, name: string): Promise<ProfileView> {
+  await requireInOrg(on.store, admin, 'member', orgId)
+  return toView(on, await existing(on, orgId, name))
+}
+
+/**
+ * Writes its settings anew, whole. Runs that go on keep what they began with; keys see it within a second.
+ * @throws Refusal forbidden, not_found, invalid_argument.
+ */
+export async function replaceProfile(
+  on: Administered,
+  admin: Admin,
+  { orgId, name }: { orgId: string; name: string },
+  settings: Record<string, unknown>,
+): Promise<ProfileView> {
+  await requireInOrg(on.store, admin, 'admin', orgId)
+  requireInstance(admin, 'admin')
+  const row = await existing(on, orgId, name)
+  const changed = { ...row, settings: on.profiles.sealed(orgId, name, settings), updatedAt: timestamp() }
+  await act(
+    on.store,
+    { admin, action: 'profile.replace', orgId, target: name, details: said(settings) },
+    async (rows) => {
+      const { updatedAt } = changed
+      if (!(await rows.storedProfiles.update(orgId, name, changed.settings, updatedAt))) throw unknown('profile', name)
+    },
+  )
+  return toView(on, changed)
+}
+
+/** @throws Refusal forbidden, not_found, in_use while a live key is bound to it. */
+export async function removeProfile(on: Administered, admin: Admin, orgId: string, name: string): Promise<void> {
+  await requireInOrg(on.store, admin, 'admin', orgId)
+  requireInstance(admin, 'admin')
+  await act(on.store, { admin, action: 'profile.remove', orgId, target: name }, async (rows) => {
+    const removed = await rows.storedProfiles.remove(orgId, name)
+    if (removed === 'unknown') throw unknown('profile', name)
+    if (removed === 'in_use') throw new Refusal('in_use', { what: `The profile ${name}`, by: 'a key' })
+  })
+}
+
+async function existing({ store }: Administered, orgId: string, name: string): Promise<StoredProfileRow> {
+  const row = await store.storedProfiles.get(orgId, name)
+  if (row === undefined) throw unknown('profile', name)
+  return row
+}
+
+/** Values of variables are secrets; the audit and the answers have their names. */
+const said = ({ env, ...rest }: Record<string, unknown>): Record<string, unknown> => ({
+  settings: rest,
+  env_names: namesIn(env),
+})
+
+const namesIn = (env: unknown): string[] => (typeof env === 'object' && env !== null ? Object.keys(env) : [])
+
+function toView({ profiles }: Administered, row: StoredProfileRow): ProfileView {
+  const { env, ...settings } = profiles.settingsOf(row)
+  return { name: row.name, settings, env_names: namesIn(env), created_at: row.createdAt, updated_at: row.updatedAt }
+}

@@ -1,0 +1,113 @@
+import { hash, randomBytes } from 'node:crypto'
+import { timestamp } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import { newId } from '../../base/ids.ts'
+import type { AdminTokenRow } from '../../store/admin-rows.ts'
+import type { Store } from '../../store/store.ts'
+import { type Page, type PageRequest, page } from '../paging.ts'
+import {
+  type Admin,
+  type Administered,
+  act,
+  checkFuture,
+  checkName,
+  type Role,
+  requireInstance,
+  unknown,
+} from './admin.ts'
+
+/** How every admin token begins, so that nobody takes it for a key. */
+export const tokenPrefix = 'gba_'
+const secretBytes = 32
+const shownCharacters = 4
+
+export interface TokenSettings {
+  name: string
+  role: Role
+  /** The one org that it is for; absent or `null`: the whole instance. */
+  org_id?: string | null
+  expires_at?: string | null
+}
+
+export interface TokenView {
+  id: string
+  name: string
+  role: Role
+  org_id: string | null
+  prefix: string
+  created_at: string
+  expires_at: string | null
+  revoked_at: string | null
+}
+
+/** @throws Refusal forbidden, not_found, invalid_argument. */
+export async function createToken(
+  { store }: Administered,
+  admin: Admin,
+  { name, role, org_id: orgId = null, expires_at: expiresAt = null }: TokenSettings,
+): Promise<TokenView & { secret: string }> {
+  requireInstance(admin, 'owner')
+  checkName('name', name)
+  if (orgId !== null && (await store.orgs.get(orgId)) === undefined) throw unknown('org', orgId)
+  const random = randomBytes(secretBytes).toString('base64url')
+  const secret = tokenPrefix + random
+  const row: AdminTokenRow = {
+    id: newId('token'),
+    name,
+    role,
+    orgId,
+    secretHash: hash('sha256', secret),
+    prefix: tokenPrefix + random.slice(0, shownCharacters),
+    createdAt: timestamp(),
+    expiresAt: expiresAt && checkFuture('expires_at', expiresAt),
+    revokedAt: null,
+  }
+  await act(store, { admin, action: 'token.create', orgId, target: row.id, details: { name, role } }, (rows) =>
+    rows.adminTokens.create(row),
+  )
+  return { ...toView(row), secret }
+}
+
+/** By age. @throws Refusal forbidden. */
+export async function listTokens({ store }: Administered, admin: Admin, asked: PageRequest): Promise<Page<TokenView>> {
+  requireInstance(admin, 'owner')
+  const { items, nextCursor } = await page(
+    asked,
+    ['', ''],
+    ({ createdAt, id }: AdminTokenRow) => [createdAt, id],
+    ([createdAt, id], limit) => store.adminTokens.page({ createdAt, id }, limit),
+  )
+  return { items: items.map(toView), nextCursor }
+}
+
+/** Refused from now on. @throws Refusal forbidden, not_found (also when it was revoked before). */
+export async function revokeToken({ store }: Administered, admin: Admin, id: string): Promise<void> {
+  requireInstance(admin, 'owner')
+  await act(store, { admin, action: 'token.revoke', orgId: null, target: id }, async ({ adminTokens }) => {
+    if (!(await adminTokens.revoke(id, timestamp()))) throw unknown('live token', id)
+  })
+}
+
+/**
+ * BOUNDARY: whom an admin token belongs to; looked up by its hash, each time.
+ * @throws Refusal unauthorized.
+ */
+export async function authenticateAdmin(store: Store, secret: string): Promise<Admin> {
+  const row = secret.startsWith(tokenPrefix)
+    ? await store.adminTokens.findBySecretHash(hash('sha256', secret))
+    : undefined
+  const isLive = row !== undefined && row.revokedAt === null && (row.expiresAt ?? '~') > timestamp()
+  if (!isLive) throw new Refusal('unauthorized')
+  return { id: row.id, role: row.role, orgId: row.orgId }
+}
+
+const toView = ({ id, name, role, orgId, prefix, createdAt, expiresAt, revokedAt }: AdminTokenRow): TokenView => ({
+  id,
+  name,
+  role,
+  org_id: orgId,
+  prefix,
+  created_at: createdAt,
+  expires_at: expiresAt,
+  revoked_at: revokedAt,
+})

@@ -1,0 +1,75 @@
+import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import type { Static, TObject } from 'typebox'
+import { Refusal } from '../../base/errors.ts'
+import type { Admin, Administered } from '../../core/admin/admin.ts'
+import { type Page, type PageRequest, pageLimitMax } from '../../core/paging.ts'
+import { parseJson } from '../../mcp/json.ts'
+import { compile } from '../../tools/arguments.ts'
+import { sendJson } from '../answer.ts'
+
+/** What a handler of administration is given. */
+export interface Asked<Body> {
+  on: Administered
+  admin: Admin
+  /** Words of the path, by name. */
+  path: Readonly<Record<string, string>>
+  query: Readonly<Record<string, string>>
+  body: Body
+}
+
+export interface Answered {
+  status: 200 | 201 | 204
+  body?: unknown
+}
+
+/**
+ * A handler whose body is checked against its schema, and whose query has no other words than these.
+ * @param work what it does; its role is required in core.
+ */
+export function administer<Schema extends TObject>(
+  on: Administered,
+  { body: schema, query: words = [] }: { body?: Schema; query?: readonly string[] },
+  work: (asked: Asked<Static<Schema>>) => Promise<Answered>,
+): RouteHandlerMethod {
+  const check = schema && compile(schema)
+  return async (request, reply) => {
+    const query = readQuery(request, words)
+    const body = check ? check(parseJson(request.body as Buffer)) : (undefined as never)
+    const path = request.params as Record<string, string>
+    const { status, body: answer } = await work({ on, admin: request.admin, path, query, body })
+    return send(reply, status, answer)
+  }
+}
+
+function readQuery(request: FastifyRequest, words: readonly string[]): Record<string, string> {
+  const query: Record<string, string> = {}
+  for (const [name, value] of Object.entries(request.query as Record<string, unknown>)) {
+    if (!words.includes(name)) {
+      const known = words.length === 0 ? 'there are none here' : `known are ${words.join(', ')}`
+      throw new Refusal('invalid_argument', { field: name.slice(0, 64), problem: `is not a parameter; ${known}` })
+    }
+    if (typeof value !== 'string') throw new Refusal('invalid_argument', { field: name, problem: 'must be given once' })
+    query[name] = value
+  }
+  return query
+}
+
+async function send(reply: FastifyReply, status: number, body: unknown): Promise<void> {
+  if (status !== 204) return sendJson(reply, status, JSON.stringify(body))
+  await reply.code(status).send()
+}
+
+/** The words of a query that ask for a part of a list. */
+export const pageWords = ['cursor', 'limit'] as const
+
+export function pageOf({ cursor, limit }: Readonly<Record<string, string>>): PageRequest {
+  if (limit !== undefined && !/^\d{1,4}$/.test(limit)) {
+    throw new Refusal('invalid_argument', {
+      field: 'limit',
+      problem: `must be a whole number from 1 to ${pageLimitMax}`,
+    })
+  }
+  return { cursor, limit: limit === undefined ? undefined : Number(limit) }
+}
+
+export const toList = <Item>({ items, nextCursor }: Page<Item>) => ({ data: items, next_cursor: nextCursor })

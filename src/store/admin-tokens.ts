@@ -1,0 +1,37 @@
+import type { Kysely } from 'kysely'
+import type { Store } from './store.ts'
+import type { Tables } from './tables.ts'
+
+export const adminTokens = (db: Kysely<Tables>): Store['adminTokens'] => ({
+  async create(token) {
+    await db.insertInto('adminTokens').values(token).execute()
+  },
+
+  findBySecretHash: (hash) =>
+    db.selectFrom('adminTokens').selectAll().where('secretHash', '=', hash).executeTakeFirst(),
+
+  page: (after, limit) =>
+    db
+      .selectFrom('adminTokens')
+      .selectAll()
+      .where((where) =>
+        where.or([
+          where('createdAt', '>', after.createdAt),
+          where.and([where('createdAt', '=', after.createdAt), where('id', '>', after.id)]),
+        ]),
+      )
+      .orderBy('createdAt')
+      .orderBy('id')
+      .limit(limit)
+      .execute(),
+
+  async revoke(id, at) {
+    const changed = await db
+      .updateTable('adminTokens')
+      .set({ revokedAt: at })
+      .where('id', '=', id)
+      .where('revokedAt', 'is', null)
+      .executeTakeFirst()
+    return changed.numUpdatedRows === 1n
+  },
+})
