@@ -15,7 +15,7 @@ import { Failures } from './failures.ts'
 export type Authenticate<Who> = (request: IncomingMessage) => Who | Promise<Who>
 
 /** Callers and administrators are known by different secrets, and neither is taken for the other. */
-export interface Door {
+export interface Authentication {
   caller: Authenticate<Caller>
   admin: Authenticate<Admin>
 }
@@ -77,7 +77,7 @@ function secretOf(headers: IncomingHttpHeaders): string | undefined {
 export async function authenticator(
   core: Core,
   { dev, host, trustedProxies }: { dev: boolean; host: string; trustedProxies: readonly string[] },
-): Promise<Door> {
+): Promise<Authentication> {
   const [failures, trusted] = [new Failures(), new TrustedProxies(trustedProxies)]
   const admin = bySecret((secret) => core.authenticateAdmin(secret), failures, trusted)
   if (!dev) return { admin, caller: bySecret((secret) => core.authenticate(secret), failures, trusted) }

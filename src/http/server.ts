@@ -5,7 +5,7 @@ import type { Admin } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Log } from '../observe/log.ts'
-import { authenticator, type Door } from './authenticate.ts'
+import { type Authentication, authenticator } from './authenticate.ts'
 import { type DoorRules, door } from './door.ts'
 import { answerError } from './errors.ts'
 import { type HttpRooms, routes } from './routes.ts'
@@ -57,7 +57,7 @@ export async function buildServer({
   /** For suites that offer something else than the product does. */
   offers?: HttpRooms['offers']
 }): Promise<FastifyInstance> {
-  const door = await authenticator(core, config)
+  const authentication = await authenticator(core, config)
   const admit = door(config)
   const app: FastifyInstance = fastify({
     loggerInstance: log as FastifyBaseLogger,
@@ -91,7 +91,7 @@ export async function buildServer({
       if (request.method === 'OPTIONS') return void reply.code(204).headers(preflight).send()
     }
     if (request.is404 || request.routeOptions.config.open === true) return done()
-    enter(request, door, done)
+    enter(request, authentication, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
     const level = reply.statusCode < 400 ? 'debug' : 'info'
@@ -110,21 +110,19 @@ export async function buildServer({
 }
 
 /** Lets a request in once it is known who asks. */
-function enter(request: FastifyRequest, door: Door, done: (error?: Error) => void): void {
+function enter(request: FastifyRequest, { admin, caller }: Authentication, done: (error?: Error) => void): void {
   if (request.routeOptions.config.admin === true) {
-    take(door.admin(request.raw), (admin) => (request.admin = admin), done)
-  } else take(door.caller(request.raw), (caller) => (request.caller = caller), done)
+    entering(admin(request.raw), (who) => (request.admin = who), done)
+  } else entering(caller(request.raw), (who) => (request.caller = who), done)
 }
 
-function take<Who>(who: Who | Promise<Who>, set: (who: Who) => void, done: (error?: Error) => void): void {
-  if (!(who instanceof Promise)) {
-    set(who)
-    return done()
-  }
-  who.then((known) => {
+function entering<Who>(who: Who | Promise<Who>, set: (who: Who) => void, done: (error?: Error) => void): void {
+  const enter = (known: Who) => {
     set(known)
     done()
-  }, done)
+  }
+  if (who instanceof Promise) who.then(enter, done)
+  else enter(who)
 }
 
 /**
