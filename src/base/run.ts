@@ -132,6 +132,30 @@ export interface Timings {
   runMs: number
 }
 
+/** What a file holds, by its first bytes; its name says little. */
+export const fileKinds = ['text', 'image', 'audio', 'binary'] as const
+export type FileKind = (typeof fileKinds)[number]
+
+/** A file of a thread as a run left it. */
+export interface ChangedFile {
+  /** Relative to the home directory. */
+  path: string
+  sizeBytes: number
+  /** Hexadecimal; `null` where it is too much to read. */
+  sha256: string | null
+  kind: FileKind
+  mimeType: string
+}
+
+/** What a run has created or changed in its thread, by path. What it deleted is not told. */
+export interface ChangedFiles {
+  /** Whose files they are. */
+  threadId: string
+  changed: ChangedFile[]
+  /** There is more: too much to tell, to look at, or with names that no path can give. */
+  truncated: boolean
+}
+
 export interface RunResult {
   ending: Ending
   /** User code only: equals `timings.runMs`. */
@@ -146,6 +170,8 @@ export interface RunResult {
   outputBytes: Record<Stream, number>
   limits: Limits
   timings: Timings
+  /** Of a run with a thread whose code has started. */
+  files?: ChangedFiles
 }
 
 /**

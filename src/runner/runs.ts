@@ -1,8 +1,9 @@
 import { Cleanup } from '../base/cleanup.ts'
-import { monotonicMs } from '../base/clock.ts'
+import { monotonicMs, wallMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import {
   type CancelCause,
+  type ChangedFiles,
   type Language,
   type RunInput,
   type RunResult,
@@ -224,10 +225,22 @@ export class Runs {
       },
       output: (stream: Stream, bytes: Uint8Array) => run.transcript.append(stream, bytes),
     }
+    const startMs = wallMs()
     run.slotRun = lease.slot.run(run.spec, input, observer, dock)
     const { jailMs, runMs, ending, ...measured } = await run.slotRun.ended
     const seen = run.thread ? await run.thread.endingOf(ending) : ending
-    return { ...measured, ending: seen, timings: { ...waited, jailMs, runMs } }
+    const files = run.thread && run.state === 'running' ? await this.#changes(run, run.thread, startMs) : undefined
+    return { ...measured, ending: seen, timings: { ...waited, jailMs, runMs }, ...(files && { files }) }
+  }
+
+  /** A filesystem that cannot be read any more takes nothing else from the answer. */
+  async #changes({ spec: { runId } }: Run, thread: ThreadClaim, startMs: number): Promise<ChangedFiles> {
+    try {
+      return await thread.changesSince(startMs)
+    } catch (error) {
+      this.#log(error, runId)
+      return { threadId: thread.id, changed: [], truncated: true }
+    }
   }
 
   #finish(run: Run, result: RunResult): void {

@@ -1,6 +1,7 @@
 import { Refusal } from '../base/errors.ts'
-import type { Ending, Quota, RunSpec, RunThread } from '../base/run.ts'
+import type { ChangedFiles, Ending, Quota, RunSpec, RunThread } from '../base/run.ts'
 import type { Slot } from '../engine/slot.ts'
+import { Changes } from '../storage/changes.ts'
 import { type Attachment, Dock } from '../storage/dock.ts'
 import { type FilesystemId, keyOf, type Mounted, usageOf } from '../storage/filesystems.ts'
 import { imageBytesFor } from '../storage/images.ts'
@@ -30,6 +31,7 @@ interface Use {
 export class Threads {
   readonly #warm: WarmFilesystems
   readonly #uses = new Map<string, Use>()
+  readonly #changes = new Changes()
   /** Highest fencing number seen. Kept for this life of the runner: no jail outlives it. */
   readonly #fences = new Map<string, number>()
 
@@ -47,7 +49,7 @@ export class Threads {
     if (this.#uses.has(key) || thread.fence < (this.#fences.get(key) ?? 0)) throw busy(id)
     this.#remember(key, thread.fence)
     this.#uses.set(key, { runId, writers: 0 })
-    return new ThreadClaim(id, thread.quota, this.#warm, () => this.#uses.delete(key))
+    return new ThreadClaim(id, thread.quota, this.#warm, this.#changes, () => this.#uses.delete(key))
   }
 
   /** BOUNDARY: a front that names threads without end must not make the runner grow: the oldest are forgotten. */
@@ -91,15 +93,22 @@ export class ThreadClaim {
   readonly #id: FilesystemId
   readonly #quota: Quota
   readonly #warm: WarmFilesystems
+  readonly #changes: Changes
   readonly #free: () => void
   #lease: WarmLease | undefined
   #attached: { slot: Slot; attachment: Attachment } | undefined
 
-  constructor(id: FilesystemId, quota: Quota, warm: WarmFilesystems, free: () => void) {
+  constructor(id: FilesystemId, quota: Quota, warm: WarmFilesystems, changes: Changes, free: () => void) {
     this.#id = id
     this.#quota = quota
     this.#warm = warm
+    this.#changes = changes
     this.#free = free
+  }
+
+  /** As its org calls it. */
+  get id(): string {
+    return this.#id.name
   }
 
   /** Mounts it, made first if need be. @throws Refusal unavailable. */
@@ -129,6 +138,15 @@ export class ThreadClaim {
     // One that was made for more than this profile gives keeps its size.
     const isLarger = totalBytes > imageBytesFor(this.#quota)
     return { kind: 'disk_quota', limitBytes: isLarger ? totalBytes : this.#quota.bytes }
+  }
+
+  /**
+   * What a run has left of files that it created or changed; only when every process of it is dead.
+   * @param startMs when it started, by the wall clock.
+   * @throws system errors of a filesystem that cannot be read.
+   */
+  changesSince(startMs: number): Promise<ChangedFiles> {
+    return this.#changes.since(keyOf(this.#id), this.#id.name, this.#mounted.root.fd, startMs)
   }
 
   /**

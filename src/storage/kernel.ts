@@ -36,6 +36,12 @@ interface Kernel {
   publishFile(file: number, root: number, unfinished: Buffer, directory: number, name: Buffer): Promise<void>
   /** @param cookie decimal `d_off` of the last entry seen, or "0". @returns entries as getdents64(2) packs them. */
   readDirectory(directory: number, cookie: Buffer, roomBytes: number): Promise<Buffer>
+  /**
+   * Regular files below a directory whose status changed at or after a time of the wall clock. Looks for so long.
+   * @returns one byte, whether something was left out, then a record for each: bytes of its path u16, size u64, change
+   * time in nanoseconds u64, inode u64, path.
+   */
+  changedFiles(root: number, sinceUs: number, forMs: number): Promise<Buffer>
   syncDescriptor(descriptor: number): Promise<void>
   syncFilesystem(descriptor: number): Promise<void>
   /** Block size; blocks, free, free to users; inodes, free. */

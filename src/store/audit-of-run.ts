@@ -16,6 +16,7 @@ export function auditOfRun(run: RunRow, at: string): AuditEntry {
       language,
       code_bytes: codeBytes,
       ending,
+      ...(result?.files && { files_changed: result.files.changed.length }),
       ...(result && { duration_ms: Math.round(result.durationMs), cpu_ms: Math.round(result.cpuTimeMs) }),
     },
     personal: {

@@ -9,6 +9,7 @@ import { callTool, getPrompt, readResource } from '../methods.ts'
 import { ProgressSteps } from '../progress-steps.ts'
 import { mendable } from '../tool-errors.ts'
 import { errorReply } from './codec.ts'
+import { asKnownIn } from './content.ts'
 import type { Session } from './sessions.ts'
 
 export interface Asked {
@@ -58,7 +59,7 @@ function work(
 ): Promise<object> {
   switch (method) {
     case 'tools/call': {
-      const called = callTool(caller, params, offer, own)
+      const called = callTool(caller, params, offer, own).then((result) => asKnownIn(era.version, result))
       // As results that a model sees since 2025-11-25, as JSON-RPC errors before.
       // https://modelcontextprotocol.io/specification/2025-11-25/server/tools#error-handling
       return era.version >= '2025-11-25' ? called.catch(mendable) : called

@@ -189,7 +189,7 @@ static napi_value start(napi_env env, napi_callback_info info)
 
 NAPI_MODULE_INIT()
 {
-	const struct verb *const lists[] = {file_verbs, image_verbs, mount_verbs};
+	const struct verb *const lists[] = {file_verbs, change_verbs, image_verbs, mount_verbs};
 	napi_value function;
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)

@@ -3,6 +3,7 @@
  * BOUNDARY: what lies below the descriptor was made by code in a sandbox, and may be changed by it at any moment. A path
  * is resolved by the kernel beneath the descriptor, through directories only; a name is one component. */
 #define _GNU_SOURCE
+#include "beneath.h"
 #include "job.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int open_beneath(int fd, const char *path, uint64_t flags, uint64_t mode)
+int open_beneath(int fd, const char *path, uint64_t flags, uint64_t mode)
 {
 	struct open_how how = {
 		.flags = flags | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC,

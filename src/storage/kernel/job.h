@@ -38,6 +38,7 @@ void job_fail(struct job *job, const char *step);
 
 /* Each list ends with a verb without a name. */
 extern const struct verb file_verbs[];
+extern const struct verb change_verbs[];
 extern const struct verb mount_verbs[];
 extern const struct verb image_verbs[];
 

@@ -4,11 +4,12 @@ import { type StreamText, type Transcript, toTranscript } from '../../core/fold.
 import { limitsOnTheWire } from '../limits.ts'
 import type { ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'
+import { richContent, richFields, richNotes } from './rich.ts'
 
 /** The answer of a run: Markdown for a model, fields for a program. An error is any ending but exit 0. */
 export function toToolResult(transcript: Transcript): ToolResult {
   return {
-    content: [{ type: 'text', text: toMarkdown(transcript) }],
+    content: [{ type: 'text', text: toMarkdown(transcript) }, ...richContent(transcript)],
     structuredContent: toStructuredContent(transcript),
     isError: !succeeded(transcript.result.ending),
   }
@@ -35,6 +36,7 @@ export function toMarkdown({ result, stdout, stderr, outputLost }: Transcript): 
     parts.push(`**Note:** ${result.oomKills} of its processes were killed for memory`)
   }
   if (outputLost) parts.push(outputLostNote)
+  parts.push(...richNotes(result))
   return parts.join('\n\n')
 }
 
@@ -80,6 +82,7 @@ export function toStructuredContent({ runId, result, stdout, stderr }: Transcrip
       jail_ms: toMicroseconds(timings.jailMs),
       run_ms: toMicroseconds(timings.runMs),
     },
+    ...richFields(result),
     trace_id: runId,
   }
 }

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { failureReasons, languages, type Ending as RunEnding } from '../../base/run.ts'
+import { failureReasons, fileKinds, languages, type Ending as RunEnding } from '../../base/run.ts'
 import { idempotencyKeyLimit } from '../../core/claims.ts'
 import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/request.ts'
 import { subjectLimit } from '../../core/subjects.ts'
@@ -123,6 +123,21 @@ const measured = {
   duration_ms: Type.Optional(measure('Wall time of the program itself.')),
   cpu_time_ms: Type.Optional(measure('CPU time of all its processes.')),
   memory_peak_bytes: Type.Optional(count('Page cache and temporary files included.')),
+  files: Type.Optional(
+    Type.Array(
+      Type.Object({
+        path: Type.String({ description: 'Relative to the home directory.' }),
+        size_bytes: count(),
+        sha256: nullable('string', { description: 'null where it is too much to read.' }),
+        kind: oneOf(fileKinds, { description: 'By what it holds.' }),
+        mime_type: Type.String(),
+      }),
+      { description: 'Created or changed in the thread by this run; absent without a thread.' },
+    ),
+  ),
+  files_truncated: Type.Optional(
+    Type.Boolean({ description: 'More files have changed, or may have, than are listed.' }),
+  ),
   oom_kills: Type.Optional(count('Processes that were killed for memory, also when the program lived on.')),
   limits: Type.Optional(
     Type.Object({

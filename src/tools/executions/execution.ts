@@ -4,6 +4,7 @@ import type { Execution } from '../../core/executions.ts'
 import { bytesOf, keptAfter, nothingKept, toStreamText, toTranscript, wholeCharacters } from '../../core/fold.ts'
 import { endingInWords } from '../execute/ending-words.ts'
 import { endingOnTheWire, outputLostNote, section, succeeded, toStructuredContent } from '../execute/result.ts'
+import { richContent, richNotes } from '../execute/rich.ts'
 import type { Offers, ToolResult } from '../tool.ts'
 
 /** The arguments that name a run and how much of it is known already. */
@@ -37,9 +38,10 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   else {
     parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
     if (output === null) parts.push(outputLostNote)
+    if (result) parts.push(...richNotes(result))
   }
   return {
-    content: [{ type: 'text', text: parts.join('\n\n') }],
+    content: [{ type: 'text', text: parts.join('\n\n') }, ...(result ? richContent({ result }) : [])],
     structuredContent: {
       ...measured,
       status: ending === null ? 'running' : 'ended',

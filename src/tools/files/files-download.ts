@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import Type from 'typebox'
 import { Refusal, type RefusalCode } from '../../base/errors.ts'
+import { mediaTypeOf } from '../../base/media-type.ts'
 import type { OpenFile } from '../../core/files.ts'
 import { bytesInWords } from '../execute/ending-words.ts'
 import { type ToolResult, tool } from '../tool.ts'
@@ -73,8 +74,8 @@ async function readAll(file: OpenFile): Promise<Buffer> {
 
 /** By what the file holds: names say little, and any program may have written them. SVG is text. */
 function contentOf(path: string, bytes: Buffer): ToolResult {
-  const mimeType = images.find(({ begins }) => begins(bytes))?.mimeType
-  if (mimeType) {
+  const mimeType = mediaTypeOf(bytes)
+  if (mimeType?.startsWith('image/')) {
     return { content: [{ type: 'image', data: bytes.toString('base64'), mimeType }], isError: false }
   }
   // As a whole, so that no character is cut; a NUL is valid UTF-8 and in no text.
@@ -85,14 +86,3 @@ function contentOf(path: string, bytes: Buffer): ToolResult {
     `${path} is a binary file of ${bytes.length} bytes: neither text nor an image that can be shown. ${elsewhere}`,
   )
 }
-
-const at = (offset: number, text: string) => (bytes: Buffer) =>
-  bytes.subarray(offset, offset + text.length).equals(Buffer.from(text, 'latin1'))
-
-/** https://mimesniff.spec.whatwg.org/#matching-an-image-type-pattern */
-const images: readonly { mimeType: string; begins: (bytes: Buffer) => boolean }[] = [
-  { mimeType: 'image/png', begins: at(0, '\x89PNG\r\n\x1a\n') },
-  { mimeType: 'image/jpeg', begins: at(0, '\xff\xd8\xff') },
-  { mimeType: 'image/gif', begins: (bytes) => at(0, 'GIF87a')(bytes) || at(0, 'GIF89a')(bytes) },
-  { mimeType: 'image/webp', begins: (bytes) => at(0, 'RIFF')(bytes) && at(8, 'WEBPVP')(bytes) },
-]

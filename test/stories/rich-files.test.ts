@@ -1,0 +1,79 @@
+import { createHash } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { post } from '../support/calls.ts'
+import { type Glovebox, Place } from '../support/glovebox.ts'
+
+const place = new Place()
+let server: Glovebox
+beforeAll(async () => {
+  server = await place.start('--limit-thread', '64MiB', '--storage-reserve', '0')
+}, 60_000)
+afterAll(() => place.remove())
+
+interface Item {
+  type: string
+  text?: string
+  uri?: string
+  name?: string
+}
+
+interface Answer {
+  content: Item[]
+  structuredContent: { files?: { path: string; sha256: string; kind: string }[]; files_truncated?: boolean }
+}
+
+async function call(code: string, thread_id: string | undefined, version = '2025-06-18'): Promise<Answer> {
+  const args = { code, language: 'bash', ...(thread_id && { thread_id }) }
+  const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'sandbox_execute', arguments: args } }
+  const headers = { 'mcp-protocol-version': version }
+  return (await post<{ result: Answer }>(`${server.url}/mcp`, message, headers)).body.result
+}
+
+const linksOf = ({ content }: Answer) => content.filter(({ type }) => type === 'resource_link')
+
+describe('a run with a thread', () => {
+  it('tells which files it made and links to them; the next one tells of its own only', async () => {
+    const first = await call('mkdir out && echo one >out/one.txt && echo two >two.txt', 'told')
+    expect(linksOf(first).map(({ uri }) => uri)).toEqual([
+      'glovebox://threads/told/files/out/one.txt',
+      'glovebox://threads/told/files/two.txt',
+    ])
+    const sha256 = createHash('sha256').update('two\n').digest('hex')
+    expect(first.structuredContent.files?.[1]).toMatchObject({ path: 'two.txt', sha256, kind: 'text' })
+    const second = await call('cat two.txt && rm out/one.txt && echo more >>two.txt', 'told')
+    expect(second.structuredContent.files?.map(({ path }) => path)).toEqual(['two.txt'])
+    expect((await call('cat two.txt', 'told')).structuredContent).toMatchObject({ files: [], files_truncated: false })
+  })
+
+  it('tells of them however it ended', async () => {
+    const { structuredContent } = await call('echo half >half.txt; kill -9 $$', 'killed')
+    expect(structuredContent.files?.map(({ path }) => path)).toEqual(['half.txt'])
+  })
+
+  it('links to twenty files at most, and counts the others', async () => {
+    const answer = await call('for i in $(seq 25); do echo $i >$i; done', 'many')
+    expect(linksOf(answer)).toHaveLength(20)
+    expect(answer.content[0]?.text).toContain('5 more files')
+    expect(answer.structuredContent.files).toHaveLength(25)
+  })
+
+  it('tells a client that knows no links in words', async () => {
+    const { content } = await call('echo x >x.txt', 'older', '2025-03-26')
+    expect(content.map(({ type }) => type)).toEqual(['text', 'text'])
+    expect(content[1]?.text).toContain('glovebox://threads/older/files/x.txt')
+  })
+
+  it('tells REST clients the same', async () => {
+    const body = { code: 'echo x >x.txt', language: 'bash', thread_id: 'rest' }
+    const { body: execution } = await post<object>(`${server.url}/v1/sandbox/execute`, body)
+    expect(execution).toMatchObject({ files: [{ path: 'x.txt', size_bytes: 2, mime_type: 'text/plain' }] })
+  })
+})
+
+describe('a run without a thread', () => {
+  it('tells of no files, since none is kept', async () => {
+    const answer = await call('echo x >x.txt', undefined)
+    expect(linksOf(answer)).toEqual([])
+    expect(answer.structuredContent.files).toBeUndefined()
+  })
+})
