@@ -10,6 +10,7 @@ import { FairQueue } from '../src/engine/queue.ts'
 import { Runs } from '../src/runner/runs.ts'
 import { RunnerServer } from '../src/runner/server.ts'
 import { Threads } from '../src/runner/threads.ts'
+import { Volumes } from '../src/runner/volumes.ts'
 import { Filesystems } from '../src/storage/filesystems.ts'
 import { WarmFilesystems } from '../src/storage/warm.ts'
 
@@ -28,13 +29,13 @@ const pool = new SlotPool(
   { failed: () => undefined, changed: () => undefined },
 )
 const queue = new FairQueue({ places: 1, placesPerOrg: 1, waitingPerOrg: 1, waitMs: 1 })
-const threads = new Threads(warm)
-const runs = new Runs(queue, pool, threads, [], () => undefined)
+const storage = { threads: new Threads(warm), volumes: new Volumes(warm), warm, close: () => warm.close(0) }
+const runs = new Runs(queue, pool, storage, [], () => undefined)
 const socketPath = join(directory, 'link', 'runner.sock')
 const server = new RunnerServer(
   { socketPath, frontUid: 0, frontGid: 0, graceMs: 0, runnerId: 'bench', epoch: 1 },
   runs,
-  threads,
+  storage,
   pino({ level: 'silent' }),
 )
 await server.listen()

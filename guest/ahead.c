@@ -41,12 +41,12 @@ static size_t bytes_of(char *const *variables)
 }
 
 /* That it cannot be asked shows that the jail, or the jailer, is dead; an end is on the way here. */
-static void ask_for_storage(struct run *run, const char *dock)
+static void ask_for_storage(struct run *run, const char *dock, const char *volumes)
 {
 	int mounts = run->jail.spaces[JAIL_MNT];
 
 	run->awaits_storage = true;
-	if (mounts < 0 || jailer_attach(&run->jailer, mounts, dock, run->preparation.home) < 0)
+	if (mounts < 0 || jailer_attach(&run->jailer, mounts, dock, volumes, run->preparation.home) < 0)
 		jail_kill(&run->jail);
 	jail_close(&run->jail.spaces[JAIL_MNT]);
 }
@@ -66,12 +66,13 @@ const char *ahead_begin(struct run *run, const struct frame *frame)
 	run->begun = true;
 	run->env_bytes = bytes_of(asked.env);
 	source_open(&run->source, run->env_bytes + asked.code_bytes, 0);
-	if ((run->env_bytes > 0 || asked.dock != NULL) && run->preparation.ahead == AHEAD_STARTED)
+	bool has_storage = asked.dock != NULL || asked.volumes != NULL;
+	if ((run->env_bytes > 0 || has_storage) && run->preparation.ahead == AHEAD_STARTED)
 		wrong = "variables or storage for a program that is started already";
 	else if (!add_variables(run, asked.env))
 		wrong = "variables that do not fit";
-	else if (asked.dock != NULL)
-		ask_for_storage(run, asked.dock);
+	else if (has_storage)
+		ask_for_storage(run, asked.dock, asked.volumes);
 	prepare_forget(&asked);
 	return wrong != NULL ? wrong : ahead_hand_over(run);
 }

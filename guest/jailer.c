@@ -29,7 +29,8 @@ enum { END_CHANNEL, END_IN, END_OUT, END_ERR, ENDS };
 
 /* A jail is made from four descriptors; storage is attached with one, a mount namespace. */
 struct request {
-	char dock[NAME_MAX + 1]; /* empty: make a jail */
+	char dock[NAME_MAX + 1]; /* what becomes the home; empty: nothing does */
+	char volumes[NAME_MAX + 1]; /* likewise */
 	char home[1025];
 };
 
@@ -73,13 +74,21 @@ static int become_jailer(int socket)
 /* Shows storage in a jail: the mount is taken here, where the dock is, and put down there. */
 static pid_t attach(const struct request *request, int jail)
 {
-	int storage = mounts_take_storage(request->dock);
+	const struct {
+		const char *dock;
+		const char *path;
+	} parts[] = {{request->dock, request->home}, {request->volumes, VOLUMES}};
+	int storage[] = {-1, -1};
+	int put = 0;
 
-	if (storage < 0)
-		return -1;
+	for (size_t i = 0; i < 2; i++)
+		if (parts[i].dock[0] != '\0' && (storage[i] = mounts_take_storage(parts[i].dock)) < 0)
+			return -1;
 	if (setns(jail, CLONE_NEWNS) < 0)
 		return fail("enter the jail's mounts");
-	int put = mounts_put_storage(storage, request->home);
+	for (size_t i = 0; i < 2 && put == 0; i++)
+		if (storage[i] >= 0)
+			put = mounts_put_storage(storage[i], parts[i].path);
 	if (setns(MOUNTS, CLONE_NEWNS) < 0)
 		_exit(EXIT_JAILER_FAILED);
 	return put;
@@ -90,10 +99,10 @@ static struct answer act(const struct request *request, const int passed[ENDS], 
 	struct answer answer = {.init = -1};
 
 	errno = EBADMSG;
-	if (request->dock[0] == '\0' && count == ENDS) {
+	if (count == ENDS) {
 		const struct ends ends = {passed[END_CHANNEL], passed[END_IN], passed[END_OUT], passed[END_ERR]};
 		answer.init = clone_init(&ends);
-	} else if (request->dock[0] != '\0' && count == 1) {
+	} else if (count == 1) {
 		answer.init = attach(request, passed[0]);
 	} else {
 		fail("understand a request");
@@ -142,11 +151,15 @@ int jailer_ask(const struct jailer *jailer, const struct ends *ends)
 	return pass_send(jailer->socket, &request, sizeof(request), passed, ENDS) < 0 ? fail("ask the jailer") : 0;
 }
 
-int jailer_attach(const struct jailer *jailer, int mount_namespace, const char *dock, const char *home)
+int jailer_attach(const struct jailer *jailer, int mount_namespace, const char *dock, const char *volumes,
+		  const char *home)
 {
 	struct request request = {.dock = ""};
 
-	strncpy(request.dock, dock, sizeof(request.dock) - 1);
+	if (dock != NULL)
+		strncpy(request.dock, dock, sizeof(request.dock) - 1);
+	if (volumes != NULL)
+		strncpy(request.volumes, volumes, sizeof(request.volumes) - 1);
 	strncpy(request.home, home, sizeof(request.home) - 1);
 	return pass_send(jailer->socket, &request, sizeof(request), &mount_namespace, 1) < 0 ? fail("ask the jailer") : 0;
 }

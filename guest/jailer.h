@@ -23,8 +23,10 @@ int jailer_start(struct jailer *jailer);
 /* Asks for a jail made from what the handover holds. Returns 0, or -1 with fail_text. One request at a time. */
 int jailer_ask(const struct jailer *jailer, const struct ends *ends);
 
-/* Asks for the entry `dock` to be shown at `home` in the mount namespace of a jail whose run has not begun. */
-int jailer_attach(const struct jailer *jailer, int mount_namespace, const char *dock, const char *home);
+/* Asks for the entry `dock` to be shown at `home`, and `volumes` where volumes are, in the mount namespace of a jail
+ * whose run has not begun. NULL where there is none. */
+int jailer_attach(const struct jailer *jailer, int mount_namespace, const char *dock, const char *volumes,
+		  const char *home);
 
 enum jailer_answer {
 	JAILER_DONE,   /* `init` is the jail's init: a child of the guest; 0 when storage was to be attached */

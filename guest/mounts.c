@@ -158,7 +158,9 @@ int mounts_prepare_slot(void)
 
 int mounts_prepare_run(const struct preparation *p)
 {
-	return check_mount_point(p->home) < 0 ? -1 : views_make(p->cpus);
+	if (check_mount_point(p->home) < 0 || (p->volumes != NULL && check_mount_point(VOLUMES) < 0))
+		return -1;
+	return views_make(p->cpus);
 }
 
 /* Shows the processors that were granted instead of those of the machine. */
@@ -212,15 +214,18 @@ static int is_attached(const char *entry)
 	return fail("%s holds no storage", entry);
 }
 
-/* Storage at home. From here on it is the jail's own mount: what comes and goes in the dock does not touch it. */
-static int mount_storage(const char *home, const char *name)
+/* From here on it is the jail's own mount: what comes and goes in the dock does not touch it. Volumes are mounts below
+ * one entry, which came here together and cannot be taken apart. */
+static int mount_storage(const char *path, const char *name)
 {
 	char entry[sizeof(DOCK) + 1 + NAME_MAX + 1];
 
 	snprintf(entry, sizeof(entry), DOCK "/%s", name);
-	if (is_attached(entry) < 0 || binds_add(entry, home) < 0)
+	if (is_attached(entry) < 0)
 		return -1;
-	return mount(NULL, home, NULL, MS_PRIVATE, NULL) < 0 ? fail("keep the home to the jail") : 0;
+	if (mount(entry, path, NULL, MS_BIND | MS_REC, NULL) < 0)
+		return fail("bind %s to %s", entry, path);
+	return mount(NULL, path, NULL, MS_PRIVATE | MS_REC, NULL) < 0 ? fail("keep storage to the jail") : 0;
 }
 
 static int mount_home(const struct preparation *p)
@@ -235,6 +240,11 @@ static int mount_home(const struct preparation *p)
 	return mount_tmpfs(home, SAFE, user, p->home_bytes);
 }
 
+static int mount_volumes(const struct preparation *p)
+{
+	return p->volumes == NULL ? 0 : mount_storage(IMAGE VOLUMES, p->volumes);
+}
+
 static int mount_writable(const struct preparation *p)
 {
 	char ptys[64];
@@ -242,7 +252,7 @@ static int mount_writable(const struct preparation *p)
 	snprintf(ptys, sizeof(ptys), "newinstance,ptmxmode=0666,mode=0620,max=%d", PTYS_MAX);
 	if (mount_tmpfs(IMAGE "/tmp", SAFE, "mode=1777", p->tmp_bytes) < 0 ||
 	    mount_tmpfs(IMAGE "/dev/shm", SEALED, "mode=1777", p->tmp_bytes) < 0 ||
-	    mount_home(p) < 0)
+	    mount_home(p) < 0 || mount_volumes(p) < 0)
 		return -1;
 	if (mount("devpts", IMAGE "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, ptys) < 0)
 		return fail("mount /dev/pts");
@@ -311,17 +321,17 @@ int mounts_take_storage(const char *name)
 	snprintf(entry, sizeof(entry), DOCK "/%s", name);
 	if (is_attached(entry) < 0)
 		return -1;
-	int storage = (int)syscall(SYS_open_tree, AT_FDCWD, entry, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	int storage = (int)syscall(SYS_open_tree, AT_FDCWD, entry, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
 	if (storage < 0)
 		return fail("take %s", entry);
-	if (syscall(SYS_mount_setattr, storage, "", AT_EMPTY_PATH, &private, sizeof(private)) < 0)
-		return fail("keep the home to the jail");
+	if (syscall(SYS_mount_setattr, storage, "", AT_EMPTY_PATH | AT_RECURSIVE, &private, sizeof(private)) < 0)
+		return fail("keep storage to the jail");
 	return storage;
 }
 
-int mounts_put_storage(int storage, const char *home)
+int mounts_put_storage(int storage, const char *path)
 {
-	long moved = syscall(SYS_move_mount, storage, "", AT_FDCWD, home, MOVE_MOUNT_F_EMPTY_PATH);
+	long moved = syscall(SYS_move_mount, storage, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
 
-	return moved < 0 ? fail("put storage at %s", home) : 0;
+	return moved < 0 ? fail("put storage at %s", path) : 0;
 }

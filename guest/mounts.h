@@ -20,11 +20,14 @@ int mounts_prepare_run(const struct preparation *preparation);
  * written to CODE_FILE where there is one. */
 int mounts_enter(const struct preparation *preparation, const uint8_t *code);
 
-/* Takes what lies at an entry of the dock, as a mount of its own that is nowhere yet. Returns a descriptor, or -1 with
- * fail_text. */
+/* Where a jail has the volumes of its run, each in a directory of its own. */
+#define VOLUMES "/volumes"
+
+/* Takes what lies at an entry of the dock, with all that is mounted below it, as a mount of its own that is nowhere yet.
+ * Returns a descriptor, or -1 with fail_text. */
 int mounts_take_storage(const char *dock);
 
-/* In a jail: puts it at `home`. Returns 0, or -1 with fail_text. */
-int mounts_put_storage(int storage, const char *home);
+/* In a jail: puts it at a path. Returns 0, or -1 with fail_text. */
+int mounts_put_storage(int storage, const char *path);
 
 #endif

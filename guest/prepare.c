@@ -85,7 +85,7 @@ static const char *keep_path(struct preparation *p, const struct record *record)
 	char *text = keep_text(p, record);
 
 	if (text == NULL)
-		return "HOME, CODE_FILE or DOCK holds a NUL";
+		return "HOME, CODE_FILE, DOCK or VOLUMES holds a NUL";
 	if (record->tag == RECORD_HOME) {
 		p->home = text;
 		return is_plain_path(text) ? NULL : "HOME is not a plain absolute path";
@@ -93,6 +93,10 @@ static const char *keep_path(struct preparation *p, const struct record *record)
 	if (record->tag == RECORD_DOCK) {
 		p->dock = text;
 		return is_plain_name(text) ? NULL : "DOCK is not a plain name";
+	}
+	if (record->tag == RECORD_VOLUMES) {
+		p->volumes = text;
+		return is_plain_name(text) ? NULL : "VOLUMES is not a plain name";
 	}
 	p->code_file = text;
 	return is_plain_name(text) ? NULL : "CODE_FILE is not a plain file name";
@@ -153,7 +157,8 @@ static const char *check_whole(const struct preparation *p)
 		return "CPUS must be there, from 1 to 1024";
 	if (p->code_bytes > SOURCE_MAX_BYTES || p->stdin_bytes > SOURCE_MAX_BYTES)
 		return "CODE_BYTES or STDIN_BYTES is too large";
-	if (p->ahead != AHEAD_NOT && (p->code_bytes > 0 || p->code_file != NULL || p->has_stdin || p->dock != NULL))
+	if (p->ahead != AHEAD_NOT &&
+	    (p->code_bytes > 0 || p->code_file != NULL || p->has_stdin || p->dock != NULL || p->volumes != NULL))
 		return "AHEAD with what belongs to a run";
 	return NULL;
 }
@@ -182,7 +187,7 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 		const char *wrong;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_AHEAD || (allowed & 1u << record.tag) == 0)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_VOLUMES || (allowed & 1u << record.tag) == 0)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)
@@ -192,8 +197,8 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 			wrong = keep_word(p, &record, p->args, &args);
 		else if (record.tag == RECORD_ENV)
 			wrong = keep_word(p, &record, p->env, &env);
-		else if (record.tag == RECORD_HOME || record.tag == RECORD_CODE_FILE ||
-			 record.tag == RECORD_DOCK)
+		else if (record.tag == RECORD_HOME || record.tag == RECORD_CODE_FILE || record.tag == RECORD_DOCK ||
+			 record.tag == RECORD_VOLUMES)
 			wrong = keep_path(p, &record);
 		else
 			wrong = keep_quantity(p, &record);
@@ -229,7 +234,7 @@ const char *prepare_parse(struct preparation *p, const uint8_t *payload, size_t 
 
 const char *prepare_parse_begin(struct preparation *p, const uint8_t *payload, size_t length)
 {
-	return parse(p, payload, length, TAG(ENV) | TAG(DOCK) | TAG(CODE_BYTES), check_begin);
+	return parse(p, payload, length, TAG(ENV) | TAG(DOCK) | TAG(VOLUMES) | TAG(CODE_BYTES), check_begin);
 }
 
 const char *prepare_parse_host(struct preparation *p, const uint8_t *payload, size_t length)

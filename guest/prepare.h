@@ -22,6 +22,7 @@ enum record_tag {
 	RECORD_CREDIT = 13,
 	RECORD_DOCK = 14,
 	RECORD_AHEAD = 15,
+	RECORD_VOLUMES = 16,
 };
 
 #define WORDS_MAX 4096u
@@ -44,6 +45,7 @@ struct preparation {
 	const char *home;
 	const char *code_file; /* NULL: standard input carries the source text */
 	const char *dock;      /* entry of the dock that is the home; NULL: a tmpfs is */
+	const char *volumes;   /* entry of the dock below which volumes are mounted; NULL: there are none */
 	uint64_t tmp_bytes;
 	uint64_t home_bytes;
 	uint64_t open_files;
@@ -63,7 +65,7 @@ struct preparation {
 /* Understands the payload of a PREPARE frame. Returns NULL, or what is wrong with it; then nothing is held. */
 const char *prepare_parse(struct preparation *preparation, const uint8_t *payload, size_t length);
 
-/* The same for a BEGIN frame (ENV, DOCK and CODE_BYTES) and a HOST frame (ARG and ENV). */
+/* The same for a BEGIN frame (ENV, DOCK, VOLUMES and CODE_BYTES) and a HOST frame (ARG and ENV). */
 const char *prepare_parse_begin(struct preparation *preparation, const uint8_t *payload, size_t length);
 const char *prepare_parse_host(struct preparation *preparation, const uint8_t *payload, size_t length);
 

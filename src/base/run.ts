@@ -60,6 +60,19 @@ export interface RunThread {
   quota: Quota
 }
 
+/** Volumes of one profile: each is a mount of every run. */
+export const volumesMax = 16
+
+/** A volume that a run has at `/volumes/<slug>`, beside others. */
+export interface RunVolume {
+  slug: string
+  /** By which the runner knows it; stays when the slug changes. */
+  name: string
+  readOnly: boolean
+  /** With which it is made when there is none yet. */
+  quota: Quota
+}
+
 export interface RunSpec {
   /** Public id of the run (`trace_id`). */
   runId: string
@@ -79,6 +92,8 @@ export interface RunSpec {
   detached: boolean
   /** Absent: the home directory is an empty tmpfs. */
   thread?: RunThread
+  /** Each slug and each name once. */
+  volumes?: readonly RunVolume[]
 }
 
 export interface RunInput {

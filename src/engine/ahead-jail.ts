@@ -1,5 +1,6 @@
 import type { Limits, RunSpec } from '../base/run.ts'
 import {
+  type Docked,
   encodeFrame,
   encodePrepare,
   type Frame,
@@ -60,10 +61,11 @@ export class AheadJail {
   }
 
   /** Whether a run can take it: nothing of the run shows that the jail was there before. */
-  fits(spec: RunSpec, stdin: Uint8Array | undefined, dock: string | undefined): boolean {
+  fits(spec: RunSpec, stdin: Uint8Array | undefined, { dock, volumes }: Docked): boolean {
     if (this.#phase !== 'making' && this.#phase !== 'ready') return false
     if (spec.language !== this.#spec.language || stdin !== undefined) return false
-    if (dock !== undefined && this.#command.way !== 'joined') return false // It would stay in the directory that storage covers.
+    // It would stay in the directory that storage covers.
+    if ((dock ?? volumes) !== undefined && this.#command.way !== 'joined') return false
     return fixedLimits.every((name) => spec.limits[name] === this.#spec.limits[name]) && this.#command.takes(spec.env)
   }
 

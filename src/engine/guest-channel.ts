@@ -65,16 +65,22 @@ export function encodeCredit(run: number, bytes: number): Buffer {
 export type AheadWay = 'started' | 'joined'
 const aheadWays: Record<AheadWay, number> = { started: 1, joined: 2 }
 
+/** Entries of the dock of a slot that a run has. */
+export interface Docked {
+  /** What is mounted at home. Absent: an empty tmpfs is. */
+  dock?: string | undefined
+  /** What is mounted at /volumes, with all that is mounted below it. Absent: nothing is. */
+  volumes?: string | undefined
+}
+
 /** What a jail is made from. Sizes in bytes. */
-export interface Preparation {
+export interface Preparation extends Docked {
   /** Command line; the first word is the path of the program inside the image. */
   argv: readonly string[]
   env: Readonly<Record<string, string>>
   home: string
   /** A plain file name below /run/glovebox. Absent: standard input carries the source text. */
   codeFile?: string
-  /** Entry of the dock that is mounted at home. Absent: a tmpfs of `homeBytes` is. */
-  dock?: string
   tmpBytes: number
   homeBytes: number
   openFiles: number
@@ -106,6 +112,7 @@ const tag = {
   credit: 13,
   dock: 14,
   ahead: 15,
+  volumes: 16,
 } as const
 
 /** @throws RangeError when it does not fit into one frame, or a word holds a NUL. */
@@ -124,7 +131,7 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
     u64(tag.codeBytes, of.codeBytes),
     ...(of.stdinBytes === undefined ? [] : [u64(tag.stdinBytes, of.stdinBytes)]),
     u64(tag.credit, of.creditBytes),
-    ...(of.dock === undefined ? [] : [text(tag.dock, of.dock)]),
+    ...docked(of),
     ...(of.ahead === undefined ? [] : [u32(tag.ahead, aheadWays[of.ahead])]),
   ]
   return encodeFrame(toGuest.prepare, run, Buffer.concat(records))
@@ -133,10 +140,9 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
 /** The run of a jail that was made ahead. @throws RangeError as `encodePrepare` does. */
 export function encodeBegin(
   run: number,
-  of: { env: Readonly<Record<string, string>>; codeBytes: number; dock: string | undefined },
+  of: { env: Readonly<Record<string, string>>; codeBytes: number } & Docked,
 ): Buffer {
-  const dock = of.dock === undefined ? [] : [text(tag.dock, of.dock)]
-  const records = [...variables(of.env), ...dock, u64(tag.codeBytes, of.codeBytes)]
+  const records = [...variables(of.env), ...docked(of), u64(tag.codeBytes, of.codeBytes)]
   return encodeFrame(toGuest.begin, run, Buffer.concat(records))
 }
 
@@ -148,6 +154,11 @@ export function encodeHost(of: { argv: readonly string[]; env: Readonly<Record<s
     Buffer.concat([...of.argv.map((word) => text(tag.arg, word)), ...variables(of.env)]),
   )
 }
+
+const docked = ({ dock, volumes }: Docked): Buffer[] => [
+  ...(dock === undefined ? [] : [text(tag.dock, dock)]),
+  ...(volumes === undefined ? [] : [text(tag.volumes, volumes)]),
+]
 
 const variables = (env: Readonly<Record<string, string>>): Buffer[] =>
   Object.entries(env).map(([name, value]) => text(tag.env, `${name}=${value}`))

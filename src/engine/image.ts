@@ -76,7 +76,7 @@ const linked: Record<string, string> = {
 const nodeInImage = '/opt/glovebox/bin/node'
 
 /** Where a jail mounts what is its own. */
-const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi']
+const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi', 'volumes']
 
 /**
  * Makes the default image, the machine's own /usr with a generated rest, and the root of slots.

@@ -4,6 +4,7 @@ import { AheadJail } from './ahead-jail.ts'
 import type { Usage } from './cgroups.ts'
 import { endingOf, type Stop } from './ending.ts'
 import {
+  type Docked,
   type Exit,
   encodeBegin,
   encodeBytes,
@@ -21,13 +22,11 @@ import { type Command, home } from './languages.ts'
 import { creditWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from './run-slot.ts'
 
 /** One program for a jail. */
-export interface JailRequest extends Command {
+export interface JailRequest extends Command, Docked {
   env: Readonly<Record<string, string>>
   code: Uint8Array
   /** Absent: empty. Needs a `codeFile`, since otherwise standard input carries the code. */
   stdin: Uint8Array | undefined
-  /** Entry of the slot's dock that becomes the home directory. Absent: an empty tmpfs. */
-  dock?: string | undefined
   limits: Limits
 }
 
@@ -279,15 +278,15 @@ export class JailRun implements SlotRun {
   }
 }
 
-function beginFramesOf(jail: AheadJail, { env, code, dock }: JailRequest): Buffer[] {
+function beginFramesOf(jail: AheadJail, { env, code, dock, volumes }: JailRequest): Buffer[] {
   return [
-    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length, dock }),
+    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length, dock, volumes }),
     ...encodeBytes(toGuest.code, jail.number, code),
   ]
 }
 
 function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {
-  const { argv, codeFile, env, code, stdin, dock, limits } = request
+  const { argv, codeFile, env, code, stdin, dock, volumes, limits } = request
   if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
   return [
     encodePrepare(number, {
@@ -300,7 +299,8 @@ function framesOf(number: number, request: JailRequest, shownCpus: number): Buff
       codeBytes: code.length,
       ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
       creditBytes: creditWindowBytes,
-      ...(dock === undefined ? {} : { dock }),
+      dock,
+      volumes,
     }),
     ...encodeBytes(toGuest.code, number, code),
     ...encodeBytes(toGuest.stdin, number, stdin ?? new Uint8Array()),

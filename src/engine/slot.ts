@@ -7,6 +7,7 @@ import type { Language, Limits, RunInput, RunSpec } from '../base/run.ts'
 import { AheadJail } from './ahead-jail.ts'
 import type { Cgroups, SlotCgroup } from './cgroups.ts'
 import { Guest } from './guest.ts'
+import type { Docked } from './guest-channel.ts'
 import { hostPidOf } from './host-pid.ts'
 import type { IdRanges } from './id-ranges.ts'
 import type { Image } from './image.ts'
@@ -202,14 +203,14 @@ export class Slot {
 
   /**
    * Runs one program in a fresh jail.
-   * @param dock entry of the dock that is its home; absent: an empty tmpfs.
+   * @param docked entries of the dock that it has.
    * @throws Error when the slot is not bound, not healthy, busy, or does not have the language.
    */
-  run(spec: RunSpec, input: RunInput, observer: RunObserver, dock?: string): SlotRun {
+  run(spec: RunSpec, input: RunInput, observer: RunObserver, docked: Docked = {}): SlotRun {
     const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
     const env = { ...fixedEnv, ...spec.env }
-    const request = { ...command, ...input, env, dock, limits: spec.limits }
-    return this.#execute(request, observer, this.#ahead?.fits(spec, input.stdin, dock) ? this.#ahead : undefined)
+    const request = { ...command, ...input, env, ...docked, limits: spec.limits }
+    return this.#execute(request, observer, this.#ahead?.fits(spec, input.stdin, docked) ? this.#ahead : undefined)
   }
 
   /**

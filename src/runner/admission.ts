@@ -1,7 +1,7 @@
 import { Type } from 'typebox'
 import { Compile } from 'typebox/compile'
-import { languages, moduleNamePattern, type RunSpec, reuses } from '../base/run.ts'
-import type { ToRunner } from './messages.ts'
+import { languages, moduleNamePattern, type RunSpec, reuses, volumesMax } from '../base/run.ts'
+import { storageNamesMax, type ToRunner } from './messages.ts'
 import { WireError } from './wire.ts'
 
 /*
@@ -32,19 +32,19 @@ const Limits = Type.Object(
 /** It becomes the name of a file. */
 const storageName = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$' })
 
-const Thread = Type.Object(
+const Quota = Type.Object(
   {
-    id: storageName,
-    fence: count,
-    quota: Type.Object(
-      {
-        // With less ext4 has no journal.
-        bytes: Type.Integer({ minimum: 8 * 1024 * 1024, maximum: 2 ** 44 }),
-        inodes: Type.Integer({ minimum: 16, maximum: 2 ** 31 }),
-      },
-      { additionalProperties: false },
-    ),
+    // With less ext4 has no journal.
+    bytes: Type.Integer({ minimum: 8 * 1024 * 1024, maximum: 2 ** 44 }),
+    inodes: Type.Integer({ minimum: 16, maximum: 2 ** 31 }),
   },
+  { additionalProperties: false },
+)
+
+const Thread = Type.Object({ id: storageName, fence: count, quota: Quota }, { additionalProperties: false })
+
+const Volume = Type.Object(
+  { slug: storageName, name: storageName, readOnly: Type.Boolean(), quota: Quota },
   { additionalProperties: false },
 )
 
@@ -65,6 +65,7 @@ const Spec = Type.Object(
     limits: Limits,
     detached: Type.Boolean(),
     thread: Type.Optional(Thread),
+    volumes: Type.Optional(Type.Array(Volume, { maxItems: volumesMax })),
   },
   { additionalProperties: false },
 )
@@ -76,7 +77,9 @@ const stdinBytes = Type.Integer({ minimum: 0, maximum: 4 * 1024 * 1024 })
 
 /** What it may be is said by a refusal, not by the end of the connection: clients choose paths. */
 const path = Type.String({ maxLength: 65_536 })
-const where = Type.Object({ area: Type.Literal('threads'), org: storageName, name: storageName }, closed)
+const area = Type.Union([Type.Literal('threads'), Type.Literal('volumes')])
+const where = Type.Object({ area, org: storageName, name: storageName }, closed)
+const thread = Type.Object({ area: Type.Literal('threads'), org: storageName, name: storageName }, closed)
 const inStorage = <Name extends string>(type: Name) => ({ type: Type.Literal(type), request: count, where })
 
 const shapes = {
@@ -121,6 +124,31 @@ const shapes = {
   files_make_directory: Type.Object({ ...inStorage('files_make_directory'), path }, closed),
   files_move: Type.Object({ ...inStorage('files_move'), from: path, to: path, mayReplace: Type.Boolean() }, closed),
   files_delete: Type.Object({ ...inStorage('files_delete'), path, recursive: Type.Boolean() }, closed),
+  storage_create: Type.Object({ ...inStorage('storage_create'), quota: Quota }, closed),
+  storage_remove: Type.Object(inStorage('storage_remove'), closed),
+  storage_fork: Type.Object({ type: Type.Literal('storage_fork'), request: count, from: thread, to: thread }, closed),
+  storage_inspect: Type.Object(inStorage('storage_inspect'), closed),
+  storage_sizes: Type.Object(
+    {
+      type: Type.Literal('storage_sizes'),
+      request: count,
+      area,
+      org: storageName,
+      names: Type.Array(storageName, { maxItems: storageNamesMax }),
+    },
+    closed,
+  ),
+  storage_names: Type.Object(
+    {
+      type: Type.Literal('storage_names'),
+      request: count,
+      area,
+      org: storageName,
+      after: Type.String({ maxLength: 128 }),
+      limit: Type.Integer({ minimum: 1, maximum: storageNamesMax }),
+    },
+    closed,
+  ),
   retire_key: Type.Object({ type: Type.Literal('retire_key'), request: count, keyId: id }, closed),
 }
 

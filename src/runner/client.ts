@@ -4,6 +4,7 @@ import type { CancelCause, RunEvent, RunInput, RunSpec } from '../base/run.ts'
 import { Attachment } from './attachment.ts'
 import { FileClient } from './file-client.ts'
 import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from './messages.ts'
+import { StorageClient } from './storage-client.ts'
 import { encodeMessage, MessageReader, WireError } from './wire.ts'
 
 /** A runner that restarts is back within this, when all is well; further attempts come at this pace. */
@@ -23,6 +24,7 @@ type FollowMessage = Extract<FromRunner, { type: RunEvent['kind'] }>
 /** The front's end of the run protocol. Keeps trying to reach the runner until closed. */
 export class RunnerClient implements Runner {
   readonly files: FileClient
+  readonly storage: StorageClient
   readonly #socketPath: string
   readonly #onTrouble: (problem: string) => void
   readonly #pending = new Map<number, Pending>()
@@ -44,6 +46,7 @@ export class RunnerClient implements Runner {
       ask: (message, numbered) => this.#askNumbered(message, numbered),
       send: (message, payload = noBytes) => this.#send(message, payload),
     })
+    this.storage = new StorageClient((message) => this.#ask(message))
     this.#connect()
   }
 
@@ -176,6 +179,10 @@ export class RunnerClient implements Runner {
       case 'files_opened':
       case 'files_written':
       case 'files_deleted':
+      case 'storage_done':
+      case 'storage_status':
+      case 'storage_sizes':
+      case 'storage_names':
         this.#settle(message.request)?.resolve(message)
         break
       case 'refused':

@@ -4,7 +4,9 @@ import { deletePath } from '../storage/deletion.ts'
 import { makeDirectory, movePath, type OpenFile, type Range, readFile, statPath, writeFile } from '../storage/files.ts'
 import { listDirectory } from '../storage/listing.ts'
 import { type FromRunner, fileWindowBytes, type ToRunner } from './messages.ts'
+import type { OpenStorage } from './storage.ts'
 import type { Threads } from './threads.ts'
+import type { Volumes } from './volumes.ts'
 import { kept, WireError } from './wire.ts'
 
 export type FilesMessage = Extract<ToRunner, { type: `files_${string}` }>
@@ -25,9 +27,12 @@ interface FileFlow {
   stop(): void
 }
 
-/** What a front asks of the files of threads. Memory is bounded by the windows, whatever the size of a file. */
+/** Whose files they are decides when they may be changed. */
+type Area = Pick<Threads | Volumes, 'reading' | 'writing'>
+
+/** What a front asks of the files of threads and volumes. Memory is bounded by the windows, whatever the size of a file. */
 export class FileRequests {
-  readonly #threads: Threads | undefined
+  readonly #storage: OpenStorage | undefined
   readonly #send: (message: FromRunner) => void
   readonly #sendLarge: (message: FromRunner, bytes?: Uint8Array) => Promise<void>
   readonly #refuse: (request: number, error: unknown) => void
@@ -37,17 +42,17 @@ export class FileRequests {
   #pending = 0
 
   /**
-   * @param threads absent where there is no storage.
+   * @param storage absent where there is none.
    * @param sendLarge resolves when the connection has taken it, or is gone.
    * @param refuse answers a request with what went wrong.
    */
   constructor(
-    threads: Threads | undefined,
+    storage: OpenStorage | undefined,
     send: (message: FromRunner) => void,
     sendLarge: (message: FromRunner, bytes?: Uint8Array) => Promise<void>,
     refuse: (request: number, error: unknown) => void,
   ) {
-    this.#threads = threads
+    this.#storage = storage
     this.#send = send
     this.#sendLarge = sendLarge
     this.#refuse = refuse
@@ -92,13 +97,13 @@ export class FileRequests {
   }
 
   async #answer(message: Asking): Promise<void> {
-    const threads = this.#threads
-    if (!threads) throw new Refusal('threads_unavailable')
     const { request, where } = message
+    const area = this.#storage?.[where.area]
+    if (!area) throw new Refusal('storage_unavailable')
     switch (message.type) {
       case 'files_list': {
         const { path, cursor, limit } = message
-        const { cursor: next, ...listing } = await threads.reading(where, (root) =>
+        const { cursor: next, ...listing } = await area.reading(where, (root) =>
           listDirectory(root, path, cursor, limit),
         )
         await this.#sendLarge({
@@ -109,36 +114,36 @@ export class FileRequests {
         return
       }
       case 'files_stat': {
-        const status = await threads.reading(where, (root) => statPath(root, message.path))
+        const status = await area.reading(where, (root) => statPath(root, message.path))
         this.#send({ type: 'files_status', request, status })
         return
       }
       case 'files_read':
-        return this.#read(threads, message)
+        return this.#read(area, message)
       case 'files_write':
-        return this.#write(threads, message)
+        return this.#write(area, message)
       case 'files_make_directory':
-        await threads.writing(where, (root) => makeDirectory(root, message.path))
+        await area.writing(where, (root) => makeDirectory(root, message.path))
         this.#send({ type: 'ok', request })
         return
       case 'files_move':
-        await threads.writing(where, (root) => movePath(root, message.from, message.to, message.mayReplace))
+        await area.writing(where, (root) => movePath(root, message.from, message.to, message.mayReplace))
         this.#send({ type: 'ok', request })
         return
       case 'files_delete': {
-        const deleted = await threads.writing(where, (root) => deletePath(root, message.path, message.recursive))
+        const deleted = await area.writing(where, (root) => deletePath(root, message.path, message.recursive))
         this.#send({ type: 'files_deleted', request, deleted })
         return
       }
     }
   }
 
-  async #read(threads: Threads, { request, where, path, range }: Ask<'files_read'>): Promise<void> {
+  async #read(area: Area, { request, where, path, range }: Ask<'files_read'>): Promise<void> {
     const reading = new Reading(fileWindowBytes)
     this.#flows.set(request, reading)
     const place = await this.#place(where.org)
     try {
-      if (!reading.stopped) await threads.reading(where, (root) => this.#sendFile(root, request, path, range, reading))
+      if (!reading.stopped) await area.reading(where, (root) => this.#sendFile(root, request, path, range, reading))
     } finally {
       place.release()
     }
@@ -159,12 +164,12 @@ export class FileRequests {
     }
   }
 
-  async #write(threads: Threads, { request, where, path }: Ask<'files_write'>): Promise<void> {
+  async #write(area: Area, { request, where, path }: Ask<'files_write'>): Promise<void> {
     const writing = new Writing((bytes) => this.#send({ type: 'files_room', request, bytes }))
     this.#flows.set(request, writing)
     const place = await this.#place(where.org)
     try {
-      const bytes = await threads.writing(where, (root) => writeFile(root, path, writing.bytes()))
+      const bytes = await area.writing(where, (root) => writeFile(root, path, writing.bytes()))
       this.#send({ type: 'files_written', request, bytes })
     } finally {
       place.release()

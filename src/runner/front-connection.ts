@@ -6,7 +6,8 @@ import { admit, inputOf } from './admission.ts'
 import { FileRequests } from './file-requests.ts'
 import { type FromRunner, protocolVersion, type ToRunner } from './messages.ts'
 import type { Runs } from './runs.ts'
-import type { Threads } from './threads.ts'
+import type { OpenStorage } from './storage.ts'
+import { StorageRequests } from './storage-requests.ts'
 import type { Transcript } from './transcript.ts'
 import { encodeMessage, MessageReader, WireError, writeLarge } from './wire.ts'
 
@@ -39,6 +40,7 @@ export class FrontConnection {
   readonly #reader = new MessageReader()
   readonly #attachments = new Map<number, Attachment>()
   readonly #files: FileRequests
+  readonly #storage: StorageRequests
   #trouble: string | undefined
   #greeted = false
   #pendingStarts = 0
@@ -49,7 +51,7 @@ export class FrontConnection {
   constructor(
     socket: Socket,
     runs: Runs,
-    threads: Threads | undefined,
+    storage: OpenStorage | undefined,
     identity: { runnerId: string; epoch: number },
     trouble: string | undefined,
     log: Log,
@@ -60,9 +62,14 @@ export class FrontConnection {
     this.#trouble = trouble
     this.#log = log
     this.#files = new FileRequests(
-      threads,
+      storage,
       (message) => this.#send(message),
       (message, payload) => this.#sendWhenDrained(message, payload),
+      (request, error) => this.#refuse(request, error),
+    )
+    this.#storage = new StorageRequests(
+      storage,
+      (message) => this.#send(message),
       (request, error) => this.#refuse(request, error),
     )
     socket.on('data', (chunk) => this.#receive(chunk))
@@ -135,6 +142,14 @@ export class FrontConnection {
         break
       case 'retire_key':
         this.#answer(message.request, () => this.#runs.retireKey(message.keyId))
+        break
+      case 'storage_create':
+      case 'storage_remove':
+      case 'storage_fork':
+      case 'storage_inspect':
+      case 'storage_sizes':
+      case 'storage_names':
+        this.#storage.obey(message)
         break
       default:
         this.#files.obey(message, payload)

@@ -5,14 +5,14 @@
  * On the socket each message is a frame: u32 total bytes, u32 header bytes (both big-endian), JSON header, payload.
  */
 import type { Details, RefusalCode } from '../base/errors.ts'
-import type { CancelCause, RunEvent, RunInput, RunResult, RunSpec, Stream } from '../base/run.ts'
+import type { CancelCause, Quota, RunEvent, RunInput, RunResult, RunSpec, Stream } from '../base/run.ts'
 import type { Deleted } from '../storage/deletion.ts'
 import type { Range } from '../storage/files.ts'
 import type { Listing } from '../storage/listing.ts'
 import type { Status } from '../storage/walk.ts'
 
 /** Both sides must say the same; a front refuses a runner of another version and the other way round. */
-export const protocolVersion = 3
+export const protocolVersion = 4
 
 /** No message may be larger: code and standard input together stay below it. */
 export const maxMessageBytes = 8 * 1024 * 1024
@@ -25,12 +25,32 @@ export interface RunSummary {
   state: 'queued' | 'preparing' | 'running' | 'ended'
 }
 
-/** A thread of an org: where its files are. */
+export type StorageArea = 'threads' | 'volumes'
+
+/** A thread or a volume of an org: where its files are. `name` is that of a thread, or the id of a volume. */
 export interface StorageRef {
-  area: 'threads'
+  area: StorageArea
   org: string
   name: string
 }
+
+/** A thread or a volume as a whole. */
+export interface StorageStatus {
+  /** Room that it takes on the disk; of what was written in the last seconds it may know nothing yet. */
+  sizeBytes: number
+  /** As its users see it. */
+  usedBytes: number
+  /** What it can hold in all. */
+  quotaBytes: number
+  /** Files, directories and links, and how many there may be. */
+  inodes: number
+  inodesMax: number
+  /** Whether something had it, or had it a moment ago. */
+  mounted: boolean
+}
+
+/** Names in one question or answer about storage. */
+export const storageNamesMax = 1_000
 
 /** Bytes of a file that may be on their way, in either direction, before the receiver has said that it took some. */
 export const fileWindowBytes = 1024 * 1024
@@ -71,6 +91,12 @@ export type ToRunner =
   | { type: 'files_make_directory'; request: number; where: StorageRef; path: string }
   | { type: 'files_move'; request: number; where: StorageRef; from: string; to: string; mayReplace: boolean }
   | { type: 'files_delete'; request: number; where: StorageRef; path: string; recursive: boolean }
+  | { type: 'storage_create'; request: number; where: StorageRef; quota: Quota }
+  | { type: 'storage_remove'; request: number; where: StorageRef }
+  | { type: 'storage_fork'; request: number; from: StorageRef; to: StorageRef }
+  | { type: 'storage_inspect'; request: number; where: StorageRef }
+  | { type: 'storage_sizes'; request: number; area: StorageArea; org: string; names: readonly string[] }
+  | { type: 'storage_names'; request: number; area: StorageArea; org: string; after: string; limit: number }
 
 /** From the runner. */
 export type FromRunner =
@@ -95,6 +121,10 @@ export type FromRunner =
   | { type: 'files_room'; request: number; bytes: number }
   | { type: 'files_written'; request: number; bytes: number }
   | { type: 'files_deleted'; request: number; deleted: Deleted }
+  | { type: 'storage_done'; request: number; did: boolean }
+  | { type: 'storage_status'; request: number; status: StorageStatus }
+  | { type: 'storage_sizes'; request: number; sizeBytes: (number | null)[] }
+  | { type: 'storage_names'; request: number; names: string[] }
 
 /** A file as it is being read. */
 export interface FileStream {
@@ -108,9 +138,11 @@ export interface FileStream {
 }
 
 /**
- * Files of threads. Paths are relative to the thread's root; what is found there is never followed out of it. Files can
- * be read while a run has the thread; what changes them is refused then.
- * @throws Refusal thread_unknown, thread_busy, path_invalid, path_not_found, storage_full, unavailable and others.
+ * Files of threads and volumes. Paths are relative to the root; what is found there is never followed out of it. Files
+ * can be read while runs have them; what changes those of a thread is refused then, those of a volume can be changed at
+ * any time.
+ * @throws Refusal thread_unknown, volume_unknown, thread_busy, path_invalid, path_not_found, storage_full, unavailable
+ * and others.
  */
 export interface RunnerFiles {
   /** @param page where an earlier part ended, and at most how many entries, 1 to 1,000. */
@@ -125,6 +157,26 @@ export interface RunnerFiles {
   delete(where: StorageRef, path: string, recursive: boolean): Promise<Deleted>
 }
 
+/**
+ * Threads and volumes as a whole. What needs one for itself is refused while a run has it or its files are in use; runs
+ * and changes of files are refused meanwhile.
+ * @throws Refusal thread_unknown, volume_unknown, thread_busy, volume_busy, storage_unavailable, unavailable.
+ */
+export interface RunnerStorage {
+  /** Makes it, or lets a smaller one grow to the quota; none shrinks. @returns whether it was made. */
+  create(where: StorageRef, quota: Quota): Promise<boolean>
+  /** Erases it, for good. @returns whether there was one. */
+  remove(where: StorageRef): Promise<boolean>
+  /** Copies a thread: all of it, or nothing. @returns false when `to` exists. */
+  fork(from: StorageRef, to: StorageRef): Promise<boolean>
+  /** @throws Refusal thread_unknown, volume_unknown also for one that nothing has used yet. */
+  inspect(where: StorageRef): Promise<StorageStatus>
+  /** @returns for each name the room that it takes on the disk, in bytes; null where there is none. */
+  sizes(area: StorageArea, org: string, names: readonly string[]): Promise<(number | null)[]>
+  /** @returns the next names after one, in order, at most `limit` of up to `storageNamesMax`. */
+  names(area: StorageArea, org: string, after: string, limit: number): Promise<string[]>
+}
+
 /** What core needs of a runner, wherever it runs. */
 export interface Runner {
   /** `runnerId` and `epoch` of the runner that is connected now; an epoch names one life of a runner process. */
@@ -134,7 +186,7 @@ export interface Runner {
 
   /**
    * Starts a run; idempotent by `runId`. Resolves when the runner has taken it (queued or more).
-   * @throws Refusal `queue_full`, `unavailable`, `thread_busy`, or whatever the runner refuses.
+   * @throws Refusal `queue_full`, `unavailable`, `thread_busy`, `volume_unknown`, or whatever the runner refuses.
    */
   start(spec: RunSpec, input: RunInput): Promise<void>
 
@@ -167,4 +219,5 @@ export interface Runner {
   retireKey(keyId: string): Promise<void>
 
   readonly files: RunnerFiles
+  readonly storage: RunnerStorage
 }

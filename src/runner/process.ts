@@ -11,8 +11,7 @@ import type { Log } from '../observe/log.ts'
 import { Dock } from '../storage/dock.ts'
 import { Runs } from './runs.ts'
 import { RunnerServer } from './server.ts'
-import { openStorage, type StorageSettings } from './storage.ts'
-import { Threads } from './threads.ts'
+import { type OpenStorage, openStorage, type StorageSettings } from './storage.ts'
 
 export interface RunnerSettings {
   instance: Instance
@@ -46,7 +45,7 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     const host = await openHost(settings.engine, hasStorage ? Dock.open : undefined)
     undo.add(() => host.close())
     for (const modules of settings.preloads) await requirePreload(host, modules)
-    const threads = await openThreads(settings.storage, undo, log)
+    const storage = await openAsked(settings.storage, undo, log)
     const events: PoolEvents = {
       failed: (error) => log.error({ err: error }, 'a slot could not be made or ended'),
       changed: () => server.announce(pool.trouble),
@@ -55,14 +54,14 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     undo.add(() => pool.close())
     const queue = new FairQueue(settings.queue)
     const languages = host.languages.map(({ language }) => language)
-    const runs = new Runs(queue, pool, threads, languages, (error, runId) => {
+    const runs = new Runs(queue, pool, storage, languages, (error, runId) => {
       log.error({ err: error, trace_id: runId }, 'a run failed')
     })
     const { socketPath, id } = settings.instance
     const { frontUid, frontGid, graceMs } = settings
     // A later life of the same runner always has a higher epoch: no two begin within a millisecond.
     const identity = { runnerId: id, epoch: Date.now() }
-    const server = new RunnerServer({ socketPath, frontUid, frontGid, graceMs, ...identity }, runs, threads, log)
+    const server = new RunnerServer({ socketPath, frontUid, frontGid, graceMs, ...identity }, runs, storage, log)
     await pool.open()
     await server.listen()
     undo.add(() => server.close())
@@ -86,9 +85,13 @@ async function requirePreload(host: EngineHost, modules: readonly string[]): Pro
   )
 }
 
-async function openThreads(settings: StorageSettings | 'none', undo: Cleanup, log: Log): Promise<Threads | undefined> {
+async function openAsked(
+  settings: StorageSettings | 'none',
+  undo: Cleanup,
+  log: Log,
+): Promise<OpenStorage | undefined> {
   if (settings === 'none') return undefined
   const storage = await openStorage(settings, log)
   undo.add(() => storage.close())
-  return new Threads(storage.warm)
+  return storage
 }

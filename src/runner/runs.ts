@@ -12,11 +12,13 @@ import {
   type Timings,
   unmeasured,
 } from '../base/run.ts'
+import type { Docked } from '../engine/guest-channel.ts'
 import type { Lease, SlotPool } from '../engine/pool.ts'
 import type { FairQueue, Place } from '../engine/queue.ts'
 import type { SlotRun } from '../engine/slot.ts'
 import type { RunSummary } from './messages.ts'
-import type { ThreadClaim, Threads } from './threads.ts'
+import { RunStorage } from './run-storage.ts'
+import type { OpenStorage } from './storage.ts'
 import { Transcript } from './transcript.ts'
 
 export interface KeptRuns {
@@ -38,7 +40,7 @@ interface Run {
   stopping: AbortController
   slotRun: SlotRun | undefined
   /** Until its jail is dead. */
-  thread: ThreadClaim | undefined
+  storage: RunStorage
   taken: Promise<void>
 }
 
@@ -46,7 +48,7 @@ interface Run {
 export class Runs {
   readonly #queue: FairQueue
   readonly #pool: SlotPool
-  readonly #threads: Threads | undefined
+  readonly #storage: OpenStorage | undefined
   readonly #languages: readonly Language[]
   readonly #log: (error: unknown, runId: string) => void
   readonly #runs = new Map<string, Run>()
@@ -54,20 +56,20 @@ export class Runs {
   #idle: (() => void) | undefined
 
   /**
-   * @param threads absent where there is no storage.
+   * @param storage absent where there is none.
    * @param languages what the image has.
    * @param log told of slots that could not be made or given back.
    */
   constructor(
     queue: FairQueue,
     pool: SlotPool,
-    threads: Threads | undefined,
+    storage: OpenStorage | undefined,
     languages: readonly Language[],
     log: (error: unknown, runId: string) => void,
   ) {
     this.#queue = queue
     this.#pool = pool
-    this.#threads = threads
+    this.#storage = storage
     this.#languages = languages
     this.#log = log
   }
@@ -75,7 +77,7 @@ export class Runs {
   /**
    * Takes a run; idempotent by its id. Resolves when it has a place to run in.
    * @throws Refusal `language_unavailable`, `thread_busy`, `queue_full` when it got no place, `run_finished` when it was
-   * cancelled while it waited, `unavailable` when its thread could not be had.
+   * cancelled while it waited, `volume_unknown`, `unavailable` when its storage could not be had.
    */
   async start(spec: RunSpec, input: RunInput): Promise<void> {
     const known = this.#runs.get(spec.runId)
@@ -91,18 +93,12 @@ export class Runs {
       stopCause: undefined,
       stopping: new AbortController(),
       slotRun: undefined,
-      thread: this.#claim(spec),
+      storage: new RunStorage(spec, this.#storage),
       taken: Promise.resolve(),
     }
     this.#runs.set(spec.runId, run)
     run.taken = this.#take(run, input)
     return run.taken
-  }
-
-  #claim(spec: RunSpec): ThreadClaim | undefined {
-    if (!spec.thread) return undefined
-    if (!this.#threads) throw new Refusal('threads_unavailable')
-    return this.#threads.claim(spec, spec.thread)
   }
 
   /** @throws Refusal `run_unknown`. */
@@ -162,14 +158,14 @@ export class Runs {
     const askedMs = monotonicMs()
     const undo = new Cleanup()
     undo.add(() => void this.#runs.delete(run.spec.runId))
-    undo.add(() => run.thread?.release())
+    undo.add(() => run.storage.release())
     try {
       const place = undo.owns(await this.#queue.enter(run.spec.orgId, run.stopping.signal))
       this.#active += 1
       undo.add(() => this.#passive())
       const queueMs = monotonicMs() - askedMs
       const preparingMs = monotonicMs()
-      await run.thread?.mount()
+      await run.storage.mount()
       undo.keep()
       void this.#carry(run, input, place, { queueMs, preparingMs })
     } catch (error) {
@@ -178,7 +174,7 @@ export class Runs {
     }
   }
 
-  /** From having a place and its thread until the ending is told. Never rejects. */
+  /** From having a place and its storage until the ending is told. Never rejects. */
   async #carry(
     run: Run,
     input: RunInput,
@@ -190,15 +186,15 @@ export class Runs {
     let result: RunResult
     try {
       lease = await this.#pool.acquire(run.spec)
-      const dock = await run.thread?.attach(lease.slot)
-      result = await this.#execute(run, input, lease, dock, { queueMs, slotMs: monotonicMs() - preparingMs })
+      const docked = await run.storage.attach(lease.slot)
+      result = await this.#execute(run, input, lease, docked, { queueMs, slotMs: monotonicMs() - preparingMs })
     } catch (error) {
       this.#log(error, run.spec.runId)
       result = unmeasured(run.spec.limits, { kind: 'failed', reason: 'slot_failed' })
       result.timings = { ...result.timings, queueMs, slotMs: monotonicMs() - preparingMs }
     }
-    // Before its ending is told: who knows of that may use the thread at once.
-    await run.thread?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
+    // Before its ending is told: who knows of that may use its storage at once.
+    await run.storage.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     this.#finish(run, result)
     await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     place.release()
@@ -210,13 +206,7 @@ export class Runs {
     if (this.#active === 0) this.#idle?.()
   }
 
-  async #execute(
-    run: Run,
-    input: RunInput,
-    lease: Lease,
-    dock: string | undefined,
-    waited: Pick<Timings, 'queueMs' | 'slotMs'>,
-  ) {
+  async #execute(run: Run, input: RunInput, lease: Lease, docked: Docked, waited: Pick<Timings, 'queueMs' | 'slotMs'>) {
     if (run.stopCause) return unmeasured(run.spec.limits, { kind: run.stopCause })
     const observer = {
       running: () => {
@@ -226,20 +216,20 @@ export class Runs {
       output: (stream: Stream, bytes: Uint8Array) => run.transcript.append(stream, bytes),
     }
     const startMs = wallMs()
-    run.slotRun = lease.slot.run(run.spec, input, observer, dock)
+    run.slotRun = lease.slot.run(run.spec, input, observer, docked)
     const { jailMs, runMs, ending, ...measured } = await run.slotRun.ended
-    const seen = run.thread ? await run.thread.endingOf(ending) : ending
-    const files = run.thread && run.state === 'running' ? await this.#changes(run, run.thread, startMs) : undefined
+    const seen = await run.storage.endingOf(ending)
+    const files = run.state === 'running' ? await this.#changes(run, startMs) : undefined
     return { ...measured, ending: seen, timings: { ...waited, jailMs, runMs }, ...(files && { files }) }
   }
 
   /** A filesystem that cannot be read any more takes nothing else from the answer. */
-  async #changes({ spec: { runId } }: Run, thread: ThreadClaim, startMs: number): Promise<ChangedFiles> {
+  async #changes({ spec: { runId, thread }, storage }: Run, startMs: number): Promise<ChangedFiles | undefined> {
     try {
-      return await thread.changesSince(startMs)
+      return await storage.changesSince(startMs)
     } catch (error) {
       this.#log(error, runId)
-      return { threadId: thread.id, changed: [], truncated: true }
+      return thread && { threadId: thread.id, changed: [], truncated: true }
     }
   }
 

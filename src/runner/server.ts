@@ -5,7 +5,7 @@ import type { Log } from '../observe/log.ts'
 import { FrontConnection } from './front-connection.ts'
 import { peerCredentials } from './peer-credentials.ts'
 import type { Runs } from './runs.ts'
-import type { Threads } from './threads.ts'
+import type { OpenStorage } from './storage.ts'
 
 export interface RunnerServerSettings {
   /** Where the socket is made; its directory is made with it and is for its two ends alone. */
@@ -26,18 +26,18 @@ const maxConnections = 8
 export class RunnerServer {
   readonly #settings: RunnerServerSettings
   readonly #runs: Runs
-  readonly #threads: Threads | undefined
+  readonly #storage: OpenStorage | undefined
   readonly #log: Log
   readonly #server: Server
   readonly #connections = new Set<FrontConnection>()
   readonly #graces = new Set<NodeJS.Timeout>()
   #trouble: string | undefined
 
-  /** @param threads absent where there is no storage. */
-  constructor(settings: RunnerServerSettings, runs: Runs, threads: Threads | undefined, log: Log) {
+  /** @param storage absent where there is none. */
+  constructor(settings: RunnerServerSettings, runs: Runs, storage: OpenStorage | undefined, log: Log) {
     this.#settings = settings
     this.#runs = runs
-    this.#threads = threads
+    this.#storage = storage
     this.#log = log
     this.#server = createServer((socket) => this.#accept(socket))
   }
@@ -86,7 +86,7 @@ export class RunnerServer {
     }
     const { runnerId, epoch } = this.#settings
     const identity = { runnerId, epoch }
-    const connection = new FrontConnection(socket, this.#runs, this.#threads, identity, this.#trouble, this.#log)
+    const connection = new FrontConnection(socket, this.#runs, this.#storage, identity, this.#trouble, this.#log)
     this.#connections.add(connection)
     socket.once('close', () => {
       this.#connections.delete(connection)

@@ -2,9 +2,12 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import type { Log } from '../observe/log.ts'
-import { Filesystems, keyOf } from '../storage/filesystems.ts'
+import { keyOf } from '../storage/filesystem-id.ts'
+import { Filesystems } from '../storage/filesystems.ts'
 import { probeStorage } from '../storage/probe.ts'
 import { WarmFilesystems, type WarmSettings } from '../storage/warm.ts'
+import { Threads } from './threads.ts'
+import { Volumes } from './volumes.ts'
 
 export interface StorageSettings extends WarmSettings {
   /** Where images are kept; only root may enter. */
@@ -22,6 +25,8 @@ const lockPatienceMs = 5_000
 
 /** Storage, tried out and open. */
 export interface OpenStorage {
+  threads: Threads
+  volumes: Volumes
   warm: WarmFilesystems
   /** Unmounts everything. */
   close(): Promise<void>
@@ -49,5 +54,5 @@ export async function openStorage(settings: StorageSettings, log: Log): Promise<
       recovered: (id) => log.warn({ storage: keyOf(id) }, 'a filesystem was left by a crash and is whole again'),
     },
   )
-  return { warm, close: () => warm.close(closePatienceMs) }
+  return { threads: new Threads(warm), volumes: new Volumes(warm), warm, close: () => warm.close(closePatienceMs) }
 }

@@ -1,17 +1,10 @@
-import { Refusal } from '../base/errors.ts'
-import type { ChangedFiles, Ending, Quota, RunSpec, RunThread } from '../base/run.ts'
+import type { ChangedFiles, Quota, RunSpec, RunThread } from '../base/run.ts'
 import type { Slot } from '../engine/slot.ts'
 import { Changes } from '../storage/changes.ts'
-import { type Attachment, Dock } from '../storage/dock.ts'
-import { type FilesystemId, keyOf, type Mounted, usageOf } from '../storage/filesystems.ts'
-import { imageBytesFor } from '../storage/images.ts'
+import { busy, type FilesystemId, keyOf } from '../storage/filesystem-id.ts'
+import type { Mounted } from '../storage/filesystems.ts'
 import type { WarmFilesystems, WarmLease } from '../storage/warm.ts'
-
-/**
- * With no more room than this a thread holds its quota: so much larger it is made, for the bookkeeping of ext4, which
- * refuses a write while a part of that is still free (measured: 58 KB of 8 MiB, 975 KB of 1 GiB).
- */
-const fullBytes = (totalBytes: number): number => 128 * 1024 + totalBytes / 1024
+import { type Attached, detach, dockOf, limitReached } from './attached.ts'
 
 /** Some ten megabytes. */
 const fencesMax = 100_000
@@ -20,7 +13,8 @@ const fencesMax = 100_000
 const homeEntry = 'home'
 
 interface Use {
-  runId: string | undefined
+  /** A run, or what needs the image itself, has a thread for itself; files are changed by several at once. */
+  by: 'run' | 'upkeep' | 'files'
   writers: number
 }
 
@@ -43,12 +37,12 @@ export class Threads {
    * Gives a thread to a run, at once or not at all.
    * @throws Refusal thread_busy when another has it, or this one's number is stale.
    */
-  claim({ orgId, runId }: RunSpec, thread: RunThread): ThreadClaim {
+  claim({ orgId }: RunSpec, thread: RunThread): ThreadClaim {
     const id: FilesystemId = { area: 'threads', org: orgId, name: thread.id }
     const key = keyOf(id)
     if (this.#uses.has(key) || thread.fence < (this.#fences.get(key) ?? 0)) throw busy(id)
     this.#remember(key, thread.fence)
-    this.#uses.set(key, { runId, writers: 0 })
+    this.#uses.set(key, { by: 'run', writers: 0 })
     return new ThreadClaim(id, thread.quota, this.#warm, this.#changes, () => this.#uses.delete(key))
   }
 
@@ -73,8 +67,8 @@ export class Threads {
   /** Work that changes files: no run begins before it has ended. @throws Refusal thread_busy while a run has it. */
   async writing<T>(id: FilesystemId, work: (root: number) => Promise<T>): Promise<T> {
     const key = keyOf(id)
-    const use = this.#uses.get(key) ?? { runId: undefined, writers: 0 }
-    if (use.runId !== undefined) throw busy(id)
+    const use = this.#uses.get(key) ?? { by: 'files', writers: 0 }
+    if (use.by !== 'files') throw busy(id)
     this.#uses.set(key, use)
     use.writers += 1
     try {
@@ -84,9 +78,38 @@ export class Threads {
       if (use.writers === 0) this.#uses.delete(key)
     }
   }
-}
 
-const busy = ({ name }: FilesystemId): Refusal => new Refusal('thread_busy', { thread: name })
+  /** Makes a thread, or lets a smaller one grow. @returns whether it was made. @throws Refusal thread_busy. */
+  create(id: FilesystemId, quota: Quota): Promise<boolean> {
+    return this.#alone([id], () => this.#warm.create(id, quota))
+  }
+
+  /** Erases a thread, with the numbers of its holders. @returns whether there was one. @throws Refusal thread_busy. */
+  remove(id: FilesystemId): Promise<boolean> {
+    return this.#alone([id], async () => {
+      const removed = await this.#warm.remove(id)
+      this.#fences.delete(keyOf(id))
+      return removed
+    })
+  }
+
+  /** Copies a thread. @returns false when `to` exists. @throws Refusal thread_unknown, thread_busy. */
+  fork(from: FilesystemId, to: FilesystemId): Promise<boolean> {
+    return this.#alone([from, to], () => this.#warm.fork(from, to))
+  }
+
+  /** No run and no change of files begins meanwhile. */
+  async #alone<T>(ids: readonly FilesystemId[], work: () => Promise<T>): Promise<T> {
+    const taken = ids.find((id) => this.#uses.has(keyOf(id)))
+    if (taken) throw busy(taken)
+    for (const id of ids) this.#uses.set(keyOf(id), { by: 'upkeep', writers: 0 })
+    try {
+      return await work()
+    } finally {
+      for (const id of ids) this.#uses.delete(keyOf(id))
+    }
+  }
+}
 
 /** A thread in the hands of one run: claimed, then mounted, then attached to its slot; given back in one step. */
 export class ThreadClaim {
@@ -96,7 +119,7 @@ export class ThreadClaim {
   readonly #changes: Changes
   readonly #free: () => void
   #lease: WarmLease | undefined
-  #attached: { slot: Slot; attachment: Attachment } | undefined
+  #attached: Attached | undefined
 
   constructor(id: FilesystemId, quota: Quota, warm: WarmFilesystems, changes: Changes, free: () => void) {
     this.#id = id
@@ -106,11 +129,6 @@ export class ThreadClaim {
     this.#free = free
   }
 
-  /** As its org calls it. */
-  get id(): string {
-    return this.#id.name
-  }
-
   /** Mounts it, made first if need be. @throws Refusal unavailable. */
   async mount(): Promise<void> {
     this.#lease = await this.#warm.acquire(this.#id, this.#quota)
@@ -118,26 +136,14 @@ export class ThreadClaim {
 
   /** @returns the entry of the slot's dock at which it is now. */
   async attach(slot: Slot): Promise<string> {
-    if (!(slot.dock instanceof Dock)) throw new Error(`slot ${slot.id} has no dock`)
     const options = { initPid: slot.pid, name: homeEntry, readOnly: false }
-    this.#attached = { slot, attachment: await slot.dock.attach(this.#mounted, options) }
+    this.#attached = { slot, attachment: await dockOf(slot).attach(this.#mounted, options) }
     return homeEntry
   }
 
-  /**
-   * How a run ended, seen together with its storage. A program that fails, or dies of a page that could not be written,
-   * while its storage is full to the last block or the last file, ended for that. What the kernel told the program only
-   * the program knows: one that fails for another reason on full storage is counted the same.
-   */
-  async endingOf(ending: Ending): Promise<Ending> {
-    const failed =
-      (ending.kind === 'exited' && ending.code !== 0) || (ending.kind === 'signaled' && ending.signal === 'BUS')
-    if (!failed) return ending
-    const { totalBytes, freeBytes, freeInodes } = await usageOf(this.#mounted)
-    if (freeBytes >= fullBytes(totalBytes) && freeInodes > 0) return ending
-    // One that was made for more than this profile gives keeps its size.
-    const isLarger = totalBytes > imageBytesFor(this.#quota)
-    return { kind: 'disk_quota', limitBytes: isLarger ? totalBytes : this.#quota.bytes }
+  /** @returns the limit that it has come to; `undefined` while there is room. */
+  limitReached(): Promise<number | undefined> {
+    return limitReached(this.#mounted, this.#quota)
   }
 
   /**
@@ -149,29 +155,16 @@ export class ThreadClaim {
     return this.#changes.since(keyOf(this.#id), this.#id.name, this.#mounted.root.fd, startMs)
   }
 
-  /**
-   * Gives the thread back; only when every process of the run is dead. A slot that still holds on to it ends first.
-   * @throws what detaching throws; the thread is free then, too, and the slot has ended.
-   */
+  /** Gives the thread back. @throws what detaching throws; the thread is free then, too. */
   async release(): Promise<void> {
+    const attached = this.#attached
+    this.#attached = undefined
     try {
-      await this.#detach()
+      if (attached) await detach(attached)
     } finally {
       this.#lease?.release()
       this.#lease = undefined
       this.#free()
-    }
-  }
-
-  async #detach(): Promise<void> {
-    const { slot, attachment } = this.#attached ?? {}
-    this.#attached = undefined
-    let isClean = false
-    try {
-      isClean = (await attachment?.detach()) ?? true
-    } finally {
-      // That it could not be ended is the pool's to learn, from its own call.
-      if (!isClean) await slot?.destroy().catch(() => undefined)
     }
   }
 

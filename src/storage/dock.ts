@@ -9,7 +9,8 @@ import { chmod, mkdir, readdir, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Descriptor } from './descriptor.ts'
-import { isName, type Mounted } from './filesystems.ts'
+import { isName } from './filesystem-id.ts'
+import type { Mounted } from './filesystems.ts'
 import { codeOf, kernel } from './kernel.ts'
 
 /** A filesystem as a slot sees it. */
@@ -67,6 +68,42 @@ export class Dock {
     this.#places.add(name)
     await kernel.attachTranslated(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(target))
     return { name, detach: () => this.#detach(target) }
+  }
+
+  /**
+   * Shows several filesystems to the slot, each in a directory of its own below one entry. The entry holds nothing else
+   * and cannot be written to, so that what is missing in it is seen.
+   * @param parts at least one; their names differ.
+   */
+  async attachShelf(
+    name: string,
+    initPid: number,
+    parts: readonly { name: string; mounted: Mounted; readOnly: boolean }[],
+  ): Promise<Attachment> {
+    for (const each of [name, ...parts.map((part) => part.name)])
+      if (!isName(each)) throw new Error(`${each} is no name for an attachment`)
+    const target = join(this.dir, name)
+    const namespace = await this.#namespaceOf(initPid)
+    if (!this.#places.has(name)) await mkdir(target)
+    this.#places.add(name)
+    await kernel.makeShelf(Buffer.from(target), Buffer.from(parts.map((part) => part.name).join('/')))
+    const placed: string[] = [target]
+    const detachAll = async (): Promise<boolean> => {
+      let clean = true
+      for (const place of placed.toReversed()) clean = (await this.#detach(place)) && clean
+      return clean
+    }
+    try {
+      for (const { name: below, mounted, readOnly } of parts) {
+        const place = join(target, below)
+        await kernel.attachTranslated(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(place))
+        placed.push(place)
+      }
+    } catch (error) {
+      await detachAll()
+      throw error
+    }
+    return { name, detach: detachAll }
   }
 
   async #namespaceOf(pid: number): Promise<Descriptor> {

@@ -4,22 +4,11 @@ import { join } from 'node:path'
 import { Refusal } from '../base/errors.ts'
 import type { Quota } from '../base/run.ts'
 import { Descriptor } from './descriptor.ts'
+import { type FilesystemId, isName } from './filesystem-id.ts'
 import { check, grow, ImageMaker, imageBytesFor, lockedImage, shrinkIdle, syncDirectory } from './images.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { readSuperblock } from './superblock.ts'
 import { sweepUnfinished } from './unfinished.ts'
-
-/** A thread or a volume of an org. `org` and `name` are as clients may give them: see `isName`. */
-export interface FilesystemId {
-  area: 'threads' | 'volumes'
-  org: string
-  name: string
-}
-
-/** What a file on the host may be called after: no separator, no leading dot, case kept. */
-export const isName = (name: string): boolean => /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/.test(name)
-
-export const keyOf = (id: FilesystemId): string => `${id.area}/${id.org}/${id.name}`
 
 export interface FilesystemsSettings {
   /** Where images are kept. */
@@ -37,6 +26,7 @@ export interface Usage {
   /** As a program inside sees them; what users can still write is `freeBytes`. */
   totalBytes: number
   freeBytes: number
+  usedBytes: number
   totalInodes: number
   freeInodes: number
 }
@@ -110,7 +100,7 @@ export class Filesystems {
   async mount(id: FilesystemId): Promise<Mounted> {
     await this.#requireRoom()
     const imagePath = this.#pathOf(id)
-    await using image = await lockedImage(imagePath, this.#settings.lockPatienceMs)
+    await using image = await this.#locked(id)
     const superblock = await readSuperblock(image)
     if (!superblock || superblock.hasErrors) await check(imagePath)
     this.#mountNumber += 1
@@ -155,7 +145,7 @@ export class Filesystems {
 
   async #settle(id: FilesystemId): Promise<boolean> {
     try {
-      await using image = await lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs)
+      await using image = await this.#locked(id)
       await shrinkIdle(image)
       return true
     } catch (error) {
@@ -167,7 +157,7 @@ export class Filesystems {
   /** Enlarges one that is not mounted. There is no way back to a smaller size. @throws Refusal as `mount`. */
   async grow(id: FilesystemId, quota: Quota): Promise<void> {
     await this.#requireRoom()
-    await using image = await lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs)
+    await using image = await this.#locked(id)
     await grow(this.#pathOf(id), image, quota)
   }
 
@@ -180,12 +170,13 @@ export class Filesystems {
   /** Copies one that is not mounted, sharing blocks where the disk can. @returns false when `to` exists. */
   async fork(from: FilesystemId, to: FilesystemId): Promise<boolean> {
     await this.#requireRoom()
+    await using _ = await this.#locked(from)
     return this.#maker.fork(this.#pathOf(from), this.#pathOf(to))
   }
 
   /** Erases one that is not mounted. @throws Refusal thread_unknown, thread_busy. */
   async remove(id: FilesystemId): Promise<void> {
-    await using _ = await lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs)
+    await using _ = await this.#locked(id)
     await rm(this.#pathOf(id))
     await syncDirectory(this.#directoryOf(id.area, id.org))
   }
@@ -199,13 +190,17 @@ export class Filesystems {
     return files.filter((file) => file.endsWith('.ext4')).map((file) => file.slice(0, -'.ext4'.length))
   }
 
+  #locked(id: FilesystemId): Promise<Descriptor> {
+    return lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs, id)
+  }
+
   #directoryOf(area: FilesystemId['area'], org: string): string {
     if (!isName(org)) throw new Refusal('invalid_argument', { field: 'org', problem: 'is not a valid name' })
     return join(this.#settings.home, area, org)
   }
 
   #pathOf(id: FilesystemId): string {
-    if (!isName(id.name)) throw new Refusal('invalid_argument', { field: 'thread_id', problem: 'is not a valid name' })
+    if (!isName(id.name)) throw new Refusal('invalid_argument', { field: 'id', problem: 'is not a valid name' })
     return join(this.#directoryOf(id.area, id.org), `${id.name}.ext4`)
   }
 
@@ -246,12 +241,13 @@ async function dropLostAndFound(root: Descriptor): Promise<void> {
 
 /** Room in a mounted filesystem. */
 export async function usageOf(mounted: Mounted): Promise<Usage> {
-  const [block = 0, blocks = 0, , available = 0, inodes = 0, freeInodes = 0] = await kernel.statFilesystem(
+  const [block = 0, blocks = 0, free = 0, available = 0, inodes = 0, freeInodes = 0] = await kernel.statFilesystem(
     mounted.root.fd,
   )
   return {
     totalBytes: block * blocks,
     freeBytes: block * available,
+    usedBytes: block * (blocks - free),
     totalInodes: inodes,
     freeInodes,
   }

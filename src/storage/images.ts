@@ -10,6 +10,7 @@ import { monotonicMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Quota } from '../base/run.ts'
 import { Descriptor } from './descriptor.ts'
+import { busy, type FilesystemId, unknown } from './filesystem-id.ts'
 import { codeOf, kernel } from './kernel.ts'
 import { blockBytes, emptyJournal, readSuperblock } from './superblock.ts'
 
@@ -101,9 +102,8 @@ export class ImageMaker {
     return (await exists(path)) ? false : this.#copy(await this.#template(quota), path)
   }
 
-  /** Copies an image that nobody uses. @returns false when there is one at the path already. */
+  /** Copies an image. @param from locked by the caller. @returns false when there is one at the path already. */
   async fork(from: string, path: string): Promise<boolean> {
-    await using _ = await lockedImage(from, 0)
     return (await exists(path)) ? false : this.#copy(from, path)
   }
 
@@ -162,26 +162,26 @@ const lockPollMs = 5
 /**
  * Opens an image that no mount uses, and holds its lock until the descriptor, and every loop device made with it, is gone.
  * @param patienceMs how long to wait for a mount that is just ending; the kernel finishes those a little later.
- * @throws Refusal thread_unknown when there is none; thread_busy when it stays in use.
+ * @throws Refusal thread_unknown or volume_unknown when there is none; thread_busy or volume_busy when it stays in use.
  */
-export async function lockedImage(path: string, patienceMs: number): Promise<Descriptor> {
+export async function lockedImage(path: string, patienceMs: number, id: FilesystemId): Promise<Descriptor> {
   const deadlineMs = monotonicMs() + patienceMs
   const image = await Descriptor.open(path, constants.O_RDWR | constants.O_NOFOLLOW).catch((error) => {
-    throw codeOf(error) === 'ENOENT' ? new Refusal('thread_unknown', { thread: nameOf(path) }) : error
+    throw codeOf(error) === 'ENOENT' ? unknown(id) : error
   })
   for (;;) {
     try {
       await kernel.lockImage(image.fd)
       if ((await image.stat()).nlink > 0) return image
       await image.close() // Erased while we waited for it.
-      throw new Refusal('thread_unknown', { thread: nameOf(path) })
+      throw unknown(id)
     } catch (error) {
       if (codeOf(error) === 'EAGAIN' && monotonicMs() < deadlineMs) {
         await sleep(lockPollMs)
         continue
       }
       await image.close()
-      throw codeOf(error) === 'EAGAIN' ? new Refusal('thread_busy', { thread: nameOf(path) }) : error
+      throw codeOf(error) === 'EAGAIN' ? busy(id) : error
     }
   }
 }

@@ -57,6 +57,8 @@ interface Kernel {
   mountImage(image: number, target: Buffer): Promise<number>
   unmount(target: Buffer, lazily: number): Promise<void>
   makeDock(directory: Buffer): Promise<void>
+  /** Mounts at `target` a read-only filesystem of empty directories, whose names "/" separates. */
+  makeShelf(target: Buffer, names: Buffer): Promise<void>
   /** Mounts the filesystem of `root` once more at `target`, its ids translated by a user namespace; nosuid, nodev. */
   attachTranslated(root: number, userNamespace: number, readOnly: number, target: Buffer): Promise<void>
   /** The same without a place: a descriptor that is the mount. */

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '../base/errors.ts'
 import type { Quota } from '../base/run.ts'
-import { type FilesystemId, type Filesystems, keyOf, type Mounted } from './filesystems.ts'
+import { busy, type FilesystemId, keyOf } from './filesystem-id.ts'
+import { type Filesystems, type Mounted, type Usage, usageOf } from './filesystems.ts'
 
 export interface WarmSettings {
   /** Mounted at once, used or idle. */
@@ -41,7 +42,7 @@ export class WarmFilesystems {
   readonly #settings: WarmSettings
   readonly #events: WarmEvents
   readonly #warm = new Map<string, Warm>()
-  /** Being unmounted, by key: they count, and whoever wants one waits for it. None of these rejects. */
+  /** Being unmounted, or worked on while unmounted, by key: whoever wants one waits for it. None of these rejects. */
   readonly #leaving = new Map<string, Promise<void>>()
   /** Mounted, being mounted or being unmounted: each has one of the places. */
   #placesTaken = 0
@@ -63,7 +64,7 @@ export class WarmFilesystems {
    * Mounts the filesystem, unless it is mounted; many may hold it at once.
    * @param quota makes it first when it does not exist, and lets a smaller one grow to it before it is mounted;
    * `undefined`: it must exist.
-   * @throws Refusal thread_unknown, thread_busy, unavailable (all places are in use, or the disk is full).
+   * @throws Refusal thread_unknown or volume_unknown, thread_busy or volume_busy, unavailable (all places are in use, or the disk is full).
    */
   async acquire(id: FilesystemId, quota: Quota | undefined): Promise<WarmLease> {
     const key = keyOf(id)
@@ -142,11 +143,84 @@ export class WarmFilesystems {
     return [...this.#warm.values()].filter((warm) => warm.idleTimer !== undefined)
   }
 
-  /** Unmounts one at once; it must be idle or unknown. For what needs the image: growth, forks, erasure. */
+  /**
+   * Makes the filesystem, or lets a smaller one grow to this quota. @returns whether this call made it.
+   * @throws Refusal thread_busy or volume_busy, unavailable.
+   */
+  create(id: FilesystemId, quota: Quota): Promise<boolean> {
+    return this.#alone(id, async () => {
+      const made = await this.#filesystems.create(id, quota)
+      if (!made) await this.#filesystems.growTo(id, quota)
+      return made
+    })
+  }
+
+  /** Erases one. @returns whether there was one. @throws Refusal thread_busy or volume_busy. */
+  remove(id: FilesystemId): Promise<boolean> {
+    return this.#alone(id, async () => {
+      if (!(await this.#filesystems.exists(id))) return false
+      await this.#filesystems.remove(id)
+      return true
+    })
+  }
+
+  /**
+   * Copies one. No two that have an id in common may be asked for at once.
+   * @returns false when `to` exists.
+   * @throws Refusal thread_unknown, thread_busy and others.
+   */
+  fork(from: FilesystemId, to: FilesystemId): Promise<boolean> {
+    return this.#alone(from, () => this.#alone(to, () => this.#filesystems.fork(from, to)))
+  }
+
+  /**
+   * What one takes and holds; it is mounted for that.
+   * @returns its usage, the bytes that it takes on the disk, and whether it was mounted before.
+   * @throws Refusal thread_unknown or volume_unknown, unavailable.
+   */
+  async inspect(id: FilesystemId): Promise<Usage & { allocatedBytes: number; wasMounted: boolean }> {
+    const wasMounted = this.#warm.has(keyOf(id))
+    const lease = await this.acquire(id, undefined)
+    try {
+      const usage = await usageOf(lease.mounted)
+      return { ...usage, allocatedBytes: (await this.#filesystems.allocatedBytes(id)) ?? 0, wasMounted }
+    } finally {
+      lease.release()
+    }
+  }
+
+  /** Bytes that one takes on the disk; `undefined` when there is none. */
+  allocatedBytes(id: FilesystemId): Promise<number | undefined> {
+    return this.#filesystems.allocatedBytes(id)
+  }
+
+  /** Names of the filesystems of an org, unordered. */
+  names(area: FilesystemId['area'], org: string): Promise<string[]> {
+    return this.#filesystems.names(area, org)
+  }
+
+  /** Work on the image of one that nobody uses: it is unmounted first, and who wants it meanwhile waits. */
+  async #alone<T>(id: FilesystemId, work: () => Promise<T>): Promise<T> {
+    const key = keyOf(id)
+    do await this.evict(id)
+    while (this.#warm.has(key) || this.#leaving.has(key))
+    if (this.#closed) throw new Refusal('unavailable', { reason: 'storage is closing' })
+    const working = work()
+    const left = working
+      .then(
+        () => undefined,
+        () => undefined,
+      )
+      .finally(() => this.#leaving.delete(key))
+    this.#leaving.set(key, left)
+    return working
+  }
+
+  /** Unmounts one at once. @throws Refusal thread_busy or volume_busy when somebody uses it. */
   async evict(id: FilesystemId): Promise<void> {
     const key = keyOf(id)
     const warm = this.#warm.get(key)
-    if (warm && warm.idleTimer === undefined) throw new Refusal('thread_busy', { thread: id.name })
+    if (warm && warm.idleTimer === undefined) throw busy(id)
     if (warm) await this.#leave(warm)
     await this.#leaving.get(key)
   }

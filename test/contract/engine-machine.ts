@@ -100,6 +100,7 @@ export function start(
     env?: Record<string, string>
     onRunning?: () => void
     dock?: string
+    volumes?: string
   } = {},
 ): { run: SlotRun; ran: Promise<Ran> } {
   const spec = specOf(language, options)
@@ -112,7 +113,7 @@ export function start(
       running: options.onRunning ?? (() => undefined),
       output: (stream, bytes) => said[stream].push(Buffer.from(bytes)),
     },
-    options.dock,
+    { dock: options.dock, volumes: options.volumes },
   )
   const text = (stream: 'stdout' | 'stderr') => Buffer.concat(said[stream]).toString('utf8')
   return { run, ran: run.ended.then((result) => ({ ...result, stdout: text('stdout'), stderr: text('stderr') })) }

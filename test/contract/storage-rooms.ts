@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type OpenFile, readFile } from '../../src/storage/files.ts'
-import { type FilesystemId, Filesystems, type Mounted } from '../../src/storage/filesystems.ts'
+import type { FilesystemId } from '../../src/storage/filesystem-id.ts'
+import { Filesystems, type Mounted } from '../../src/storage/filesystems.ts'
 
 export const mib = 1024 * 1024
 export const smallQuota = { bytes: 8 * mib, inodes: 200 }

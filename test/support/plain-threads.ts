@@ -1,10 +1,10 @@
-import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, rmSync } from 'node:fs'
+import { closeSync, cpSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Refusal } from '../../src/base/errors.ts'
-import type { FileStream, RunnerFiles, StorageRef } from '../../src/runner/messages.ts'
+import type { FileStream, RunnerFiles, RunnerStorage, StorageRef, StorageStatus } from '../../src/runner/messages.ts'
 import { deletePath } from '../../src/storage/deletion.ts'
 import { makeDirectory, movePath, readFile, statPath, writeFile } from '../../src/storage/files.ts'
+import { busy, unknown } from '../../src/storage/filesystem-id.ts'
 import { listDirectory } from '../../src/storage/listing.ts'
 
 export interface Home {
@@ -12,15 +12,15 @@ export interface Home {
   release(): void
 }
 
-/** Threads as plain directories, for the suites of the front alone. How files are opened is the real thing. */
-export class PlainThreads implements RunnerFiles {
+/** Threads and volumes as plain directories without limits, for the suites of the front alone. How files are opened is the real thing. */
+export class PlainThreads implements RunnerFiles, RunnerStorage {
   readonly #dir = mkdtempSync(join(tmpdir(), 'glovebox-threads-'))
   readonly #busy = new Set<string>()
 
   /** Gives a thread to a run; makes it. @throws Refusal thread_busy. */
   take(where: StorageRef): Home {
     const path = this.#path(where)
-    if (this.#busy.has(path)) throw new Refusal('thread_busy', { thread: where.name })
+    if (this.#busy.has(path)) throw busy(where)
     mkdirSync(path, { recursive: true })
     this.#busy.add(path)
     return { path, release: () => this.#busy.delete(path) }
@@ -39,15 +39,62 @@ export class PlainThreads implements RunnerFiles {
     return { ...file, stop: () => void file.close() }
   }
 
-  remove(): void {
+  async create(where: StorageRef): Promise<boolean> {
+    return mkdirSync(this.#path(where), { recursive: true }) !== undefined
+  }
+
+  async remove(where: StorageRef): Promise<boolean> {
+    this.#requireFree(where)
+    const existed = existsSync(this.#path(where))
+    rmSync(this.#path(where), { recursive: true, force: true })
+    return existed
+  }
+
+  async fork(from: StorageRef, to: StorageRef): Promise<boolean> {
+    if (!existsSync(this.#path(from))) throw unknown(from)
+    for (const each of [from, to]) this.#requireFree(each)
+    if (existsSync(this.#path(to))) return false
+    cpSync(this.#path(from), this.#path(to), { recursive: true })
+    return true
+  }
+
+  async inspect(where: StorageRef): Promise<StorageStatus> {
+    if (!existsSync(this.#path(where))) throw unknown(where)
+    const inodes = readdirSync(this.#path(where), { recursive: true }).length
+    const mounted = this.#busy.has(this.#path(where))
+    return {
+      sizeBytes: 4096 * (1 + inodes),
+      usedBytes: 4096 * inodes,
+      quotaBytes: 2 ** 30,
+      inodes,
+      inodesMax: 1_000,
+      mounted,
+    }
+  }
+
+  async sizes(area: StorageRef['area'], org: string, names: readonly string[]): Promise<(number | null)[]> {
+    return names.map((name) => (existsSync(this.#path({ area, org, name })) ? 4096 : null))
+  }
+
+  async names(area: StorageRef['area'], org: string, after: string, limit: number): Promise<string[]> {
+    const dir = join(this.#dir, area, org)
+    const names = existsSync(dir) ? readdirSync(dir).sort() : []
+    return names.filter((name) => name > after).slice(0, limit)
+  }
+
+  close(): void {
     rmSync(this.#dir, { recursive: true, force: true })
+  }
+
+  #requireFree(where: StorageRef): void {
+    if (this.#busy.has(this.#path(where))) throw busy(where)
   }
 
   #path = ({ area, org, name }: StorageRef): string => join(this.#dir, area, org, name)
 
   async #in<T>(where: StorageRef, work: (root: number) => Promise<T>): Promise<T> {
     const path = this.#path(where)
-    if (!existsSync(path)) throw new Refusal('thread_unknown', { thread: where.name })
+    if (!existsSync(path)) throw unknown(where)
     const root = openSync(path, 'r')
     try {
       return await work(root)

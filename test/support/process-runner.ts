@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { Refusal } from '../../src/base/errors.ts'
 import type { CancelCause, Ending, Language, RunEvent, RunInput, RunResult, RunSpec } from '../../src/base/run.ts'
-import type { Runner, RunSummary } from '../../src/runner/messages.ts'
+import type { Runner, RunnerStorage, RunSummary } from '../../src/runner/messages.ts'
 import { Transcript } from '../../src/runner/transcript.ts'
 import { type Home, PlainThreads } from './plain-threads.ts'
 
@@ -35,6 +35,7 @@ export class ProcessRunner implements Runner {
   /** Every run that was ever started, by id. */
   readonly specs = new Map<string, RunSpec>()
   readonly files = new PlainThreads()
+  readonly storage: RunnerStorage = this.files
   readonly #runs = new Map<string, Run>()
 
   async start(spec: RunSpec, input: RunInput): Promise<void> {
@@ -112,7 +113,7 @@ export class ProcessRunner implements Runner {
   /** Ends what is still running. */
   close(): void {
     for (const run of this.#runs.values()) stop(run, { kind: 'shutdown' })
-    this.files.remove()
+    this.files.close()
   }
 
   #known(runId: string): Run {

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -144,6 +145,50 @@ static void make_dock(struct job *job)
 	}
 }
 
+/* A small filesystem of empty directories, read-only; -1 with the error noted. `names` is cut up. */
+static int shelf_of(struct job *job, char *names)
+{
+	struct mount_attr sealed = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC};
+	int context = (int)syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);
+	int shelf = -1;
+	char *name;
+
+	if (context < 0) {
+		job_fail(job, "fsopen");
+		return -1;
+	}
+	if (set_option(context, "mode", "0755") < 0 || set_option(context, "size", "64k") < 0)
+		job_fail(job, "fsconfig");
+	else if (syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		job_fail(job, "mount");
+	else if ((shelf = (int)syscall(SYS_fsmount, context, FSMOUNT_CLOEXEC, SAFE)) < 0)
+		job_fail(job, "fsmount");
+	close(context);
+	while (shelf >= 0 && job->error == 0 && (name = strsep(&names, "/")) != NULL)
+		if (mkdirat(shelf, name, 0755) < 0 || fchmodat(shelf, name, 0755, 0) < 0)
+			job_fail(job, "mkdirat");
+	if (shelf >= 0 && job->error == 0 &&
+	    syscall(SYS_mount_setattr, shelf, "", AT_EMPTY_PATH, &sealed, sizeof(sealed)) < 0)
+		job_fail(job, "mount_setattr");
+	if (shelf >= 0 && job->error != 0) {
+		close(shelf);
+		return -1;
+	}
+	return shelf;
+}
+
+/* makeShelf(target, names): mounts directories of these names, which "/" separates, for other mounts */
+static void make_shelf(struct job *job)
+{
+	int shelf = shelf_of(job, job->text[1]);
+
+	if (shelf < 0)
+		return;
+	if (place(shelf, job->text[0]) < 0)
+		job_fail(job, "move_mount");
+	close(shelf);
+}
+
 /* A second mount of the same filesystem, its ids translated, without a place yet. */
 static int translated(struct job *job, int root, int user_namespace, int read_only)
 {
@@ -198,6 +243,7 @@ const struct verb mount_verbs[] = {
 	{"mountImage", "nt", ANSWER_NUMBER, mount_image},
 	{"unmount", "tn", ANSWER_NOTHING, unmount},
 	{"makeDock", "t", ANSWER_NOTHING, make_dock},
+	{"makeShelf", "tt", ANSWER_NOTHING, make_shelf},
 	{"attachTranslated", "nnnt", ANSWER_NOTHING, attach_translated},
 	{"openTranslated", "nnn", ANSWER_NUMBER, open_translated},
 	{"trimFilesystem", "n", ANSWER_NUMBER, trim_filesystem},
