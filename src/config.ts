@@ -22,6 +22,7 @@ export interface Config {
   port: number
   dev: boolean
   region: string
+  publicUrl: string
   masterKey: string
   /** Empty: beside the database. */
   masterKeyFile: string
@@ -198,6 +199,7 @@ function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values
     port: values.port,
     dev: values.dev,
     region: values.region,
+    publicUrl: values.public_url,
     masterKey: values.master_key,
     masterKeyFile: values.master_key_file,
     allowedHosts: values.allowed_hosts,

@@ -71,6 +71,11 @@ const server = {
     'The same key itself, best given as GLOVEBOX_MASTER_KEY; then no file is used.',
     { secret: true },
   ),
+  public_url: setting(
+    Type.String({ pattern: '^(https?://[^\\s?#]+)?$' }),
+    '',
+    'Where clients reach this server, as https://code.example; stands in links to files. Empty: the Host of each request, by http.',
+  ),
   allowed_hosts: setting(
     names,
     [],

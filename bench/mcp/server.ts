@@ -95,6 +95,7 @@ async function startGlovebox(): Promise<string> {
       trustedProxies: [],
       dev: true,
       version: '0',
+      publicUrl: '',
     },
   })
   return app.listen({ host: '127.0.0.1', port: 0 })

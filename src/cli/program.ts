@@ -6,6 +6,7 @@ import { flagOf, type SettingName, settings } from '../settings.ts'
 import { addAdministration } from './administration.ts'
 import { receiveConfig } from './hand-over.ts'
 import { exitCodes, type Io, type RunArguments } from './io.ts'
+import type { TransferWords } from './push.ts'
 import type { StdioRequest } from './stdio.ts'
 
 /** The version of this product, as its package says it. */
@@ -77,6 +78,23 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
       const { run } = await import('./run.ts')
       exit(await run({ file, ...options }, io))
     })
+
+  const transfer = (command: Command) =>
+    command
+      .option('--thread <id>', 'the thread; made when it is new')
+      .option('--volume <slug>', 'or the volume')
+      .option('--url <url>', 'address of the server (GLOVEBOX_URL)')
+      .option('--key-file <file>', 'file that holds the key (or GLOVEBOX_KEY holds it)')
+  transfer(program.command('push <files...>').description('Upload files to a thread or volume of a running server.'))
+    .option('--path <directory>', 'where they go; the root by default')
+    .action(async (files: string[], words: TransferWords) =>
+      exit(await (await import('./push.ts')).push(files, words, io)),
+    )
+  transfer(
+    program.command('pull <path> [to]').description('Download a file from a thread or volume of a running server.'),
+  ).action(async (path: string, to: string | undefined, words: TransferWords) =>
+    exit(await (await import('./push.ts')).pull(path, to, words, io)),
+  )
 
   program
     .command('stdio')

@@ -9,7 +9,7 @@ import { Allowances } from './allowances.ts'
 import type { Caller } from './caller.ts'
 import { type ExecuteEvent, execute } from './execute.ts'
 import { type Execution, look } from './executions.ts'
-import { type FileRequest, type OpenFile, openFile } from './files.ts'
+import { Files } from './files.ts'
 import { HiddenTools } from './hidden-tools.ts'
 import { noVariables } from './key-env.ts'
 import { Keys, keyWithoutSecret } from './keys.ts'
@@ -18,6 +18,7 @@ import { Profiles, type ReadProfile, toProfileRow } from './profiles.ts'
 import type { ExecuteRequest } from './request.ts'
 import { Runs } from './runs.ts'
 import { newSealingSecret, Sealing } from './sealing.ts'
+import { type Link, newLinkSecret, SignedLinks } from './signed-links.ts'
 import { Tasks } from './tasks.ts'
 import type { Vault } from './vault.ts'
 
@@ -44,8 +45,14 @@ export interface Core {
    */
   look(caller: Caller, runId: string, waiting: { waitMs: number; signal: AbortSignal }): Promise<Execution>
 
-  /** Opens a file of the caller's org for reading; see `openFile`. */
-  openFile(caller: Caller, request: FileRequest): Promise<OpenFile>
+  /** Files of threads and volumes. */
+  readonly files: Files
+
+  /** Links to files that need no key. */
+  readonly links: SignedLinks
+
+  /** Who made a link, as long as that one's key lives. @throws Refusal `link_invalid`. */
+  callerOfLink(link: Link): Promise<Caller>
 
   /** The tools that the caller's org has switched off; within a second of the switch. */
   hiddenTools(caller: Caller): Promise<readonly string[]>
@@ -121,7 +128,9 @@ export async function createCore({ store, runner, log, ...rooms }: CoreRooms): P
     leave: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
     cancel: (caller, runId) => runs.cancel(caller, runId),
     look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),
-    openFile: (caller, request) => openFile(runner, caller, request),
+    files: new Files(store, runner),
+    links: new SignedLinks(store, await ensureSecret(store, vault, 'signing_of_links', newLinkSecret())),
+    callerOfLink: ({ keyId }) => keys.callerOf(keyId),
     tasks: new Tasks(store),
     hiddenTools: (caller) => hidden.of(caller),
     sealing,

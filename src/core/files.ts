@@ -1,8 +1,10 @@
+import { timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
-import type { Runner } from '../runner/messages.ts'
+import type { FileStream, Runner, StorageRef } from '../runner/messages.ts'
+import type { Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
 
-/** A file of the caller's org, as a client names it. */
+/** A file or directory of the caller's org, as a client names it. */
 export interface FileRequest {
   source: 'thread' | 'volume'
   /** Of the thread or volume. */
@@ -11,8 +13,25 @@ export interface FileRequest {
   path: string
 }
 
+/** A part of a file: from `offset`, at most `lengthBytes`. */
+export interface FileRange {
+  offset: number
+  lengthBytes: number
+}
+
+export interface FileStatus {
+  isDirectory: boolean
+  sizeBytes: number
+  modifiedMs: number
+}
+
+export interface FileEntry extends FileStatus {
+  name: string
+}
+
 /** A file that is open for reading. */
 export interface OpenFile {
+  status: FileStatus
   /** Bytes that `bytes` gives, unless the file shrinks meanwhile. */
   lengthBytes: number
   /** To be read once, or not at all and then to be stopped. */
@@ -32,13 +51,90 @@ export function checkThreadId(field: string, id: string): void {
 }
 
 /**
- * Opens a file for reading; also while a run has the thread.
- * @throws Refusal threads_unavailable, volumes_unavailable, thread_unknown (also for a thread of another org),
- * path_invalid, path_not_found, not_a_file and others.
+ * Files of threads and volumes. Every verb refuses what the caller's profile keeps no storage of, and what belongs to
+ * another org as if it were not there.
+ * @throws Refusal threads_unavailable, volumes_unavailable, thread_unknown, path_invalid, path_not_found and others.
  */
-export async function openFile(runner: Runner, caller: Caller, { source, id, path }: FileRequest): Promise<OpenFile> {
-  if (caller.profile.storage.kind === 'none') throw new Refusal('threads_unavailable')
+export class Files {
+  readonly #store: Store
+  readonly #runner: Runner
+
+  constructor(store: Store, runner: Runner) {
+    this.#store = store
+    this.#runner = runner
+  }
+
+  /** Opens a file for reading; also while a run has it. @throws Refusal not_a_file, range_invalid. */
+  async open(caller: Caller, { path, ...place }: FileRequest, range?: FileRange): Promise<OpenFile> {
+    const file: FileStream = await this.#runner.files.read(placeOf(caller, place), path, range)
+    const { status, lengthBytes, bytes } = file
+    return { status: toStatus(status), lengthBytes, bytes, stop: () => file.stop() }
+  }
+
+  /** What a path names. A link, and whatever else is neither file nor directory, is refused. */
+  async stat(caller: Caller, { path, ...place }: FileRequest): Promise<FileStatus> {
+    const status = await this.#runner.files.stat(placeOf(caller, place), path)
+    if (status.kind !== 'file' && status.kind !== 'directory')
+      throw new Refusal('not_a_file', { path, kind: status.kind })
+    return toStatus(status)
+  }
+
+  /** A part of a directory, in the order of the disk: its files and directories. @throws Refusal not_a_directory. */
+  async list(
+    caller: Caller,
+    { path, ...place }: FileRequest,
+    page: { cursor?: string; limit: number },
+  ): Promise<{ entries: FileEntry[]; nextCursor: string | null }> {
+    const listing = await this.#runner.files.list(placeOf(caller, place), path, page)
+    const shown = listing.entries.filter(({ kind }) => kind === 'file' || kind === 'directory')
+    const entries = shown.map((entry) => ({ name: entry.name, ...toStatus(entry) }))
+    return { entries, nextCursor: listing.cursor ?? null }
+  }
+
+  /** @throws Refusal where `write` would be refused whatever is there. */
+  async requireWritable(caller: Caller, { source, id }: FileRequest): Promise<void> {
+    placeOf(caller, { source, id })
+  }
+
+  /**
+   * Writes a whole file, or nothing; missing directories are made, and so is a thread that is new.
+   * @returns its bytes.
+   * @throws Refusal thread_busy while a run has the thread, storage_full; what the source throws.
+   */
+  async write(
+    caller: Caller,
+    { path, ...place }: FileRequest,
+    source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  ): Promise<number> {
+    const where = placeOf(caller, place)
+    const { storage } = caller.profile
+    if (where.area === 'threads' && storage.kind === 'threads') {
+      await this.#store.threads.use(caller.orgId, where.name, timestamp())
+      await this.#runner.storage.create(where, storage.quota)
+    }
+    return this.#runner.files.write(where, path, source)
+  }
+
+  /** @returns how many entries are gone. @throws Refusal thread_busy, directory_not_empty. */
+  async delete(caller: Caller, { path, ...place }: FileRequest, recursive: boolean): Promise<number> {
+    let deleted = 0
+    for (;;) {
+      const { entries, complete } = await this.#runner.files.delete(placeOf(caller, place), path, recursive)
+      deleted += entries
+      if (complete || entries === 0) return deleted
+    }
+  }
+}
+
+function placeOf({ orgId, profile }: Caller, { source, id }: Omit<FileRequest, 'path'>): StorageRef {
+  if (profile.storage.kind === 'none') throw new Refusal('threads_unavailable')
   if (source === 'volume') throw new Refusal('volumes_unavailable')
   checkThreadId('id', id)
-  return runner.files.read({ area: 'threads', org: caller.orgId, name: id }, path)
+  return { area: 'threads', org: orgId, name: id }
 }
+
+const toStatus = (status: { kind: string; sizeBytes: number; modifiedMs: number }): FileStatus => ({
+  isDirectory: status.kind === 'directory',
+  sizeBytes: status.sizeBytes,
+  modifiedMs: status.modifiedMs,
+})

@@ -60,6 +60,8 @@ export const keyWithoutSecret = (id: string, settings: Pick<KeyRow, 'orgId' | 'p
 
 const hashOf = (secret: string): string => hash('sha256', secret)
 
+const isLive = ({ revokedAt, expiresAt }: KeyRow): boolean => revokedAt === null && !isOver(expiresAt)
+
 const isOver = (time: string | null): boolean => time !== null && time <= timestamp()
 
 const readNames = (json: string): readonly string[] => JSON.parse(json) as string[]
@@ -98,7 +100,21 @@ export class Keys {
    */
   async authenticate(secret: string): Promise<Caller> {
     const key = await this.#find(hashOf(secret))
-    if (key === undefined || key.revokedAt !== null || isOver(key.expiresAt)) throw new Refusal('unauthorized')
+    if (key === undefined || !isLive(key)) throw new Refusal('unauthorized')
+    return this.#toCaller(key)
+  }
+
+  /**
+   * Who has a key, for what was signed in its name.
+   * @throws Refusal `link_invalid` when it does not live any more, `profile_gone`.
+   */
+  async callerOf(keyId: string): Promise<Caller> {
+    const key = await this.#store.keys.get(keyId)
+    if (key === undefined || !isLive(key)) throw new Refusal('link_invalid')
+    return this.#toCaller(key)
+  }
+
+  async #toCaller(key: KeyRow): Promise<Caller> {
     const { id, orgId, tools } = key
     const profile = await this.#profiles.get(orgId, key.profile)
     if (profile === undefined) throw new Refusal('profile_gone', { profile: key.profile })

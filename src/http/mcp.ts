@@ -11,6 +11,7 @@ import { LiveTasks } from '../mcp/modern/live-tasks.ts'
 import { fault } from '../observe/log.ts'
 import { type Catalog, chooseToolsets } from '../tools/catalog.ts'
 import { sendJson, startWriting } from './answer.ts'
+import { baseUrlOf } from './base-url.ts'
 import type { HttpRooms } from './routes.ts'
 
 /** Common clients and proxies wait one to five minutes for the head of an answer. */
@@ -67,7 +68,7 @@ function refuseModern({ method }: FastifyRequest, header: HeaderOf): void {
 async function contextOf(
   request: FastifyRequest,
   reply: FastifyReply,
-  { core, version, log }: HttpRooms,
+  { core, version, publicUrl, log }: HttpRooms,
   catalog: Catalog,
   state: McpState,
 ): Promise<McpContext> {
@@ -79,6 +80,7 @@ async function contextOf(
     caller,
     offer: catalog.offer(caller.profile, toolsets, await core.hiddenTools(caller), caller.tools),
     serverVersion: version,
+    baseUrl: baseUrlOf(request, publicUrl),
     quietMs,
     wantsSession: queryOf(request, 'session') === 'true',
     gone: goneSignal(reply.raw),

@@ -1,4 +1,4 @@
-import type { FastifyInstance, RouteHandlerMethod } from 'fastify'
+import type { FastifyContextConfig, FastifyInstance, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import type { Core } from '../core/core.ts'
 import { Changes } from '../mcp/changes.ts'
@@ -7,12 +7,16 @@ import { Catalog, type Inventory } from '../tools/catalog.ts'
 import { adminRoutes } from './admin/routes.ts'
 import { alive, ready } from './health.ts'
 import { mcpEndpoint } from './mcp.ts'
+import { getBlob, putBlob } from './rest/blobs.ts'
 import { executeCode } from './rest/execute.ts'
 import { cancelExecution } from './rest/executions.ts'
+import { deleteFiles, downloadFile, listFiles, uploadFile } from './rest/files.ts'
 
 export interface HttpRooms {
   core: Core
   version: string
+  /** Where clients reach this server; empty: wherever they say they do. */
+  publicUrl: string
   log: Log
   /** What is offered and how it changes, where it is not what the product offers. */
   offers?: { inventory: Inventory; changes: Changes }
@@ -29,6 +33,18 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
   only(app, '/readyz', { GET: ready(rooms.core) }, { open: true })
   only(app, '/mcp', { POST: mcp.post, GET: mcp.get, DELETE: mcp.delete })
   only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core, catalog) })
+  const { publicUrl } = rooms
+  only(app, '/v1/files/list', { POST: listFiles(rooms.core) })
+  only(app, '/v1/files/upload', { POST: uploadFile(rooms.core, publicUrl) })
+  only(app, '/v1/files/download', { POST: downloadFile(rooms.core, publicUrl) })
+  only(app, '/v1/files/delete', { POST: deleteFiles(rooms.core) })
+  app.register(async (scope) => {
+    // The body is a file: it is handed on as it comes.
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('*', (_request, body, done) => done(null, body))
+    const get = getBlob(rooms.core)
+    only(scope, '/v1/blobs/:token', { GET: get, HEAD: get, PUT: putBlob(rooms.core) }, { open: true, sends: 'file' })
+  })
   only(app, '/v1/executions/:id/cancel', { POST: cancelExecution(rooms.core) })
 
   const tools = catalog.toolNames
@@ -41,6 +57,8 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
   })
 }
 
+type RouteConfig = Partial<Pick<FastifyContextConfig, 'open' | 'admin' | 'sends'>>
+
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 
 /** The methods named answer at a path; every other is told which. */
@@ -48,7 +66,7 @@ function only(
   app: FastifyInstance,
   url: string,
   handlers: Partial<Record<(typeof methods)[number], RouteHandlerMethod>>,
-  config: { open?: boolean; admin?: boolean } = {},
+  config: RouteConfig = {},
 ): void {
   const served = methods.filter((method) => handlers[method])
   for (const method of served) app.route({ method, url, handler: handlers[method]!, config })

@@ -5,6 +5,7 @@ import type { Admin } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Log } from '../observe/log.ts'
+import { ArrivingRequests } from './arriving.ts'
 import { type Authentication, authenticator } from './authenticate.ts'
 import { type DoorRules, door } from './door.ts'
 import { answerError } from './errors.ts'
@@ -18,6 +19,7 @@ export interface HttpConfig extends DoorRules {
   trustedProxies: readonly string[]
   /** Of the product, as clients are told. */
   version: string
+  publicUrl: string
 }
 
 declare module 'fastify' {
@@ -31,11 +33,15 @@ declare module 'fastify' {
     open?: boolean
     /** Takes an admin token, and no key. */
     admin?: boolean
+    /** What clients send to it: JSON, all of it within a minute, or a file, for as long as it takes. */
+    sends?: 'file'
   }
 }
 
 /** Time to send a whole request; more is a client that holds a connection for nothing. */
 const requestTimeoutMs = 60_000
+/** Longer than any path of a file in base64. */
+const pathParameterMax = 12_288
 /** Longer than the idle time of common proxies, so that they close first and no request meets a closing connection. */
 const keepAliveTimeoutMs = 72_000
 /** For the answers that are under way when the server closes; a client that has not taken its own by then is cut off. */
@@ -64,7 +70,10 @@ export async function buildServer({
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     genReqId: () => newId('request'),
     bodyLimit: config.maxBodyBytes,
-    requestTimeout: requestTimeoutMs,
+    // See `ArrivingRequests`.
+    requestTimeout: 0,
+    // Tokens of signed links stand in the path, and hold a path of a file.
+    routerOptions: { maxParamLength: pathParameterMax },
     keepAliveTimeout: keepAliveTimeoutMs,
     forceCloseConnections: 'idle',
     exposeHeadRoutes: false,
@@ -77,8 +86,12 @@ export async function buildServer({
   // Every request has one, and shares its shape.
   app.decorateRequest('caller', null as unknown as Caller)
   app.decorateRequest('admin', null as unknown as Admin)
+  const arriving = new ArrivingRequests(requestTimeoutMs)
+  app.addHook('onClose', async () => arriving.stop())
   // With callbacks: a promise for each hook would cost the hot path more than what the hook does.
   app.addHook('onRequest', (request, reply, done) => {
+    if (request.routeOptions.config?.sends !== 'file') arriving.add(request.raw)
+    else arriving.excuse(request.raw)
     reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
     const refusal = admit(request.raw, portOf(request, config))
     if (refusal) return done(refusal)
@@ -105,7 +118,7 @@ export async function buildServer({
 
   endConnectionsOnClose(app)
 
-  routes(app, { core, version: config.version, log, ...(offers && { offers }) })
+  routes(app, { core, version: config.version, publicUrl: config.publicUrl, log, ...(offers && { offers }) })
   return app
 }
 

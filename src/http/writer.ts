@@ -52,6 +52,11 @@ export class Writer {
     }
   }
 
+  /** The same for bytes. They are handed on as they are. */
+  async writeBytes(bytes: Uint8Array): Promise<void> {
+    if (!this.gone && !this.#response.write(bytes)) await this.#room()
+  }
+
   end(): void {
     clearInterval(this.#keepAlive)
     if (!this.gone) this.#response.end()

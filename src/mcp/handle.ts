@@ -32,6 +32,8 @@ export interface McpContext extends McpState {
   /** What the caller's profile offers, within the toolsets asked for. */
   offer: Offer
   serverVersion: string
+  /** Where the client reaches this server, without a slash at its end. */
+  baseUrl: string
   /** Longest a client that reads events waits for the head of its answer; the stream then keeps it alive. */
   quietMs: number
   /** The client asked for a session, which only what asks the client back needs. */

@@ -39,6 +39,9 @@ export const hiddenNames: ReadonlySet<string> = new Set([
 const hiddenShapes: readonly [RegExp, string][] = [
   // Our keys, and those of the providers that share the form
   [/\bsk-[A-Za-z0-9_-]{6,}/g, `sk-${hidden}`],
+  [/\b(gba|whsec)_[A-Za-z0-9_-]{6,}/g, `$1_${hidden}`],
+  // A signed link is as good as a key for what it names
+  [/\/v1\/blobs\/[^\s"?#]+/g, `/v1/blobs/${hidden}`],
   [/\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}/gi, `$1 ${hidden}`],
   // Credentials inside an address
   [/\b([a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/@:"\\]*:[^\s/@"\\]*@/gi, `$1${hidden}@`],

@@ -2,6 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
 import { addAdmin } from './steps/admin.ts'
 import { addAudit } from './steps/audit.ts'
+import { addUsedLinks } from './steps/used-links.ts'
 import type { Tables } from './tables.ts'
 
 type Step = (db: Kysely<Tables>) => Promise<void>
@@ -15,6 +16,7 @@ const steps: readonly Step[] = [
   addHiddenTools,
   addAudit,
   addAdmin,
+  addUsedLinks,
 ]
 
 const newestVersion = steps.length

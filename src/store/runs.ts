@@ -108,6 +108,7 @@ type ClaimName = 'orgId' | 'keyId' | 'idempotencyKey'
 export async function forget(db: Kysely<Tables>, now: string, endedBefore: string): Promise<void> {
   await db.deleteFrom('claims').where('expiresAt', '<', now).execute()
   await db.deleteFrom('tasks').where('expiresAt', '<', now).execute()
+  await db.deleteFrom('usedLinks').where('expiresAt', '<', now).execute()
   await db.deleteFrom('runOutputs').where('endedAt', '<', endedBefore).execute()
 }
 

@@ -22,6 +22,7 @@ import type { Tables } from './tables.ts'
 import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
 import { countRunIn, usage } from './usage.ts'
+import { usedLinks } from './used-links.ts'
 
 /**
  * Log before it is moved into the database, 4 KiB each. That waits for the disk on our event loop, ten milliseconds and
@@ -65,6 +66,7 @@ export async function openStore(path: string): Promise<Store> {
       }),
     reseal: (again) => durably((transaction) => reseal(transaction, again)),
     profiles: profiles(db),
+    usedLinks: usedLinks(db),
     threads: threads(db),
     runs: runs(db, durably, { append, countRun: countRunIn(db) }),
     tasks: tasks(db, durably),

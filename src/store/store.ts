@@ -216,6 +216,12 @@ export interface Store {
     /** @returns whether a live token was revoked by this call. */
     revoke(id: string, at: string): Promise<boolean>
   }
+  /** Signed links that are good once, each until it expires. */
+  usedLinks: {
+    /** @returns whether this was the first use. */
+    use(id: string, expiresAt: string): Promise<boolean>
+    giveBack(id: string): Promise<void>
+  }
   threads: {
     get(orgId: string, id: string): Promise<ThreadRow | undefined>
     /**
@@ -229,6 +235,8 @@ export interface Store {
       at: string,
       until: string,
     ): Promise<number | undefined>
+    /** Makes the thread, or counts another use of it. */
+    use(orgId: string, id: string, at: string): Promise<void>
     /** Prolongs what these runs have. */
     renew(runIds: readonly string[], until: string): Promise<void>
     /** Frees the thread that a run has, if it has one. */

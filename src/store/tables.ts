@@ -40,5 +40,6 @@ export interface Tables {
   hiddenTools: { orgId: string; tool: string }
   audit: AuditLine
   auditHead: { id: number; seq: number; hash: string }
+  usedLinks: { id: string; expiresAt: string }
   secrets: { name: string; value: string }
 }

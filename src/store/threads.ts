@@ -35,6 +35,23 @@ export const threads = (db: Kysely<Tables>): Store['threads'] => ({
     return locked?.fence
   },
 
+  async use(orgId, id, at) {
+    await db
+      .insertInto('threads')
+      .values({
+        orgId,
+        id,
+        createdAt: at,
+        lastUsedAt: at,
+        lockedBy: null,
+        lockedUntil: null,
+        fence: 0,
+        subject: null,
+      })
+      .onConflict((conflict) => conflict.columns(['orgId', 'id']).doUpdateSet({ lastUsedAt: at }))
+      .execute()
+  },
+
   async renew(runIds, until) {
     if (runIds.length === 0) return
     await db.updateTable('threads').set({ lockedUntil: until }).where('lockedBy', 'in', runIds).execute()

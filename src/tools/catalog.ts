@@ -7,7 +7,9 @@ import { sandboxExecute } from './execute/sandbox-execute.ts'
 import { executionCancel } from './executions/execution-cancel.ts'
 import { executionGet } from './executions/execution-get.ts'
 import { executionWait } from './executions/execution-wait.ts'
+import { fileResource } from './files/file-resource.ts'
 import { filesDownload } from './files/files-download.ts'
+import { filesUpload } from './files/files-upload.ts'
 import { limitsResource } from './limits.ts'
 import type { Prompt, PromptListing } from './prompt.ts'
 import type { RequestContext } from './request-context.ts'
@@ -24,10 +26,10 @@ export interface Inventory {
 
 /** What the product offers. */
 export const productInventory: Inventory = {
-  tools: [sandboxExecute, filesDownload, executionGet, executionWait, executionCancel],
+  tools: [sandboxExecute, filesDownload, filesUpload, executionGet, executionWait, executionCancel],
   prompts: [],
   resources: [limitsResource],
-  templates: [],
+  templates: [fileResource],
 }
 
 /** What one profile offers within one choice of toolsets; the same for every call, in a fixed order. */
@@ -120,6 +122,7 @@ function makeOffer(
     (tool) => chosen.includes(tool.toolset) && tool.offered(profile) && !hidden.includes(tool.name),
   )
   const tools = new Map(offered.map((tool) => [tool.name, tool]))
+  const templates = inventory.templates.filter(({ tool }) => tool === undefined || tools.has(tool))
   const prompts = new Map(inventory.prompts.map((prompt) => [prompt.listing.name, prompt]))
   const resources = new Map(inventory.resources.map((resource) => [resource.listing(profile).uri, resource]))
   return {
@@ -127,21 +130,21 @@ function makeOffer(
     has: (name) => tools.has(name),
     prompts: inventory.prompts.map(({ listing }) => listing),
     resources: inventory.resources.map((resource) => resource.listing(profile)),
-    templates: inventory.templates.map(({ listing }) => listing),
+    templates: templates.map(({ listing }) => listing),
     tool: (name) => tools.get(name) ?? unknownTool(name),
     mirrored: (name) => tools.get(name)?.mirrored ?? [],
     prompt: (name) => prompts.get(name) ?? refuse('unknown_prompt', { prompt: name.slice(0, 128) }),
     read: async (caller, uri, context) => {
       const resource = resources.get(uri)
       if (resource) return resource.read(caller, context)
-      for (const template of inventory.templates) {
+      for (const template of templates) {
         const contents = await template.read(caller, uri, context)
         if (contents) return contents
       }
       return refuse('resource_unknown', { uri: uri.slice(0, 2048) })
     },
     template: (uriTemplate) =>
-      inventory.templates.find(({ listing }) => listing.uriTemplate === uriTemplate) ??
+      templates.find(({ listing }) => listing.uriTemplate === uriTemplate) ??
       refuse('resource_unknown', { uri: uriTemplate.slice(0, 2048) }),
   }
 }

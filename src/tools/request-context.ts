@@ -68,6 +68,8 @@ export class InputNeeded extends Error {
 /** What every answer can make use of, whatever protocol the client speaks. */
 export interface RequestContext {
   core: Core
+  /** Where the client reaches this server, without a slash at its end. */
+  baseUrl: string
   /** Aborts when the request is cancelled; the answer is then no longer read. */
   signal: AbortSignal
   client: ClientCapabilities

@@ -23,6 +23,8 @@ export interface TemplateListing extends Omit<ResourceListing, 'uri'> {
 /** Resources that a URI names by its form. */
 export interface ResourceTemplate {
   readonly listing: TemplateListing
+  /** The tool that does the same: who may not use that one does not see this either. */
+  readonly tool?: string
   /** @returns the contents, or nothing when the URI is not of this form or nothing is there. */
   read(caller: Caller, uri: string, context: RequestContext): Promise<ResourceContents[] | undefined>
   /** Values of a variable that begin with what was typed. */

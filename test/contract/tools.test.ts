@@ -195,7 +195,7 @@ describe('the tools that are shown', () => {
     expect(withThreads.description).toMatch(/kept for the next call with the same thread_id, up to 8 MiB in 1000 files/)
     const names = (profile: Profile) => new Catalog().offer(profile, ['execute', 'files']).tools.map(({ name }) => name)
     expect(names(testProfile)).toEqual(['sandbox_execute'])
-    expect(names(threadsProfile)).toEqual(['sandbox_execute', 'files_download'])
+    expect(names(threadsProfile)).toEqual(['sandbox_execute', 'files_download', 'files_upload'])
   })
 
   it('can be narrowed by toolset, and a hidden one is unknown', () => {

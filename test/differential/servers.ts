@@ -66,6 +66,7 @@ export function ours({ core, caller, log }: Rooms): AnswerTo {
     offer,
     log,
     serverVersion: '1',
+    baseUrl: 'http://localhost',
     quietMs: 60_000,
     wantsSession: false,
     gone: () => never,

@@ -36,6 +36,7 @@ function call(code: string, reads: keyof typeof accept, quietMs: number): Promis
     gone: () => never,
     wantsSession: false,
     serverVersion: '0',
+    baseUrl: 'http://localhost',
     quietMs,
     log: rooms.log,
   })

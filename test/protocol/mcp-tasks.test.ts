@@ -120,6 +120,7 @@ describe('a task whose front is gone', () => {
         trustedProxies: [],
         dev: true,
         version: '0',
+        publicUrl: '',
       },
     })
     await app.listen({ host: '127.0.0.1', port: 0 })

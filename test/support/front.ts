@@ -109,6 +109,7 @@ export async function openFront(
       trustedProxies: [],
       dev: true,
       version: '0.0.0-test',
+      publicUrl: '',
       ...config,
     },
   })

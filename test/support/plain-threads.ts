@@ -29,10 +29,11 @@ export class PlainThreads implements RunnerFiles, RunnerStorage {
   list: RunnerFiles['list'] = (where, path, { cursor, limit }) =>
     this.#in(where, (root) => listDirectory(root, path, cursor, limit))
   stat: RunnerFiles['stat'] = (where, path) => this.#in(where, (root) => statPath(root, path))
-  write: RunnerFiles['write'] = (where, path, source) => this.#in(where, (root) => writeFile(root, path, source))
-  makeDirectory: RunnerFiles['makeDirectory'] = (where, path) => this.#in(where, (root) => makeDirectory(root, path))
-  move: RunnerFiles['move'] = (where, ...words) => this.#in(where, (root) => movePath(root, ...words))
-  delete: RunnerFiles['delete'] = (where, ...words) => this.#in(where, (root) => deletePath(root, ...words))
+  write: RunnerFiles['write'] = (where, path, source) => this.#changing(where, (root) => writeFile(root, path, source))
+  makeDirectory: RunnerFiles['makeDirectory'] = (where, path) =>
+    this.#changing(where, (root) => makeDirectory(root, path))
+  move: RunnerFiles['move'] = (where, ...words) => this.#changing(where, (root) => movePath(root, ...words))
+  delete: RunnerFiles['delete'] = (where, ...words) => this.#changing(where, (root) => deletePath(root, ...words))
 
   async read(...[where, path, range]: Parameters<RunnerFiles['read']>): Promise<FileStream> {
     const file = await this.#in(where, (root) => readFile(root, path, range))
@@ -91,6 +92,12 @@ export class PlainThreads implements RunnerFiles, RunnerStorage {
   }
 
   #path = ({ area, org, name }: StorageRef): string => join(this.#dir, area, org, name)
+
+  /** What changes files of a thread waits for no run. */
+  #changing<T>(where: StorageRef, work: (root: number) => Promise<T>): Promise<T> {
+    if (where.area === 'threads' && this.#busy.has(this.#path(where))) return Promise.reject(busy(where))
+    return this.#in(where, work)
+  }
 
   async #in<T>(where: StorageRef, work: (root: number) => Promise<T>): Promise<T> {
     const path = this.#path(where)

@@ -76,13 +76,14 @@ function toolContext(
   { session, eventsRead }: Surroundings,
   channel: Exchange,
   signal: AbortSignal,
-  { core, offer }: McpContext,
+  { core, offer, baseUrl }: McpContext,
 ): ToolContext {
   const token = progressTokenOf(params)
   const steps = new ProgressSteps(token)
   const follows = eventsRead && token !== undefined
   return {
     core,
+    baseUrl,
     offers: offer.has,
     signal,
     detached: true,

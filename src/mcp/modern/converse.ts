@@ -104,11 +104,12 @@ class Conversation {
   }
 
   #toolContext(): ToolContext {
-    const { core, offer } = this.#context
+    const { core, offer, baseUrl } = this.#context
     const { client, logLevel, progressToken } = this.#envelope
     const steps = new ProgressSteps(progressToken)
     return {
       core,
+      baseUrl,
       offers: offer.has,
       client,
       signal: this.#stop.signal,

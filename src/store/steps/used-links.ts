@@ -1,0 +1,11 @@
+import type { Kysely } from 'kysely'
+import type { Tables } from '../tables.ts'
+
+/** Signed links that are good once, and were used. */
+export async function addUsedLinks(db: Kysely<Tables>): Promise<void> {
+  await db.schema
+    .createTable('usedLinks')
+    .addColumn('id', 'text', (column) => column.primaryKey())
+    .addColumn('expiresAt', 'text', (column) => column.notNull())
+    .execute()
+}
