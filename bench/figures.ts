@@ -30,3 +30,11 @@ export function shown(value: number): string {
   const size = Math.abs(value)
   return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)
 }
+
+export const mebibytes = (bytes: number): string => shown(bytes / 2 ** 20)
+
+/** A Markdown table, numbers to the right. */
+export function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
+  return [line(header), line(header.map((_, column) => (column === 0 ? '---' : '--:'))), ...rows.map(line)].join('\n')
+}

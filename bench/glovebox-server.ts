@@ -1,12 +1,13 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { Agent, request } from 'node:http'
+import { Agent, type IncomingHttpHeaders, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { type Process, processes } from './process-figures.ts'
 
 /** The part of the tool's answer that a bench looks at. */
@@ -21,6 +22,13 @@ const entry = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 const readyWithinMs = 30_000
 const endsWithinMs = 30_000
 
+/** What came back for one call, whatever it was. */
+export interface Outcome {
+  status: number
+  /** Of a refusal that says when to come again. */
+  retryAfterS: number | undefined
+}
+
 /** The real binary, started as an operator would, in directories of its own. */
 export class GloveboxServer {
   readonly url: string
@@ -28,6 +36,8 @@ export class GloveboxServer {
   readonly #process: ChildProcess
   readonly #directory: string
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 })
+  /** For calls that come whether or not those before were answered. */
+  readonly #openAgent = new Agent({ keepAlive: true })
 
   private constructor(process: ChildProcess, directory: string, url: string, startToReadyMs: number) {
     this.#process = process
@@ -44,7 +54,7 @@ export class GloveboxServer {
   static async start(flags: readonly string[]): Promise<GloveboxServer> {
     const directory = mkdtempSync(join(tmpdir(), 'glovebox-bench-'))
     chmodSync(directory, 0o711) // Slots pass through it on the way to their roots.
-    const own = ['--home', join(directory, 'home'), '--state-dir', join(directory, 'state'), '--log-format', 'json']
+    const own = [...whereIs(directory), '--log-format', 'json']
     const startedMs = performance.now()
     // Ends with the bench, however that ends.
     const words = ['--pdeathsig', 'TERM', process.execPath, entry, 'serve', '--dev', '--port', '0', ...own, ...flags]
@@ -86,6 +96,21 @@ export class GloveboxServer {
     return JSON.parse(answered.body) as Answer
   }
 
+  /** Runs code through REST for somebody, or for nobody in development mode. Nothing is waited for but its answer. */
+  async attempt(code: string, language: string, key?: string): Promise<Outcome> {
+    const body = JSON.stringify({ code, language })
+    const more = key === undefined ? {} : { authorization: `Bearer ${key}` }
+    const { status, headers } = await send('POST', `${this.url}/v1/sandbox/execute`, body, this.#openAgent, more)
+    const retryAfter = headers['retry-after']
+    return { status, retryAfterS: retryAfter === undefined ? undefined : Number(retryAfter) }
+  }
+
+  /** Makes a key as an operator would. @returns its secret. */
+  async newKey(org: string): Promise<string> {
+    const words = ['keys', 'create', '--org', org, '--profile', 'default', ...whereIs(this.#directory)]
+    return (await promisify(execFile)(process.execPath, [entry, ...words])).stdout.trim()
+  }
+
   /** The front and the runner, by the process that started them. */
   parts(): { front: number; runner: number } {
     const children = processes().filter(({ parent }) => parent === this.#process.pid)
@@ -109,10 +134,15 @@ export class GloveboxServer {
   /** Ends it as an operator would. */
   async stop(): Promise<void> {
     this.#agent.destroy()
+    this.#openAgent.destroy()
     await end(this.#process)
     rmSync(this.#directory, { recursive: true, force: true })
   }
 }
+
+const whereIs = (directory: string): string[] => [
+  ...['--home', join(directory, 'home'), '--state-dir', join(directory, 'state')],
+]
 
 /** Reads its log to the line that tells the address, and drains it from then on. */
 async function addressOf(child: ChildProcess): Promise<string> {
@@ -142,15 +172,20 @@ async function end(child: ChildProcess): Promise<void> {
   clearTimeout(timer)
 }
 
-function send(method: string, url: string, body: string | undefined, agent: Agent | undefined) {
-  return new Promise<{ status: number; body: string }>((resolve, reject) => {
-    const headers = body === undefined ? {} : { 'content-type': 'application/json', accept: 'application/json' }
+function send(method: string, url: string, body: string | undefined, agent: Agent | undefined, more: object = {}) {
+  return new Promise<{ status: number; headers: IncomingHttpHeaders; body: string }>((resolve, reject) => {
+    const json = body === undefined ? {} : { 'content-type': 'application/json', accept: 'application/json' }
+    const headers = { ...json, ...more }
     const sent = request(url, { method, headers, ...(agent && { agent }) }, (response) => {
       const chunks: Buffer[] = []
       response.on('data', (chunk: Buffer) => chunks.push(chunk))
       response.on('error', reject)
       response.on('end', () => {
-        resolve({ status: response.statusCode ?? 0, body: Buffer.concat(chunks).toString('utf8') })
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: response.headers,
+          body: Buffer.concat(chunks).toString('utf8'),
+        })
       })
     })
     sent.on('error', reject)

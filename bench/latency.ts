@@ -1,10 +1,12 @@
 import { type Language, languages } from '../src/base/run.ts'
-import type { Answer, GloveboxServer } from './glovebox-server.ts'
+import { type Answer, GloveboxServer } from './glovebox-server.ts'
 import { OciBundle } from './oci-bundle.ts'
-import { bare, bubblewrap, callOf, type Launcher, oci, podman, unusable } from './one-process-per-run.ts'
+import { bare, bubblewrap, type Contender, oci, podman, unusable } from './one-process-per-run.ts'
 import { PhaseLog, type Phases } from './phases.ts'
-import { programs } from './programs.ts'
+import { holdingProgram, programs } from './programs.ts'
 import { type Cell, type Measured, measure, type Pace } from './rounds.ts'
+import { memoryOfRuns, memoryOfSlot, runMemory } from './run-memory.ts'
+import { SandboxRuntime } from './sandbox-runtime.ts'
 
 interface LatencyCell extends Cell {
   language: Language
@@ -16,6 +18,8 @@ export interface LatencyRow extends Measured {
   contender: string
   atOnce: number
   gapMs: number
+  /** What one run holds while it goes on; absent where it was not looked at. */
+  memoryBytes?: number
 }
 
 export interface Latency {
@@ -25,101 +29,175 @@ export interface Latency {
   phases: Phases[]
 }
 
+export const ourWarm = 'glovebox MCP'
+/** A slot waits, but every run starts an interpreter of its own. */
+export const ourOwnInterpreter = 'glovebox MCP, own interpreter'
+/** A whole container for each run: nothing is kept from one to the next. */
+export const ourCold = 'glovebox MCP, cold slot'
+
 /** As between the calls of an agent: caches of the processor cool down a little. */
 const pauseMs = 10
 
+/** One server for each way in which we can be asked to run something. */
+interface OurServers {
+  warm: GloveboxServer
+  ownInterpreter: GloveboxServer
+  cold: GloveboxServer
+}
+
+export interface LatencyPlan extends Pace {
+  /** How many at once, besides one. */
+  atOnce: readonly number[]
+  /** Of contenders and of our own slow paths: alone, and several at once. */
+  contenderRounds: { alone: number; several: number }
+}
+
 /**
  * Every language through every contender, one call at a time and several at once.
- * @param atOnce how many at once, besides one.
  * @param wanted which cells are measured, by id; those that they are compared with always are.
  */
 export async function measureLatency(
-  server: GloveboxServer,
-  pace: Pace,
-  atOnce: readonly number[],
+  warm: GloveboxServer,
+  plan: LatencyPlan,
   wanted: (id: string) => boolean,
   tell: (done: string) => void,
 ): Promise<Latency> {
-  const bundle = new OciBundle()
+  const undo: (() => Promise<void> | void)[] = []
   try {
-    const { present, absent } = await tryOut([bubblewrap, oci('crun', bundle), oci('runc', bundle), podman(bundle)])
+    const ownInterpreter = await GloveboxServer.start(['--slot-idle-s', '600', '--no-jails-ahead'])
+    undo.push(() => ownInterpreter.stop())
+    const cold = await GloveboxServer.start(['--slots-ready', '0', '--reuse', 'never'])
+    undo.push(() => cold.stop())
+    const { present, absent } = await contenders(undo)
+    tell('contenders tried out')
     const phases = new PhaseLog()
-    const all = languages.flatMap((language) => cellsOf(language, server, present, atOnce, phases))
+    const servers = { warm, ownInterpreter, cold }
+    const all = languages.flatMap((language) => cellsOf(language, servers, present, plan, phases))
     const ids = new Set(all.filter(({ id }) => wanted(id)).flatMap(({ id, against }) => [id, against]))
     const cells = all.filter(({ id }) => ids.has(id))
-    const measured = await measure(cells, pace, tell)
+    const memory = await memories(cells, servers, present)
+    tell('memory of a run')
+    const measured = await measure(cells, plan, tell)
     const rows = cells.map(({ language, contender, atOnce, gapMs }, index) => {
-      return { language, contender, atOnce, gapMs, ...measured[index]! }
+      const memoryBytes = atOnce === 1 && gapMs === 0 ? memory.get(`${language} ${contender}`) : undefined
+      return { language, contender, atOnce, gapMs, ...measured[index]!, ...(memoryBytes && { memoryBytes }) }
     })
     return { rows, absent, phases: phases.medians() }
   } finally {
-    bundle.remove()
+    for (const step of undo.reverse()) await step()
   }
 }
 
-async function tryOut(
-  launchers: readonly Launcher[],
-): Promise<{ present: Launcher[]; absent: Record<string, string> }> {
-  const present: Launcher[] = []
+/** What this machine has of them, and why it has not the others. */
+async function contenders(undo: (() => Promise<void> | void)[]) {
+  const bundle = new OciBundle()
+  undo.push(() => bundle.remove())
   const absent: Record<string, string> = {}
-  for (const launcher of launchers) {
-    const problem = await unusable(launcher, programs.python)
-    if (problem === undefined) present.push(launcher)
-    else absent[launcher.name] = problem
+  const tried: Contender[] = [bubblewrap, oci('crun', bundle), oci('runc', bundle)]
+  tried.push(podman(bundle, 'crun'), podman(bundle, 'runc'))
+  try {
+    const sandboxRuntime = await SandboxRuntime.start()
+    undo.push(() => sandboxRuntime.stop())
+    tried.push(sandboxRuntime)
+  } catch (error) {
+    absent['sandbox-runtime'] = (error as Error).message
+  }
+  const present: Contender[] = []
+  for (const contender of tried) {
+    const problem = await unusable(contender, programs.python)
+    if (problem === undefined) present.push(contender)
+    else absent[contender.name] = problem
   }
   return { present, absent }
 }
 
 function cellsOf(
   language: Language,
-  server: GloveboxServer,
-  launchers: readonly Launcher[],
-  atOnce: readonly number[],
+  servers: OurServers,
+  present: readonly Contender[],
+  { atOnce, contenderRounds }: LatencyPlan,
   phases: PhaseLog,
 ): LatencyCell[] {
   const program = programs[language]
   const { code } = program
-  const mcp = (log?: (answer: Answer, waitedMs: number) => void, thread?: () => string) => async () => {
-    const calledMs = performance.now()
-    const answer = await server.callTool(code, language, thread?.())
-    requirePrinted(answer)
-    log?.(answer, performance.now() - calledMs)
+  const mcp = (server: GloveboxServer, more: { log?: number; thread?: () => string } = {}) => {
+    return async () => {
+      const calledMs = performance.now()
+      const answer = await server.callTool(code, language, more.thread?.())
+      requirePrinted(answer)
+      if (more.log !== undefined) phases.add(language, more.log, answer, performance.now() - calledMs)
+    }
   }
+  type Load = { count?: number; gapMs?: number; roundsMax?: number }
+  const cell = (contender: string, call: () => Promise<void>, { count = 1, gapMs = 0, roundsMax }: Load = {}) => {
+    const id = idOf(language, contender, count, gapMs)
+    const bareId = idOf(language, bare.name, count, gapMs)
+    return {
+      id,
+      language,
+      contender,
+      call,
+      atOnce: count,
+      gapMs,
+      roundsMax,
+      against: id === bareId ? undefined : bareId,
+    }
+  }
+  const { warm, ownInterpreter, cold } = servers
+  const others: [name: string, call: () => Promise<void>][] = [
+    [ourOwnInterpreter, mcp(ownInterpreter)],
+    [ourCold, mcp(cold)],
+    ...present.map((contender): [string, () => Promise<void>] => [contender.name, contender.callOf(program)]),
+  ]
   let threads = 0
-  const rest = async () => requirePrinted(await server.execute(code, language))
-  const logged = (gapMs: number) => mcp((answer, waitedMs) => phases.add(language, gapMs, answer, waitedMs))
-  const cell = (contender: string, call: () => Promise<void>, load: { atOnce?: number; gapMs?: number } = {}) => {
-    const { atOnce = 1, gapMs = 0 } = load
-    const id = idOf(language, contender, atOnce, gapMs)
-    const bareId = idOf(language, bare.name, atOnce, gapMs)
-    return { id, language, contender, call, atOnce, gapMs, against: id === bareId ? undefined : bareId }
-  }
+  const gapMs = pauseMs
   return [
-    cell(bare.name, callOf(bare, program)),
-    cell('glovebox MCP', logged(0)),
-    cell('glovebox REST', rest),
-    cell(bare.name, callOf(bare, program), { gapMs: pauseMs }),
-    cell('glovebox MCP', logged(pauseMs), { gapMs: pauseMs }),
-    cell(
-      'glovebox MCP, warm thread',
-      mcp(undefined, () => `warm-${language}`),
-      { gapMs: pauseMs },
-    ),
-    cell(
-      'glovebox MCP, new thread',
-      mcp(undefined, () => `new-${language}-${++threads}`),
-      { gapMs: pauseMs },
-    ),
-    ...launchers.map((launcher) => cell(launcher.name, callOf(launcher, program))),
+    cell(bare.name, bare.callOf(program)),
+    cell(ourWarm, mcp(warm, { log: 0 })),
+    cell('glovebox REST', async () => requirePrinted(await warm.execute(code, language))),
+    cell(bare.name, bare.callOf(program), { gapMs }),
+    cell(ourWarm, mcp(warm, { log: gapMs }), { gapMs }),
+    cell(`${ourWarm}, warm thread`, mcp(warm, { thread: () => `warm-${language}` }), { gapMs }),
+    cell(`${ourWarm}, new thread`, mcp(warm, { thread: () => `new-${language}-${++threads}` }), { gapMs }),
+    ...others.map(([name, call]) => cell(name, call, { roundsMax: contenderRounds.alone })),
     ...atOnce.flatMap((count) => [
-      cell(bare.name, callOf(bare, program), { atOnce: count }),
-      cell('glovebox MCP', mcp(), { atOnce: count }),
+      cell(bare.name, bare.callOf(program), { count }),
+      cell(ourWarm, mcp(warm), { count }),
+      ...others.map(([name, call]) => cell(name, call, { count, roundsMax: contenderRounds.several })),
     ]),
   ]
 }
 
 const idOf = (language: Language, contender: string, atOnce: number, gapMs: number): string =>
   `${language}, ${contender}, ${atOnce} at once, ${gapMs} ms gaps`
+
+/** Bytes that a run holds while it goes on, by language and contender. */
+async function memories(
+  cells: readonly LatencyCell[],
+  servers: OurServers,
+  present: readonly Contender[],
+): Promise<Map<string, number>> {
+  const ours: Record<string, GloveboxServer> = {
+    [ourWarm]: servers.warm,
+    [ourOwnInterpreter]: servers.ownInterpreter,
+    [ourCold]: servers.cold,
+  }
+  const found = new Map<string, number>()
+  for (const { language, contender, atOnce, gapMs } of cells) {
+    if (atOnce > 1 || gapMs > 0) continue
+    const program = holdingProgram(language)
+    const server = ours[contender]
+    const other = [bare, ...present].find(({ name }) => name === contender)
+    if (server) {
+      const call = () => server.callTool(program.code, language)
+      await call() // The second one finds what waits for it.
+      found.set(`${language} ${contender}`, await runMemory(call, () => memoryOfSlot(server)))
+    } else if (other) {
+      found.set(`${language} ${contender}`, await runMemory(other.callOf(program), () => memoryOfRuns(other)))
+    }
+  }
+  return found
+}
 
 function requirePrinted({ stdout, ending }: Answer): void {
   if (ending.kind === 'exited' && ending.code === 0 && stdout === '1\n') return

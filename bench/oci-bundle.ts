@@ -1,6 +1,6 @@
 import { mkdirSync, mkdtempSync, readdirSync, rmdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import type { Program } from './programs.ts'
 
 const cgroupRoot = '/sys/fs/cgroup'
@@ -30,11 +30,16 @@ export class OciBundle {
     return join(this.#directory, 'state', runtime)
   }
 
-  /** Writes the bundle of one program. @returns its directory. */
-  write(runtime: string, { argv }: Program): string {
+  /** Writes the bundle of one program. @param leaf name of its cgroup. @returns its directory. */
+  write(runtime: string, { argv }: Program, leaf: string): string {
     const bundle = mkdtempSync(join(this.#directory, `${runtime}-`))
-    writeFileSync(join(bundle, 'config.json'), JSON.stringify(this.#config(runtime, argv)))
+    writeFileSync(join(bundle, 'config.json'), JSON.stringify(this.#config(leaf, argv)))
     return bundle
+  }
+
+  /** What a container made from the bundle is called. */
+  nameOf(bundle: string): string {
+    return `${this.id}-${basename(bundle)}`
   }
 
   /** Removes the files, and the cgroups that the runtimes leave behind. */
@@ -49,7 +54,7 @@ export class OciBundle {
     removeEmpty(join(cgroupRoot, cgroupPrefix))
   }
 
-  #config(runtime: string, argv: readonly [string, ...string[]]): object {
+  #config(leaf: string, argv: readonly [string, ...string[]]): object {
     const fromUsr = argv[0].startsWith('/usr/')
     const args = fromUsr ? argv : [argv[0].replace(dirname(argv[0]), '/opt/node'), ...argv.slice(1)]
     const readOnly = (source: string, destination: string) => ({
@@ -77,7 +82,7 @@ export class OciBundle {
         noNewPrivileges: true,
       },
       linux: {
-        cgroupsPath: `/${cgroupPrefix}/${this.id}/${runtime}`,
+        cgroupsPath: `/${cgroupPrefix}/${this.id}/${leaf}`,
         namespaces: ['pid', 'mount', 'ipc', 'uts', 'network', 'cgroup'].map((type) => ({ type })),
         resources: {
           memory: { limit: 512 * 1024 * 1024 },

@@ -3,57 +3,74 @@ import { dirname } from 'node:path'
 import type { OciBundle } from './oci-bundle.ts'
 import type { Program } from './programs.ts'
 
-/** A way to run a program for which each run starts a process of its own, as a program without us would. */
-export interface Launcher {
+/** A way to run programs that a machine without us has. */
+export interface Contender {
   name: string
-  /** The whole command line; may prepare files, once. */
-  commandFor(program: Program): readonly [string, ...string[]]
+  /** May prepare files, once. @returns what runs the program once and checks what it printed. */
+  callOf(program: Program): () => Promise<void>
+  /** In the environment, or among the ancestors, of every process that it starts. */
+  mark: { variable: string } | { ancestor: number }
 }
+
+/** Variable that tells a run's processes from all others of the machine; a monitor that detaches itself keeps it. */
+const markVariable = `GLOVEBOX_BENCH_${process.pid}`
+
+/** Each run starts a process of its own. */
+const launcher = (name: string, commandFor: (program: Program) => readonly [string, ...string[]]): Contender => ({
+  name,
+  mark: { variable: markVariable },
+  callOf: (program) => {
+    const command = commandFor(program)
+    return () => runOnce(command, program.prints)
+  },
+})
 
 /** The interpreter alone: no isolation at all. */
-export const bare: Launcher = { name: 'bare spawn', commandFor: ({ argv }) => argv }
+export const bare: Contender = launcher('bare spawn', ({ argv }) => argv)
 
 /** All namespaces that bubblewrap makes, /usr read-only; no limits of any kind. */
-export const bubblewrap: Launcher = {
-  name: 'bubblewrap',
-  commandFor: ({ argv }) => [
-    ...(['bwrap', '--unshare-all', '--die-with-parent', '--new-session', '--ro-bind', '/usr', '/usr'] as const),
-    ...['bin', 'sbin', 'lib', 'lib64'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]),
-    ...['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp'],
-    ...(argv[0].startsWith('/usr/') ? [] : ['--ro-bind', dirname(argv[0]), dirname(argv[0])]),
-    ...argv,
-  ],
-}
+export const bubblewrap: Contender = launcher('bubblewrap', ({ argv }) => [
+  ...(['bwrap', '--unshare-all', '--die-with-parent', '--new-session', '--ro-bind', '/usr', '/usr'] as const),
+  ...['bin', 'sbin', 'lib', 'lib64'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]),
+  ...['--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp'],
+  ...(argv[0].startsWith('/usr/') ? [] : ['--ro-bind', dirname(argv[0]), dirname(argv[0])]),
+  ...argv,
+])
 
-/** A container per run, made by an OCI runtime, with the limits of our default profile. */
-export const oci = (name: 'crun' | 'runc', bundle: OciBundle): Launcher => ({
+/**
+ * A container per run, made by an OCI runtime, with the limits of our default profile. Several may run at once, each
+ * with a name of its own.
+ */
+export const oci = (name: 'crun' | 'runc', bundle: OciBundle): Contender => ({
   name: `${name} run`,
-  commandFor: (program) => [
-    ...([name, '--root', bundle.stateOf(name), 'run', '--bundle', bundle.write(name, program)] as const),
-    `${bundle.id}-${name}`,
-  ],
+  mark: { variable: markVariable },
+  callOf: (program) => {
+    const free: string[] = []
+    let made = 0
+    return async () => {
+      // A bundle names its cgroup, so each that runs at the same time needs another.
+      const id = free.pop() ?? bundle.write(name, program, `${name}-${++made}`)
+      await runOnce([name, '--root', bundle.stateOf(name), 'run', '--bundle', id, bundle.nameOf(id)], program.prints)
+      free.push(id)
+    }
+  },
 })
 
-/** A container per run, made by podman over the same root directory. */
-export const podman = (bundle: OciBundle): Launcher => ({
-  name: 'podman run',
-  commandFor: ({ argv }) => [
-    ...(['podman', 'run', '--rm', '--network', 'none', '--read-only', '--volume', '/usr:/usr:ro'] as const),
+/** A container per run, made by podman over the same root directory, with the limits of our default profile. */
+export const podman = (bundle: OciBundle, runtime: 'crun' | 'runc'): Contender =>
+  launcher(`podman run (${runtime})`, ({ argv }) => [
+    ...(['podman', '--runtime', runtime, 'run', '--rm', '--network', 'none', '--read-only'] as const),
+    // Named, since what it takes by default may be more than a machine allows.
+    ...['--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1024:1024'],
+    ...['--memory', '512m', '--pids-limit', '128', '--cpus', '1', '--volume', '/usr:/usr:ro'],
     ...(argv[0].startsWith('/usr/') ? [] : ['--volume', `${dirname(argv[0])}:${dirname(argv[0])}:ro`]),
     ...['--rootfs', bundle.rootfs, ...argv],
-  ],
-})
+  ])
 
-/** @returns what runs the program once and checks what it printed. */
-export function callOf(launcher: Launcher, program: Program): () => Promise<void> {
-  const command = launcher.commandFor(program)
-  return () => runOnce(command, program.prints)
-}
-
-/** @returns why the launcher cannot be used here, found out by using it. */
-export async function unusable(launcher: Launcher, program: Program): Promise<string | undefined> {
+/** @returns why it cannot be used here, found out by using it. */
+export async function unusable(contender: Contender, program: Program): Promise<string | undefined> {
   try {
-    await callOf(launcher, program)()
+    await contender.callOf(program)()
     return undefined
   } catch (error) {
     return (error as Error).message
@@ -63,7 +80,8 @@ export async function unusable(launcher: Launcher, program: Program): Promise<st
 /** From the spawn until the process is gone and all that it printed was read. */
 function runOnce([path, ...args]: readonly [string, ...string[]], expected: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    const child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH } })
+    const env = { PATH: process.env.PATH, [markVariable]: '1' }
+    const child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'], env })
     let stdout = ''
     let stderr = ''
     child.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -1,10 +1,15 @@
+import type { Burst } from './burst.ts'
 import type { ColdSlot } from './cold-slot.ts'
 import type { EndlessOutput } from './endless-output.ts'
-import { shown } from './figures.ts'
-import type { Latency, LatencyRow } from './latency.ts'
+import { mebibytes, shown, table } from './figures.ts'
+import type { Latency } from './latency.ts'
+import { beforeAndAfterPart, latencyPart } from './latency-report.ts'
+import { loadPart } from './load-report.ts'
 import type { Machine } from './machine.ts'
 import type { McpFigure } from './mcp/measure.ts'
+import type { Overload } from './overload.ts'
 import type { Phases } from './phases.ts'
+import { type PreloadRow, preloadPart } from './preload.ts'
 import type { Resources } from './resources.ts'
 import { type StorageFigure, storageTable } from './storage.ts'
 
@@ -15,6 +20,9 @@ export interface Results {
   seconds: number
   startToReadyMs?: number
   latency?: Latency
+  preload?: { rows: PreloadRow[]; absent: Record<string, string> }
+  burst?: Burst
+  overload?: Overload
   coldSlots?: { measured: ColdSlot[]; absent: Record<string, string> }
   resources?: Resources
   endlessOutput?: EndlessOutput
@@ -22,18 +30,24 @@ export interface Results {
   storage?: StorageFigure[]
 }
 
-/** The results as a Markdown page. */
-export function toMarkdown(results: Results): string {
-  const { latency, coldSlots, resources, endlessOutput, mcp, storage } = results
+/**
+ * The results as a Markdown page.
+ * @param tried what was tried to make it faster, written by hand: nothing of it is there to be measured again.
+ */
+export function toMarkdown(results: Results, tried?: string): string {
+  const { latency, preload, burst, overload, coldSlots, resources, endlessOutput, mcp, storage } = results
   return [
     '# Measured',
     head(results),
-    ...(latency ? [latencyPart(latency), phasesPart(latency.phases)] : []),
+    ...(latency ? [beforeAndAfterPart(latency.rows), latencyPart(latency), phasesPart(latency.phases)] : []),
+    ...(preload ? [preloadPart(preload)] : []),
+    ...(burst || overload ? [loadPart(burst, overload)] : []),
     ...(coldSlots ? [coldPart(coldSlots, results.startToReadyMs)] : []),
     ...(resources ? [resourcesPart(resources)] : []),
     ...(endlessOutput ? [outputPart(endlessOutput)] : []),
     ...(mcp ? [mcpPart(mcp)] : []),
     ...(storage ? [`## Threads\n\n${storageTable(storage)}`] : []),
+    ...(tried === undefined ? [] : [tried]),
     '',
   ].join('\n\n')
 }
@@ -57,34 +71,6 @@ function head({ machine, arguments: words, seconds }: Results): string {
     'Machines differ: read the ratios. Everything was measured in turn, in small blocks, on one machine; figures are',
     'medians of blocks, p99 is of all calls. The client runs on the same processors.',
   ].join('\n')
-}
-
-function latencyPart({ rows, absent }: Latency): string {
-  const header = ['', 'time ÷ bare', 'rate ÷ bare', 'p50 ms', 'p95 ms', 'p99 ms', 'runs/s', 'CPU ms/run', 'runs']
-  const missing = Object.entries(absent).map(([name, reason]) => `${name}: ${reason}`)
-  return [
-    '## Time of one run',
-    '',
-    table(header, rows.map(latencyCells)),
-    '',
-    '"Bare" is the interpreter spawned from Node without any isolation, under the same load, in the same round; between',
-    'brackets the quartiles of the rounds. CPU is what the whole machine worked per run, the client, the kernel’s',
-    'afterwork and anything else on the machine included.',
-    ...(missing.length > 0 ? ['', `Not measured, as not usable here: ${missing.join('; ')}.`] : []),
-  ].join('\n')
-}
-
-function latencyCells(row: LatencyRow): string[] {
-  const load = row.atOnce > 1 ? `, ${row.atOnce} at once` : row.gapMs > 0 ? `, ${row.gapMs} ms gaps` : ''
-  const [low, high] = row.timeRatioQuartiles ?? [Number.NaN, Number.NaN]
-  const ratio = row.timeRatio === undefined ? '1' : `**${shown(row.timeRatio)}** (${shown(low)}–${shown(high)})`
-  return [
-    `${row.language}: ${row.contender}${load}`,
-    ratio,
-    row.rateRatio === undefined ? '1' : shown(row.rateRatio),
-    ...[row.p50Ms, row.p95Ms, row.p99Ms, row.runsPerSecond, row.busyCpuMsPerRun].map(shown),
-    String(row.runs),
-  ]
 }
 
 function phasesPart(phases: readonly Phases[]): string {
@@ -189,11 +175,4 @@ function mcpPart(figures: readonly McpFigure[]): string {
     'Each server is a process of its own and offers one tool that answers at once; ours stands behind its whole door.',
     '"Constant" is `node:http` with the same bytes for everything. The client shares the processors with them.',
   ].join('\n')
-}
-
-const mebibytes = (bytes: number): string => shown(bytes / 2 ** 20)
-
-function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
-  return [line(header), line(header.map((_, column) => (column === 0 ? '---' : '--:'))), ...rows.map(line)].join('\n')
 }

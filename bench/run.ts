@@ -2,10 +2,11 @@
  * Every published figure comes from here: one run, one table.
  *   npm run bench -- [--quick] [--only WORD]… [--name NAME]
  */
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { measureBurst } from './burst.ts'
 import { measureColdSlots } from './cold-slot.ts'
 import { measureEndlessOutput } from './endless-output.ts'
 import { GloveboxServer } from './glovebox-server.ts'
@@ -14,6 +15,8 @@ import { describeMachine } from './machine.ts'
 import { measureManyThreads } from './many-threads.ts'
 import { measureMcp } from './mcp/measure.ts'
 import { inOwnMountNamespace } from './mount-namespace.ts'
+import { measureOverload, overloadFlags } from './overload.ts'
+import { measurePreload } from './preload.ts'
 import { type Results, toMarkdown } from './report.ts'
 import { measureResources } from './resources.ts'
 import { measureStorage } from './storage.ts'
@@ -21,11 +24,16 @@ import { measureThreadFiles } from './thread-files.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
+const triedPath = join(root, 'bench', 'results', 'tried.md')
+
 const full = {
   rounds: 6,
   blockMs: 500,
-  roundsWithinMs: 120_000,
+  roundsWithinMs: 240_000,
   atOnce: [2, 4, 8],
+  contenderRounds: { alone: 4, several: 2 },
+  preloadRounds: 3,
+  overload: { phaseS: 30, aloneS: 6, capacityS: 3 },
   coldSlots: 20,
   loadRuns: 400,
   endlessRuns: 100,
@@ -39,6 +47,9 @@ const quick = {
   blockMs: 250,
   roundsWithinMs: 15_000,
   atOnce: [4],
+  contenderRounds: { alone: 1, several: 1 },
+  preloadRounds: 1,
+  overload: { phaseS: 4, aloneS: 2, capacityS: 1 },
   coldSlots: 5,
   loadRuns: 60,
   endlessRuns: 16,
@@ -50,7 +61,7 @@ const quick = {
 
 const usage = `npm run bench -- [--quick] [--only WORD]… [--name NAME]
   --quick  about half a minute, coarse; written down only with --name
-  --only   cold, resources, output, storage, mcp, or any part of a row's name (python, runc, "4 at once"); may be repeated
+  --only   preload, load, cold, resources, output, storage, mcp, or any part of a row's name (python, runc, "4 at once"); may be repeated
   --name   results go to bench/results/NAME.md and .json; a full run writes "latest" by itself
 `
 
@@ -65,7 +76,7 @@ async function bench(words: readonly string[]): Promise<void> {
   })
   const { quick: isQuick, only } = values
   const results = await measureAll(isQuick ? quick : full, only, words)
-  const page = toMarkdown(results)
+  const page = toMarkdown(results, existsSync(triedPath) ? readFileSync(triedPath, 'utf8').trimEnd() : undefined)
   process.stdout.write(page)
   const name = values.name ?? (isQuick || only.length > 0 ? undefined : 'latest')
   if (name !== undefined) write(name, page, results)
@@ -76,7 +87,7 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
   const startedMs = performance.now()
   const tell = (done: string) =>
     process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
-  const sections = ['cold', 'resources', 'output', 'mcp', 'storage']
+  const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'storage']
   const wants = (section: string) => only.length === 0 || only.includes(section)
   const cellWords = only.filter((word) => !sections.includes(word))
   const wantsCell = (id: string) => only.length === 0 || cellWords.some((word) => id.includes(word))
@@ -86,8 +97,15 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
     // Rounds take longer than slots idle by default; a cold slot among warm ones would be measured as such elsewhere.
     await withServer(['--slot-idle-s', '600'], async (server) => {
       results.startToReadyMs = server.startToReadyMs
-      results.latency = await measureLatency(server, plan, plan.atOnce, wantsCell, tell)
+      results.latency = await measureLatency(server, plan, wantsCell, tell)
     })
+  }
+  if (wants('preload')) results.preload = await measurePreload({ ...plan, rounds: plan.preloadRounds }, tell)
+  if (wants('load')) {
+    results.burst = await withServer([], (server) => measureBurst(server))
+    tell('burst')
+    results.overload = await withServer(overloadFlags, (server) => measureOverload(server, plan.overload))
+    tell('overload')
   }
   if (wants('cold')) {
     results.coldSlots = await measureColdSlots(plan.coldSlots)

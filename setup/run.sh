@@ -31,6 +31,7 @@ start | test | bench)
 	build_storage
 	;;
 esac
+[ "$command" != bench ] || install_bench_packages
 exec 9>&-
 
 PATH=$root/node_modules/.bin:$PATH

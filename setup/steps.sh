@@ -95,6 +95,33 @@ install_system_packages() {
 	[ -z "$missing" ] || stop 78 "still missing after installing: $missing"
 }
 
+# What the bench measures us against, and modules for its preloaded profile. None of it is needed to be measured at all:
+# what cannot be had becomes a row that says why.
+install_bench_packages() {
+	missing=$(missing_bench_packages | tr '\n' ' ' | sed 's/ $//')
+	[ -n "$missing" ] || return 0
+	if ! has apt-get || [ "$(id -u)" != 0 ]; then
+		say "the bench goes on without $missing, which only root can install, with apt-get"
+		return 0
+	fi
+	say "installing what the bench compares with: $missing"
+	for package in $missing; do
+		apt_install "$package" || say "$package could not be installed; the bench goes on without it"
+	done
+}
+
+missing_bench_packages() {
+	has crun || echo crun
+	has runc || echo runc
+	has bwrap || echo bubblewrap
+	has podman || echo podman
+	has socat || echo socat
+	has rg || echo ripgrep
+	for module in numpy pandas matplotlib; do
+		[ -d "/usr/lib/python3/dist-packages/$module" ] || echo "python3-$module"
+	done
+}
+
 # The lists may be absent or old: a first failure is answered by fetching them.
 apt_install() {
 	DEBIAN_FRONTEND=noninteractive

@@ -1,0 +1,57 @@
+import type { Burst } from './burst.ts'
+import { shown, table } from './figures.ts'
+import type { Answered, Overload } from './overload.ts'
+
+/** Served runs of the org that got fewer, over those of the other: at least this is called fair. */
+const fairFrom = 0.8
+
+/** What happens when more is asked for than there is, each property with its verdict. */
+export function loadPart(burst: Burst | undefined, overload: Overload | undefined): string {
+  return [
+    '## More than there is',
+    ...(burst ? [burstPart(burst)] : []),
+    ...(overload ? [overloadPart(overload), verdictsPart(overload)] : []),
+  ].join('\n\n')
+}
+
+function burstPart({ runs, refusals, failures, firstMs, p50Ms, lastMs, bareLastMs }: Burst): string {
+  const header = [`${runs} at once from idle`, 'all answered ÷ bare', 'told to come again', 'failed', 'first ms']
+  const cells = ['python: glovebox REST', `**${shown(lastMs / bareLastMs)}**`, String(refusals), String(failures)]
+  return table([...header, 'p50 ms', 'last ms'], [[...cells, ...[firstMs, p50Ms, lastMs].map(shown)]])
+}
+
+function overloadPart({ capacityPerSecond, equal, alone, light, heavy }: Overload): string {
+  const header = ['steady load', 'calls/s', 'served', 'told to come again', 'failed', 'p50 ms', 'p99 ms']
+  const line = (name: string, { callsPerSecond, served, refused, failed, p50Ms, p99Ms }: Answered) => [
+    ...[name, shown(callsPerSecond), String(served), String(refused), String(failed), shown(p50Ms), shown(p99Ms)],
+  ]
+  const lines = [
+    line('one of two equal orgs', equal[0]),
+    line('the other', equal[1]),
+    line('a light org, alone', alone),
+    line('the light org beside a heavy one', light),
+    line('the heavy one', heavy),
+  ]
+  return `${table(header, lines)}\n\nTwice the ${shown(capacityPerSecond)} runs per second that were served without a queue.`
+}
+
+function verdictsPart({ equal, alone, light, heavy }: Overload): string {
+  const all = [...equal, alone, light, heavy]
+  const failed = all.reduce((sum, answered) => sum + answered.failed, 0)
+  const served = equal.map((answered) => answered.served)
+  const share = Math.min(...served) / Math.max(...served)
+  const verdicts: [property: string, figure: string, holds: boolean][] = [
+    ['every refusal is a 503 that says when to come again, and nothing else fails', `${failed} others`, failed === 0],
+    ['two equal orgs are served alike', `${shown(share)} of the other`, share >= fairFrom],
+    ['a light org is never refused beside a heavy one', `${light.refused} refused`, light.refused === 0],
+    [
+      'the longest waits of a light org are below the usual ones of the heavy org',
+      `${shown(light.p99Ms / heavy.p50Ms)} of them, ${shown(light.p99Ms / alone.p99Ms)} × alone`,
+      light.p99Ms < heavy.p50Ms,
+    ],
+  ]
+  return table(
+    ['property', 'figure', 'verdict'],
+    verdicts.map(([property, figure, holds]) => [property, figure, holds ? 'holds' : '**does not hold**']),
+  )
+}

@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { GloveboxServer } from './glovebox-server.ts'
+import type { Contender } from './one-process-per-run.ts'
+import { memoryOf, type Process, processes } from './process-figures.ts'
+
+const lookEveryMs = 30
+
+/**
+ * Memory of one run while it goes on: all processes that are there for it, shared pages counted in part, the most that
+ * was seen. What serves all runs is not counted: our front and runner, a server that a library lives in.
+ * @param call runs a program that goes on for a while.
+ * @param look how many bytes the run has now.
+ */
+export async function runMemory(call: () => Promise<unknown>, look: () => number): Promise<number> {
+  let ended = false
+  const running = call().finally(() => {
+    ended = true
+  })
+  let mostBytes = 0
+  while (!ended) {
+    mostBytes = Math.max(mostBytes, look())
+    await sleep(lookEveryMs)
+  }
+  await running
+  return mostBytes
+}
+
+/** Of what a contender runs now. */
+export function memoryOfRuns({ mark }: Contender): number {
+  const all = processes()
+  const isMarked = 'ancestor' in mark ? ({ parent }: Process) => parent === mark.ancestor : carries(mark.variable)
+  const found = new Set(all.filter(isMarked).map(({ pid }) => pid))
+  for (let before = -1; before !== found.size; ) {
+    before = found.size
+    for (const { pid, parent } of all) if (found.has(parent)) found.add(pid)
+  }
+  return pssOfAll([...found])
+}
+
+/** Of the slot that has most: the one with the run. */
+export const memoryOfSlot = (server: GloveboxServer): number =>
+  Math.max(0, ...server.slots().map((members) => pssOfAll(members.map(({ pid }) => pid))))
+
+const carries = (variable: string) => {
+  const wanted = `${variable}=`
+  return ({ pid }: Process): boolean => {
+    try {
+      return readFileSync(`/proc/${pid}/environ`, 'latin1')
+        .split('\0')
+        .some((pair) => pair.startsWith(wanted))
+    } catch {
+      return false // It ended while we looked.
+    }
+  }
+}
+
+const pssOfAll = (pids: readonly number[]): number => pids.reduce((sum, pid) => sum + pssOf(pid), 0)
+
+function pssOf(pid: number): number {
+  try {
+    return memoryOf(pid).pssBytes
+  } catch {
+    return 0 // It ended while we looked.
+  }
+}
