@@ -39,9 +39,9 @@ export async function measurePreload(
   // One slot has it all: what its memory is here is that of a profile for data work.
   const preload = there.map(({ name, imports = name }) => imports).join(',')
   const idle = ['--slot-idle-s', '600', '--limit-memory', '1GiB']
-  const servers = [await GloveboxServer.start([...idle, '--preload', preload])]
+  const servers: GloveboxServer[] = []
   try {
-    servers.push(await GloveboxServer.start(idle))
+    servers.push(await GloveboxServer.start([...idle, '--preload', preload]), await GloveboxServer.start(idle))
     const cells = there.flatMap((module) => cellsOf(module, servers))
     const memoryBytes: number[] = []
     for (const { call, look } of cells) {

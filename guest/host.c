@@ -3,8 +3,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,13 +37,35 @@ static int take_streams(int socket)
 	return descriptors_close_from(HOST_PID_NAMESPACE + 1);
 }
 
+/* Modules keep settings and caches at home while they are imported, and some cannot be imported without. So the host has
+ * a home that no run sees, in a mount namespace of its own. The image is the root by then: whatever a name in it leads
+ * to, it leads to a place in it. */
+static int make_home(char *const *env)
+{
+	for (; *env != NULL; env++) {
+		if (strncmp(*env, "HOME=", 5) != 0)
+			continue;
+		if (mount("tmpfs", *env + 5, "tmpfs", SEALED, "mode=0700,size=16m,nr_inodes=1024") < 0)
+			return fail("give the host a home at %s", *env + 5);
+	}
+	return 0;
+}
+
+/* A slave: what is detached in the dock goes here, too, and what is mounted here shows nowhere else. */
+static int take_mounts(void)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+		return fail("give the host mounts of its own");
+	return 0;
+}
+
 static _Noreturn void become_host(int socket, const struct preparation *p)
 {
-	if (take_streams(socket) == 0 && signals_reset() == 0) {
+	if (take_streams(socket) == 0 && signals_reset() == 0 && take_mounts() == 0) {
 		umask(022);
 		if (chroot(IMAGE) < 0 || chdir("/") < 0)
 			fail("enter the image");
-		else if (execve(p->args[0], p->args, p->env) < 0)
+		else if (make_home(p->env) == 0 && execve(p->args[0], p->args, p->env) < 0)
 			fail("start %s", p->args[0]);
 	}
 	struct host_report report = {.word = HOST_FAILED};

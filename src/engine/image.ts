@@ -36,6 +36,7 @@ const copiedFromEtc = [
   'locale.alias',
   'magic',
   'magic.mime',
+  'matplotlibrc', // Debian's matplotlib looks for it nowhere else
   'mime.types',
   'os-release',
   'perl',

@@ -30,6 +30,21 @@ export const pythonPrograms: Record<string, string> = {
   'fails in what was registered for the end': 'import atexit\natexit.register(lambda: 1 / 0)',
   'flushes at the end': 'import sys\nsys.stdout = open(1, "w", closefd=False)\nprint("kept")',
   'finalizes objects': 'class A:\n    def __del__(self): print("gone")\na = A()\nprint("there")',
+  'finalizes what hangs on a module':
+    'import os\nclass A:\n    def __del__(self, write=os.write): write(1, b"gone\\n")\nos.a = A()',
+  'finalizes what hangs on an object in a ring':
+    'import os\nclass A:\n    def __del__(self, write=os.write): write(1, b"gone\\n")\na = A()\na.self = a',
+  'finalizes what a context holds':
+    'import contextvars, os\nclass A:\n    def __del__(self, write=os.write): write(1, b"gone\\n")\ncontextvars.ContextVar("a").set(A())',
+  'finalizes what a thread holds':
+    'import os, threading\nclass A:\n    def __del__(self, write=os.write): write(1, b"gone\\n")\nkept = threading.local()\nkept.a = A()',
+  'finalizes what an exception holds':
+    'import os\nclass A:\n    def __del__(self, write=os.write): write(1, b"gone\\n")\ndef f():\n    a = A()\n    raise ValueError(a is None)\nf()',
+  'writes what a file on a module still holds': 'import os\nos.file = os.fdopen(os.dup(1), "w")\nos.file.write("kept")',
+  'imports while objects are finalized':
+    'class A:\n    def __del__(self):\n        try:\n            import os, json\n            print("found")\n        except ImportError as e:\n            print(repr(e))\na = A()',
+  'calls when a reference dies at the end':
+    'import weakref\nclass A: pass\na = A()\nweakref.finalize(a, print, "finalized")\nreference = weakref.ref(a, lambda _: print("dead"))',
   'knows its own names':
     'print(__name__, __file__, __doc__, __package__, __spec__, __cached__, __loader__, __builtins__, sorted(globals()))',
   'knows its arguments':
