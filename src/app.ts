@@ -41,6 +41,7 @@ export async function openApp(config: Config, instance: Instance, version: strin
       readProfile: (name, written) => readProfile(config.values, name, written),
       vault: await openVault(store, masterKeySource(config, instance)),
       region: config.region,
+      runHistoryMs: config.runHistoryMs,
       log,
     })
     undo.add(() => core.close('leave', 0))

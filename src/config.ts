@@ -52,6 +52,7 @@ export interface Config {
   storageReserveBytes: number
   frontGraceMs: number
   drainMs: number
+  runHistoryMs: number
   /** Always holds `default`. */
   profiles: Readonly<Record<string, Profile>>
   /** Where each setting came from, for `config show`. */
@@ -228,6 +229,7 @@ function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values
     storageReserveBytes: values.storage_reserve,
     frontGraceMs: values.front_grace_s * 1000,
     drainMs: values.drain_s * 1000,
+    runHistoryMs: values.run_history_days * 24 * 60 * 60 * 1000,
   }
 }
 

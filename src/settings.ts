@@ -148,6 +148,12 @@ const capacity = {
     'Room on the disk that threads leave free: with less, none is made or mounted.',
     { unit: 'bytes' },
   ),
+  run_history_days: setting(
+    count(1, 36_500),
+    30,
+    'How long runs can be looked up after they began; the audit and the usage stay.',
+    { unit: 'count' },
+  ),
   front_grace_s: setting(seconds(0, 3600), 10, 'How long runs go on when the process that speaks HTTP is gone.', {
     unit: 'seconds',
   }),

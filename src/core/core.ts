@@ -1,8 +1,9 @@
 import { timestamp } from '../base/clock.ts'
 import type { Profile } from '../base/profile.ts'
+import type { RunEvent } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner } from '../runner/messages.ts'
-import type { Store } from '../store/store.ts'
+import type { RunRow, Store } from '../store/store.ts'
 import type { Admin, Administered } from './admin/admin.ts'
 import { authenticateAdmin } from './admin/tokens.ts'
 import { Allowances } from './allowances.ts'
@@ -10,10 +11,13 @@ import type { Caller } from './caller.ts'
 import { type ExecuteEvent, execute } from './execute.ts'
 import { type Execution, look } from './executions.ts'
 import { Files } from './files.ts'
+import { Forgetting } from './forgetting.ts'
 import { HiddenTools } from './hidden-tools.ts'
+import { followRun, type HistoryQuery, type RecordedRun, recordedRun, runsOf } from './history.ts'
 import { noVariables } from './key-env.ts'
 import { Keys, keyWithoutSecret } from './keys.ts'
 import { ensureSecret } from './master-key.ts'
+import type { Page } from './paging.ts'
 import { Profiles, type ReadProfile, toProfileRow } from './profiles.ts'
 import type { ExecuteRequest } from './request.ts'
 import { Runs } from './runs.ts'
@@ -53,6 +57,18 @@ export interface Core {
 
   /** Who made a link, as long as that one's key lives. @throws Refusal `link_invalid`. */
   callerOfLink(link: Link): Promise<Caller>
+
+  /**
+   * A run with all that is kept of it.
+   * @throws Refusal `run_unknown` (also for a run of another org).
+   */
+  execution(caller: Caller, runId: string): Promise<RecordedRun>
+
+  /** Runs of the caller's org, newest first. @throws Refusal `invalid_argument`. */
+  executions(caller: Caller, query: HistoryQuery): Promise<Page<RunRow>>
+
+  /** Tells a run from its beginning to its end; see `followRun`. */
+  follow(caller: Caller, runId: string, signal: AbortSignal): AsyncGenerator<RunEvent, void, undefined>
 
   /** The tools that the caller's org has switched off; within a second of the switch. */
   hiddenTools(caller: Caller): Promise<readonly string[]>
@@ -107,6 +123,8 @@ export interface CoreRooms {
   vault: Vault
   /** Stands in new keys. */
   region: string
+  /** How long the rows of runs are kept. */
+  runHistoryMs: number
   log: Log
 }
 
@@ -119,7 +137,7 @@ export async function createCore({ store, runner, log, ...rooms }: CoreRooms): P
   const keys = new Keys({ store, runner, profiles, vault, log })
   const sealing = new Sealing(await ensureSecret(store, vault, 'sealing_of_states', newSealingSecret()))
   const hidden = new HiddenTools(store)
-  const forgetting = startForgetting(store, log)
+  const forgetting = new Forgetting(store, rooms.runHistoryMs, log)
   await runs.startWatching()
   keys.startWatching()
   return {
@@ -131,6 +149,9 @@ export async function createCore({ store, runner, log, ...rooms }: CoreRooms): P
     files: new Files(store, runner),
     links: new SignedLinks(store, await ensureSecret(store, vault, 'signing_of_links', newLinkSecret())),
     callerOfLink: ({ keyId }) => keys.callerOf(keyId),
+    execution: (caller, runId) => recordedRun(store, caller, runId),
+    executions: (caller, query) => runsOf(store, caller, query),
+    follow: (caller, runId, signal) => followRun(store, runner, caller, runId, signal),
     tasks: new Tasks(store),
     hiddenTools: (caller) => hidden.of(caller),
     sealing,
@@ -143,7 +164,7 @@ export async function createCore({ store, runner, log, ...rooms }: CoreRooms): P
     developer: () => developer(store, rooms.profiles),
     recover: () => runs.recover(),
     close: async (what, graceMs) => {
-      clearInterval(forgetting)
+      await forgetting.stop()
       await keys.stop()
       await runs.stop(what, graceMs)
     },
@@ -152,19 +173,6 @@ export async function createCore({ store, runner, log, ...rooms }: CoreRooms): P
 
 async function drain(events: AsyncGenerator<ExecuteEvent, void, undefined>): Promise<void> {
   for await (const _ of events);
-}
-
-/** How long what a run printed can be asked for after its end. */
-const outputLifeMs = 24 * 60 * 60 * 1000
-const forgettingEveryMs = 10 * 60 * 1000
-
-/** Deletes what nobody may ask for any more, again and again. */
-function startForgetting(store: Store, log: Log): NodeJS.Timeout {
-  const forget = () => {
-    const endedBefore = new Date(Date.now() - outputLifeMs).toISOString()
-    store.forget(timestamp(), endedBefore).catch((error: unknown) => fault(error, log))
-  }
-  return setInterval(forget, forgettingEveryMs).unref()
 }
 
 async function developer(store: Store, profiles: readonly Profile[]): Promise<Caller> {

@@ -2,6 +2,7 @@ import type { RunResult, Stream } from '../base/run.ts'
 import { streams } from '../base/run.ts'
 import type { KeptOutput, KeptStream } from '../store/store.ts'
 import type { ExecuteEvent } from './execute.ts'
+import { OutputOrder } from './output-order.ts'
 
 /** One stream of a finished run as text. */
 export interface StreamText {
@@ -29,6 +30,7 @@ export class Fold {
   #result: RunResult | undefined
   #recorded: Transcript | undefined
   #streams: Record<Stream, StreamFold> | undefined
+  readonly #order = new OutputOrder()
 
   add(event: ExecuteEvent): void {
     switch (event.kind) {
@@ -44,9 +46,11 @@ export class Fold {
         this.#recorded = event.transcript
         return
       case 'output':
+        this.#order.add(event)
         this.#streams?.[event.stream].add(event.bytes)
         return
       case 'gap':
+        this.#order.add(event)
         this.#streams?.[event.stream].skip(event.bytes)
         return
       case 'ended':
@@ -65,7 +69,9 @@ export class Fold {
   /** What came so far, as it is kept. */
   keep(): KeptOutput {
     const kept = this.#streams
-    return { stdout: kept?.stdout.keep() ?? emptyStream, stderr: kept?.stderr.keep() ?? emptyStream }
+    const order = this.#order.keep()
+    const [stdout, stderr] = [kept?.stdout.keep() ?? emptyStream, kept?.stderr.keep() ?? emptyStream]
+    return { stdout, stderr, ...(order && { order }) }
   }
 }
 

@@ -41,6 +41,17 @@ export async function page<Row, Key extends [string] | [string, string]>(
   return { items, nextCursor: rows.length > limit && last !== undefined ? encode(keyOf(last)) : null }
 }
 
+/** The words of a query that ask for a part. @throws Refusal invalid_argument. */
+export function toPageRequest({ cursor, limit }: Readonly<Record<string, string>>): PageRequest {
+  if (limit !== undefined && !/^\d{1,4}$/.test(limit)) {
+    throw new Refusal('invalid_argument', {
+      field: 'limit',
+      problem: `must be a whole number from 1 to ${pageLimitMax}`,
+    })
+  }
+  return { cursor, limit: limit === undefined ? undefined : Number(limit) }
+}
+
 const encode = (key: readonly string[]): string => Buffer.from(JSON.stringify(key)).toString('base64url')
 
 function decode(cursor: string, length: number): string[] {

@@ -1,6 +1,7 @@
 import { Refusal } from '../base/errors.ts'
 import type { Profile } from '../base/profile.ts'
 import { type Language, languages, type RunInput } from '../base/run.ts'
+import type { DeliveryMode } from '../store/run-history.ts'
 import type { Caller } from './caller.ts'
 import { type Claim, toClaim } from './claims.ts'
 import { checkThreadId } from './files.ts'
@@ -30,6 +31,8 @@ export interface ExecuteRequest {
   subject?: string | undefined
   /** Executes it at most once: a repeat is answered with what the first one did. */
   idempotencyKey?: string | undefined
+  /** How its answer reaches the caller; `inline` where it is not said. */
+  deliveryMode?: DeliveryMode
 }
 
 /** What will be run: every rule holds, every default is filled in. */
@@ -46,6 +49,7 @@ export interface CheckedRequest {
   subject: string | null
   detached: boolean
   kept: boolean
+  deliveryMode: DeliveryMode
   claim: Claim | undefined
   /** The home directory is this thread's. */
   thread: AskedThread | undefined
@@ -67,6 +71,7 @@ export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request
     subject: checkSubject('subject', request.subject),
     detached: request.detached,
     kept: request.kept === true || request.idempotencyKey !== undefined,
+    deliveryMode: request.deliveryMode ?? 'inline',
     claim: toClaim(request),
   }
 }

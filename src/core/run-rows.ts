@@ -31,9 +31,12 @@ export function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedReque
   }
 }
 
+/** With what its org keeps of every run. */
+type RecordedRequest = CheckedRequest & { keepsOutput: boolean }
+
 export function toRow(
   spec: RunSpec,
-  { input, metadata, kept, subject, envNames }: CheckedRequest,
+  { input, metadata, kept, keepsOutput, subject, envNames, thread, deliveryMode }: RecordedRequest,
   owner: { runnerId: string; epoch: number },
   createdAt: string,
 ): NewRunRow {
@@ -53,6 +56,9 @@ export function toRow(
     epoch: owner.epoch,
     detached: spec.detached,
     kept,
+    keepsOutput,
+    threadId: thread?.id ?? null,
+    deliveryMode,
     createdAt,
   }
 }

@@ -4,11 +4,13 @@ import { Refusal } from '../base/errors.ts'
 import { type CancelCause, type Ending, type Limits, type RunResult, type RunSpec, unknownLimits } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Runner, RunSummary } from '../runner/messages.ts'
+import type { BesideRun } from '../store/run-history.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from '../store/store.ts'
 import type { Allowances } from './allowances.ts'
 import type { Caller } from './caller.ts'
 import type { Claim } from './claims.ts'
 import { Fold } from './fold.ts'
+import { KnownHistorySettings } from './history-settings.ts'
 import type { CheckedRequest } from './request.ts'
 import { type NewRunRow, toClaimRow, toRow, toRunSpec } from './run-rows.ts'
 import { Threads } from './threads.ts'
@@ -40,6 +42,7 @@ export class Runs {
   readonly #inFlight = new Set<string>()
   readonly #threads: Threads
   readonly #allowances: Allowances
+  readonly #keeps: KnownHistorySettings
   #watch: NodeJS.Timeout | undefined
   #recoveredLife: string | undefined
   #retryAtMs = Number.POSITIVE_INFINITY
@@ -52,6 +55,7 @@ export class Runs {
     this.#runner = runner
     this.#log = log
     this.#threads = new Threads(store, log)
+    this.#keeps = new KnownHistorySettings(store)
   }
 
   /** Recovers now if a runner is there, and again each time another life of a runner appears. */
@@ -80,15 +84,17 @@ export class Runs {
       ? await this.#threads.subjectFor(caller.orgId, asked.thread, asked.subject)
       : asked.subject
     const createdAt = timestamp()
-    const row = toRow(spec, { ...asked, subject }, owner, createdAt)
+    const keeps = await this.#keeps.of(caller.orgId)
+    const kept = asked.kept || keeps.keep_output
+    const row = toRow(spec, { ...asked, subject, kept, keepsOutput: keeps.keep_output }, owner, createdAt)
     await this.#allowances.admit(row)
     this.#inFlight.add(row.id)
-    const taken = await this.#write(row, asked.claim)
+    const taken = await this.#write(row, asked.claim, keeps.keep_code ? { code: asked.input.code } : {})
     if (taken) return { taken }
     try {
       await this.#requireLiveKey(spec)
       const thread = asked.thread && (await this.#threads.lock(spec, asked.thread, subject))
-      return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept: asked.kept }
+      return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept }
     } catch (error) {
       const notStarted = this.close(spec.runId, { kind: 'failed', reason: 'not_started' })
       await notStarted.catch((unwritten: unknown) => this.#leaveForLater(unwritten))
@@ -97,13 +103,13 @@ export class Runs {
   }
 
   /** @returns the claim that stands already, and then nothing was written. */
-  async #write(row: NewRunRow, claim: Claim | undefined): Promise<ClaimRow | undefined> {
+  async #write(row: NewRunRow, claim: Claim | undefined, beside: BesideRun): Promise<ClaimRow | undefined> {
     let wrote = false
     try {
       if (claim) {
-        const taken = await this.#store.runs.beginOnce(row, toClaimRow(row, claim))
+        const taken = await this.#store.runs.beginOnce(row, toClaimRow(row, claim), beside)
         if (taken) return taken
-      } else await this.#store.runs.begin(row)
+      } else await this.#store.runs.begin(row, beside)
       wrote = true
       return undefined
     } finally {

@@ -9,7 +9,8 @@ import { alive, ready } from './health.ts'
 import { mcpEndpoint } from './mcp.ts'
 import { getBlob, putBlob } from './rest/blobs.ts'
 import { executeCode } from './rest/execute.ts'
-import { cancelExecution } from './rest/executions.ts'
+import { executionOutput } from './rest/execution-output.ts'
+import { cancelExecution, getExecution, listExecutions } from './rest/executions.ts'
 import { deleteFiles, downloadFile, listFiles, uploadFile } from './rest/files.ts'
 
 export interface HttpRooms {
@@ -45,6 +46,9 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
     const get = getBlob(rooms.core)
     only(scope, '/v1/blobs/:token', { GET: get, HEAD: get, PUT: putBlob(rooms.core) }, { open: true, sends: 'file' })
   })
+  only(app, '/v1/executions', { GET: listExecutions(rooms.core) })
+  only(app, '/v1/executions/:id', { GET: getExecution(rooms.core) })
+  only(app, '/v1/executions/:id/output', { GET: executionOutput(rooms.core) })
   only(app, '/v1/executions/:id/cancel', { POST: cancelExecution(rooms.core) })
 
   const tools = catalog.toolNames

@@ -2,6 +2,7 @@ import { type Kysely, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
 import { addAdmin } from './steps/admin.ts'
 import { addAudit } from './steps/audit.ts'
+import { addExecutions } from './steps/executions.ts'
 import { addUsedLinks } from './steps/used-links.ts'
 import type { Tables } from './tables.ts'
 
@@ -17,6 +18,7 @@ const steps: readonly Step[] = [
   addAudit,
   addAdmin,
   addUsedLinks,
+  addExecutions,
 ]
 
 const newestVersion = steps.length

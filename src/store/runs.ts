@@ -1,12 +1,16 @@
 import type { Kysely, Transaction } from 'kysely'
+import { statusOf } from '../base/execution-status.ts'
 import type { Ending, RunResult } from '../base/run.ts'
 import type { Append } from './audit.ts'
 import { auditOfRun } from './audit-of-run.ts'
 import { Compiled } from './compiled.ts'
 import type { Durably } from './durably.ts'
+import type { BesideRun } from './run-history.ts'
+import { metadataPairs } from './run-metadata.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from './store.ts'
 import type { StoredOutput, StoredRun, Tables } from './tables.ts'
 import type { CountRun } from './usage.ts'
+import { makeDue, promiseDelivery } from './webhooks.ts'
 
 /** What is written with the ending of each run. */
 interface WithEnding {
@@ -17,16 +21,19 @@ interface WithEnding {
 export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }: WithEnding): Store['runs'] => {
   const finish = finisher(db)
   return {
-    async begin(run) {
-      await db.insertInto('runs').values(toStored(run)).execute()
+    async begin(run, beside = {}) {
+      if (beside.delivery) await durably((transaction) => insert(transaction, run, beside))
+      else if (beside.code || run.metadata !== null) {
+        await db.transaction().execute((transaction) => insert(transaction, run, beside))
+      } else await db.insertInto('runs').values(toStored(run)).execute()
     },
 
-    beginOnce: (run, claim) =>
+    beginOnce: (run, claim, beside = {}) =>
       durably(async (transaction) => {
         const taken = await claimed(transaction, claim)
         if (taken !== undefined && taken.expiresAt > run.createdAt) return taken
         if (taken !== undefined) await transaction.deleteFrom('claims').where('runId', '=', taken.runId).execute()
-        await transaction.insertInto('runs').values(toStored(run)).execute()
+        await insert(transaction, run, beside)
         await transaction.insertInto('claims').values(claim).execute()
         return undefined
       }),
@@ -42,9 +49,10 @@ export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }:
         if (output) {
           await transaction
             .insertInto('runOutputs')
-            .values(toStoredOutput(id, finishedAt, output))
+            .values(toStoredOutput(stored, finishedAt, output))
             .execute()
         }
+        if (stored.deliveryMode === 'webhook') await makeDue(transaction, id, finishedAt)
         await countRun(transaction, stored, finishedAt, result)
         await append(transaction, auditOfRun(toRow(stored), finishedAt))
         return true
@@ -72,11 +80,20 @@ export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }:
   }
 }
 
+/** The row of a run with all that begins with it. */
+async function insert(db: Transaction<Tables>, run: NewRun, { code, delivery }: BesideRun): Promise<void> {
+  await db.insertInto('runs').values(toStored(run)).execute()
+  const pairs = metadataPairs(run)
+  if (pairs.length > 0) await db.insertInto('runMetadata').values(pairs).execute()
+  if (code) await db.insertInto('runCodes').values({ runId: run.id, code }).execute()
+  if (delivery) await promiseDelivery(db, run, delivery)
+}
+
 function finisher(db: Kysely<Tables>) {
   const query = new Compiled<StoredRun>(
     db
       .updateTable('runs')
-      .set({ finishedAt: '', ending: '', result: '' })
+      .set({ finishedAt: '', ending: '', result: '', status: 'failed' })
       .where('id', '=', '')
       .where('finishedAt', 'is', null)
       .returningAll(),
@@ -88,7 +105,7 @@ function finisher(db: Kysely<Tables>) {
     ending: Ending,
     result: RunResult | null,
   ): Promise<StoredRun | undefined> => {
-    const written = [finishedAt, JSON.stringify(ending), result && JSON.stringify(result)]
+    const written = [finishedAt, JSON.stringify(ending), result && JSON.stringify(result), statusOf(ending)]
     return (await query.rows(transaction, [...written, id]))[0]
   }
 }
@@ -109,29 +126,40 @@ export async function forget(db: Kysely<Tables>, now: string, endedBefore: strin
   await db.deleteFrom('claims').where('expiresAt', '<', now).execute()
   await db.deleteFrom('tasks').where('expiresAt', '<', now).execute()
   await db.deleteFrom('usedLinks').where('expiresAt', '<', now).execute()
-  await db.deleteFrom('runOutputs').where('endedAt', '<', endedBefore).execute()
+  await db.deleteFrom('runOutputs').where('endedAt', '<', endedBefore).where('withRun', '=', 0).execute()
 }
 
-const toStored = (run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>): StoredRun => ({
+type NewRun = Omit<RunRow, 'finishedAt' | 'ending' | 'result'>
+
+const toStored = (run: NewRun): StoredRun => ({
   ...run,
   detached: run.detached ? 1 : 0,
   kept: run.kept ? 1 : 0,
+  keepsOutput: run.keepsOutput ? 1 : 0,
+  status: 'running',
   finishedAt: null,
   ending: null,
   result: null,
 })
 
-export const toRow = (stored: StoredRun): RunRow => ({
+export const toRow = ({ status: _, ...stored }: StoredRun): RunRow => ({
   ...stored,
   envNames: stored.envNames ?? '[]',
   detached: stored.detached === 1,
   kept: stored.kept === 1,
+  keepsOutput: stored.keepsOutput === 1,
   ending: stored.ending === null ? null : (JSON.parse(stored.ending) as Ending),
   result: stored.result === null ? null : (JSON.parse(stored.result) as RunResult),
 })
 
-const toStoredOutput = (runId: string, endedAt: string, { stdout, stderr }: KeptOutput): StoredOutput => ({
-  runId,
+const toStoredOutput = (
+  { id, keepsOutput }: StoredRun,
+  endedAt: string,
+  { stdout, stderr, order }: KeptOutput,
+): StoredOutput => ({
+  runId: id,
+  order: order ?? null,
+  withRun: keepsOutput,
   stdoutHead: stdout.head,
   stdoutOmittedBytes: stdout.omittedBytes,
   stdoutTail: stdout.tail,
@@ -144,4 +172,5 @@ const toStoredOutput = (runId: string, endedAt: string, { stdout, stderr }: Kept
 const toOutput = (stored: StoredOutput): KeptOutput => ({
   stdout: { head: stored.stdoutHead, omittedBytes: stored.stdoutOmittedBytes, tail: stored.stdoutTail },
   stderr: { head: stored.stderrHead, omittedBytes: stored.stderrOmittedBytes, tail: stored.stderrTail },
+  ...(stored.order && { order: stored.order }),
 })

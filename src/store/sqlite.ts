@@ -7,6 +7,7 @@ import { adminTokens } from './admin-tokens.ts'
 import { appendIn, audit } from './audit.ts'
 import type { Durably } from './durably.ts'
 import { hiddenTools } from './hidden-tools.ts'
+import { history, orgSettings } from './history.ts'
 import { keys } from './keys.ts'
 import { limits } from './limits.ts'
 import { migrate } from './migrations.ts'
@@ -23,6 +24,7 @@ import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
 import { countRunIn, usage } from './usage.ts'
 import { usedLinks } from './used-links.ts'
+import { deliveries } from './webhooks.ts'
 
 /**
  * Log before it is moved into the database, 4 KiB each. That waits for the disk on our event loop, ten milliseconds and
@@ -69,11 +71,12 @@ export async function openStore(path: string): Promise<Store> {
     usedLinks: usedLinks(db),
     threads: threads(db),
     runs: runs(db, durably, { append, countRun: countRunIn(db) }),
+    history: history(db),
+    deliveries: deliveries(db),
     tasks: tasks(db, durably),
     usage: usage(db),
     audit: audit(db, append),
     subjects: subjects(db, durably, append),
-    secrets: secrets(db),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
     close: () => db.destroy(),
   }
@@ -87,6 +90,8 @@ const changeable = (db: Kysely<Tables>): Rows => ({
   limits: limits(db),
   adminTokens: adminTokens(db),
   hiddenTools: hiddenTools(db),
+  orgSettings: orgSettings(db),
+  secrets: secrets(db),
 })
 
 /**

@@ -5,6 +5,7 @@
 import type { Ending, Language, RunResult } from '../base/run.ts'
 import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
+import type { BesideRun, DeliveryMode, DeliveryRows, HistoryRows, OrgSettingsRows } from './run-history.ts'
 
 export interface OrgRow {
   id: string
@@ -81,6 +82,10 @@ export interface RunRow {
   detached: boolean
   /** What it prints is kept when it ends, for those who ask later. */
   kept: boolean
+  /** And for as long as this row is. */
+  keepsOutput: boolean
+  threadId: string | null
+  deliveryMode: DeliveryMode
   createdAt: string
   finishedAt: string | null
   ending: Ending | null
@@ -99,6 +104,8 @@ export interface KeptStream {
 export interface KeptOutput {
   stdout: KeptStream
   stderr: KeptStream
+  /** In which order the two came (`core/output-order.ts`); absent where that was not kept. */
+  order?: Uint8Array
 }
 
 /** A promise that whatever a caller names with a key is executed at most once. */
@@ -130,7 +137,10 @@ export interface TaskRow {
 }
 
 /** What one act can change, together with the line that says so. */
-export type Rows = Pick<Store, 'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'hiddenTools'>
+export type Rows = Pick<
+  Store,
+  'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'hiddenTools' | 'orgSettings' | 'secrets'
+>
 
 export interface Store {
   /** Does `work` and writes the line, in one transaction that survives a power cut; neither when `work` throws. */
@@ -245,13 +255,18 @@ export interface Store {
     freeEnded(): Promise<void>
   }
   runs: {
-    begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>): Promise<void>
+    /** With a delivery it survives a power cut: somebody was promised to be told. */
+    begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: BesideRun): Promise<void>
     /**
      * Begins a run that is executed at most once, with its claim, in one transaction that survives a power cut.
      * A claim that has expired by `createdAt` of the run makes room.
      * @returns the claim that is there already, and then nothing was written.
      */
-    beginOnce(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, claim: ClaimRow): Promise<ClaimRow | undefined>
+    beginOnce(
+      run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>,
+      claim: ClaimRow,
+      beside?: BesideRun,
+    ): Promise<ClaimRow | undefined>
     /** Gives up the claim of a run that was never executed. */
     unclaim(id: string): Promise<void>
     /**
@@ -271,6 +286,10 @@ export interface Store {
     /** Runs without an ending. */
     unfinished(): Promise<RunRow[]>
   }
+  history: HistoryRows
+  orgSettings: OrgSettingsRows
+  /** The outbox. A row is written with its run, and becomes due in the transaction that writes the ending. */
+  deliveries: DeliveryRows
   tasks: {
     /** Survives a power cut once it resolves. */
     create(task: TaskRow): Promise<void>

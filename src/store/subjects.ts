@@ -63,11 +63,14 @@ export const subjects = (db: Kysely<Tables>, durably: Durably, append: Append): 
 async function eraseRuns(db: Transaction<Tables>, orgId: string, subject: string): Promise<number> {
   const ids = db.selectFrom('runs').select('id').where('orgId', '=', orgId).where('subject', '=', subject)
   await db.deleteFrom('runOutputs').where('runId', 'in', ids).execute()
+  await db.deleteFrom('runCodes').where('runId', 'in', ids).execute()
+  await db.deleteFrom('runMetadata').where('runId', 'in', ids).execute()
+  await db.deleteFrom('deliveries').where('runId', 'in', ids).execute()
   await db.deleteFrom('claims').where('runId', 'in', ids).execute()
   await db.deleteFrom('tasks').where('runId', 'in', ids).execute()
   const changed = await db
     .updateTable('runs')
-    .set({ subject: null, metadata: null, envNames: '[]', result: null, codeHash: '' })
+    .set({ subject: null, metadata: null, threadId: null, envNames: '[]', result: null, codeHash: '' })
     .where('orgId', '=', orgId)
     .where('subject', '=', subject)
     .executeTakeFirst()

@@ -1,10 +1,15 @@
+import type { ExecutionStatus } from '../base/execution-status.ts'
 import type { AdminTokenRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditLine } from './audit-rows.ts'
+import type { DeliveryRow, OrgSettingsRow } from './run-history.ts'
 import type { ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow, ThreadRow } from './store.ts'
 
 /** A run as columns: JSON is text and a flag is 0 or 1, the same in every database. */
-export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'ending' | 'result' | 'envNames'> & {
+export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'keepsOutput' | 'ending' | 'result' | 'envNames'> & {
   envNames: string | null
+  /** Of the ending, to be searched by. */
+  status: ExecutionStatus
+  keepsOutput: number
   detached: number
   kept: number
   ending: string | null
@@ -20,6 +25,9 @@ export interface StoredOutput {
   stderrOmittedBytes: number
   stderrTail: Uint8Array
   endedAt: string
+  order: Uint8Array | null
+  /** Kept for as long as the row of the run is. */
+  withRun: number
 }
 
 /** Names in code are camelCase, columns are their snake_case. */
@@ -35,6 +43,10 @@ export interface Tables {
   threads: ThreadRow
   runs: StoredRun
   runOutputs: StoredOutput
+  runCodes: { runId: string; code: Uint8Array }
+  runMetadata: { runId: string; orgId: string; key: string; value: string }
+  deliveries: DeliveryRow
+  orgSettings: OrgSettingsRow
   claims: ClaimRow
   tasks: TaskRow
   hiddenTools: { orgId: string; tool: string }

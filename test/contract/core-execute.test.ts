@@ -201,6 +201,9 @@ describe('what an earlier front left', () => {
       epoch: 1,
       detached: true,
       kept: false,
+      keepsOutput: false,
+      threadId: null,
+      deliveryMode: 'inline',
       createdAt: '2026-01-01T00:00:00.000Z',
     })
     expect(await endingOf('trc_left')).toBeNull()

@@ -48,6 +48,7 @@ export const threadsProfile: Profile = {
 export const coreSettings = {
   vault: new Vault(Buffer.alloc(32, 'test')),
   region: 'us',
+  runHistoryMs: 30 * 24 * 60 * 60 * 1000,
   readProfile: (name: string, written: Readonly<Record<string, unknown>>) =>
     readProfile(loadConfig({ flags: {}, env: {}, file: undefined }).values, name, written),
 }

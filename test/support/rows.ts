@@ -40,6 +40,9 @@ export const plainRun = (id: string): Omit<RunRow, 'finishedAt' | 'ending' | 're
   epoch: Date.UTC(2026, 0, 1),
   detached: true,
   kept: false,
+  keepsOutput: false,
+  threadId: null,
+  deliveryMode: 'inline',
   createdAt,
 })
 

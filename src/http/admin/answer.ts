@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import type { Static, TObject } from 'typebox'
 import { Refusal } from '../../base/errors.ts'
 import type { Admin, Administered } from '../../core/admin/admin.ts'
-import { type Page, type PageRequest, pageLimitMax } from '../../core/paging.ts'
+import { type Page, toPageRequest } from '../../core/paging.ts'
 import { parseJson } from '../../mcp/json.ts'
 import { compile } from '../../tools/arguments.ts'
 import { sendJson } from '../answer.ts'
@@ -62,14 +62,6 @@ async function send(reply: FastifyReply, status: number, body: unknown): Promise
 /** The words of a query that ask for a part of a list. */
 export const pageWords = ['cursor', 'limit'] as const
 
-export function pageOf({ cursor, limit }: Readonly<Record<string, string>>): PageRequest {
-  if (limit !== undefined && !/^\d{1,4}$/.test(limit)) {
-    throw new Refusal('invalid_argument', {
-      field: 'limit',
-      problem: `must be a whole number from 1 to ${pageLimitMax}`,
-    })
-  }
-  return { cursor, limit: limit === undefined ? undefined : Number(limit) }
-}
+export const pageOf = toPageRequest
 
 export const toList = <Item>({ items, nextCursor }: Page<Item>) => ({ data: items, next_cursor: nextCursor })

@@ -1,4 +1,5 @@
-import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import type { FastifyReply, RouteHandlerMethod } from 'fastify'
+import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { Core } from '../../core/core.ts'
 import type { ExecuteEvent } from '../../core/execute.ts'
@@ -12,7 +13,9 @@ import { sandboxExecute, toRequest } from '../../tools/execute/sandbox-execute.t
 import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
 import { errorBody, sendJson, startWriting } from '../answer.ts'
 import { toExecution } from './execution.ts'
-import { type OutputEncoding, RunLines } from './run-lines.ts'
+import { encodingOf, wantsLines } from './execution-output.ts'
+import type { OutputEncoding } from './output-lines.ts'
+import { RunLines } from './run-lines.ts'
 
 const checkBody = compile(SandboxExecuteInput)
 
@@ -27,10 +30,14 @@ export const executeCode =
   (core: Core, catalog: Catalog): RouteHandlerMethod =>
   async (request, reply) => {
     await requireOffered(sandboxExecute.name, catalog, core, request.caller)
-    const asked = toRequest(checkBody(parseJson(request.body as Buffer)), true)
-    const encoding = encodingOf(request)
+    const streams = wantsLines(request)
+    const asked = {
+      ...toRequest(checkBody(parseJson(request.body as Buffer)), true),
+      kept: true,
+      deliveryMode: streams ? ('streaming' as const) : ('inline' as const),
+    }
+    const encoding = encodingOf((request.query as { encoding?: unknown }).encoding)
     const events = core.execute(request.caller, asked, never)
-    const streams = (request.headers.accept ?? '').toLowerCase().includes('application/x-ndjson')
     return streams ? sendLines(reply, events, encoding, request.log as Log) : sendOnce(reply, events)
   }
 
@@ -44,7 +51,11 @@ async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent
       reply.header('x-trace-id', event.runId)
     }
   }
-  return sendJson(reply, 200, JSON.stringify(toExecution(fold.finish(), createdAt, 'inline')))
+  return sendJson(
+    reply,
+    200,
+    JSON.stringify(toExecution(fold.finish(), { createdAt, completedAt: timestamp(), deliveryMode: 'inline' })),
+  )
 }
 
 /** Events are read to their end at their own pace, also when the client is slow or gone. */
@@ -71,10 +82,4 @@ async function sendLines(
     await paced.settled()
     writer.end()
   }
-}
-
-function encodingOf(request: FastifyRequest): OutputEncoding {
-  const { encoding = 'text' } = request.query as { encoding?: unknown }
-  if (encoding === 'text' || encoding === 'base64') return encoding
-  throw new Refusal('invalid_argument', { field: 'encoding', problem: 'must be text or base64' })
 }

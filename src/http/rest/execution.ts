@@ -1,47 +1,126 @@
-import { timestamp } from '../../base/clock.ts'
-import type { Ending } from '../../base/run.ts'
-import type { Transcript } from '../../core/fold.ts'
+import Type from 'typebox'
+import { type ExecutionStatus, executionStatuses, statusOf } from '../../base/execution-status.ts'
+import { languages } from '../../base/run.ts'
+import { type Transcript, toTranscript } from '../../core/fold.ts'
+import { type Delivery, type HistoryRun, type RecordedRun, resultOf } from '../../core/history.ts'
 import { endingInWords, exitCodeOf } from '../../tools/execute/ending-words.ts'
-import { succeeded, toStructuredContent } from '../../tools/execute/result.ts'
+import { endingOnTheWire, succeeded, toStructuredContent } from '../../tools/execute/result.ts'
 
-export type ExecutionStatus = 'success' | 'failed' | 'timeout' | 'oom' | 'cancelled'
+const oneOf = <const Values extends readonly string[]>(values: Values) =>
+  Type.Unsafe<Values[number]>({ type: 'string', enum: [...values] })
+const orNull = (type: 'integer' | 'number' | 'string' | 'boolean' | 'object', description: string) =>
+  Type.Unsafe<unknown>({ anyOf: [{ type }, { type: 'null' }], description })
+
+/** What is told of every run, in a list too. */
+const listed = {
+  trace_id: Type.String(),
+  status: oneOf(executionStatuses),
+  success: orNull('boolean', 'null while it goes on.'),
+  exit_code: orNull('integer', '124 timed out, 137 out of memory, 128 + N ended by signal N; null while it goes on.'),
+  ending: Type.Unsafe<unknown>({ anyOf: [{ type: 'object' }, { type: 'null' }], description: 'How it ended.' }),
+  error: orNull('string', 'How it ended, in words; null on success and while it goes on.'),
+  duration_ms: orNull('number', 'Wall time of the program; null while it goes on.'),
+  language: oneOf(languages),
+  thread_id: orNull('string', 'The thread that was its home.'),
+  metadata: orNull('object', 'As it was sent.'),
+  subject: orNull('string', 'As it was sent.'),
+  created_at: Type.String(),
+  completed_at: orNull('string', 'null while it goes on.'),
+  delivery_mode: oneOf(['inline', 'streaming', 'webhook']),
+}
+
+export const ListedExecution = Type.Object(listed)
+
+/** A run as it is now, or as it ended. */
+export const Execution = Type.Object(
+  {
+    ...listed,
+    stdout: orNull('string', 'null while it goes on, and where what it printed is not kept.'),
+    stderr: orNull('string', 'As stdout.'),
+    truncated: orNull('boolean', 'Whether output was left out.'),
+    output_kept: Type.Boolean({ description: 'Whether stdout and stderr are what it printed.' }),
+    code: orNull('string', 'Where the org keeps code.'),
+    delivery: Type.Unsafe<unknown>({
+      anyOf: [{ type: 'object' }, { type: 'null' }],
+      description: 'Of a webhook: status pending, delivered or failed, attempts, next_attempt_at and problem.',
+    }),
+  },
+  { description: 'One that has ended has the fields of the result of sandbox_execute as well.' },
+)
 
 /** A finished run as REST clients read it; besides the common fields it carries everything the tool answers. */
 export function toExecution(
   transcript: Transcript,
-  createdAt: string,
-  deliveryMode: 'inline' | 'streaming',
+  {
+    createdAt,
+    completedAt,
+    deliveryMode,
+  }: { createdAt: string; completedAt: string; deliveryMode: HistoryRun['deliveryMode'] },
 ): Record<string, unknown> {
   const { result, stdout, stderr } = transcript
-  const success = succeeded(result.ending)
   return {
     ...toStructuredContent(transcript),
-    success,
-    status: statusOf(result.ending),
-    exit_code: exitCodeOf(result.ending),
-    error: success ? null : endingInWords(result.ending),
+    ...statusFields(result.ending),
     truncated: stdout.omittedBytes + stderr.omittedBytes > 0,
     created_at: createdAt,
-    completed_at: timestamp(),
+    completed_at: completedAt,
     delivery_mode: deliveryMode,
   }
 }
 
-function statusOf(ending: Ending): ExecutionStatus {
-  switch (ending.kind) {
-    case 'exited':
-      return ending.code === 0 ? 'success' : 'failed'
-    case 'timed_out':
-      return 'timeout'
-    case 'out_of_memory':
-      return 'oom'
-    case 'cancelled':
-      return 'cancelled'
-    case 'signaled':
-    case 'output_limit':
-    case 'disk_quota':
-    case 'shutdown':
-    case 'failed':
-      return 'failed'
+/** A run in a list: without what it printed. */
+export function toListed(row: HistoryRun): Record<string, unknown> {
+  const { ending, result, metadata } = row
+  return {
+    trace_id: row.id,
+    ...(ending === null ? unfinished : { ...statusFields(ending), ending: endingOnTheWire(ending) }),
+    duration_ms: result === null ? null : Math.round(result.durationMs * 1000) / 1000,
+    language: row.language,
+    thread_id: row.threadId,
+    metadata: metadata === null ? null : (JSON.parse(metadata) as unknown),
+    subject: row.subject,
+    created_at: row.createdAt,
+    completed_at: row.finishedAt,
+    delivery_mode: row.deliveryMode,
   }
 }
+
+/** A run with all that is kept of it. */
+export function toRecorded({ row, output, code, delivery }: RecordedRun): Record<string, unknown> {
+  const { finishedAt: completedAt, createdAt, deliveryMode } = row
+  const beside = { code, delivery: delivery && toDelivery(delivery) }
+  if (completedAt === null) {
+    return { ...toListed(row), stdout: null, stderr: null, truncated: null, output_kept: false, ...beside }
+  }
+  const ended = toExecution(toTranscript(row.id, resultOf(row), output), { createdAt, completedAt, deliveryMode })
+  const lost = output === null ? { stdout: null, stderr: null } : {}
+  return { ...ended, ...toListed(row), ...lost, output_kept: output !== null, ...beside }
+}
+
+const unfinished = {
+  status: 'running' satisfies ExecutionStatus,
+  success: null,
+  exit_code: null,
+  ending: null,
+  error: null,
+}
+
+function statusFields(ending: Parameters<typeof statusOf>[0]) {
+  const success = succeeded(ending)
+  return {
+    status: statusOf(ending),
+    success,
+    exit_code: exitCodeOf(ending),
+    error: success ? null : endingInWords(ending),
+  }
+}
+
+const deliveryWords = { waiting: 'pending', due: 'pending', delivered: 'delivered', dead: 'failed' } as const
+
+const toDelivery = ({ id, status, attempts, dueAt, problem }: Delivery) => ({
+  event_id: id,
+  status: deliveryWords[status],
+  attempts,
+  next_attempt_at: status === 'due' ? dueAt : null,
+  problem,
+})

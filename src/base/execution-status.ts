@@ -1,0 +1,24 @@
+import type { Ending } from './run.ts'
+
+/** How REST clients name what a run is at, or how it ended; what runs are searched by. */
+export const executionStatuses = ['running', 'success', 'failed', 'timeout', 'oom', 'cancelled'] as const
+export type ExecutionStatus = (typeof executionStatuses)[number]
+
+export function statusOf(ending: Ending): Exclude<ExecutionStatus, 'running'> {
+  switch (ending.kind) {
+    case 'exited':
+      return ending.code === 0 ? 'success' : 'failed'
+    case 'timed_out':
+      return 'timeout'
+    case 'out_of_memory':
+      return 'oom'
+    case 'cancelled':
+      return 'cancelled'
+    case 'signaled':
+    case 'output_limit':
+    case 'disk_quota':
+    case 'shutdown':
+    case 'failed':
+      return 'failed'
+  }
+}

@@ -1,0 +1,27 @@
+import { type HistorySettings, readHistorySettings } from '../history-settings.ts'
+import { type Admin, type Administered, act, requireInOrg } from './admin.ts'
+
+/** What the runs of an org leave in the history. @throws Refusal not_found. */
+export async function historySettingsOf(
+  { store }: Administered,
+  admin: Admin,
+  orgId: string,
+): Promise<HistorySettings> {
+  await requireInOrg(store, admin, 'member', orgId)
+  return readHistorySettings(await store.orgSettings.get(orgId))
+}
+
+/** Of runs that begin from now on, within a second. @throws Refusal forbidden, not_found. */
+export async function setHistorySettings(
+  on: Administered,
+  admin: Admin,
+  orgId: string,
+  changes: Partial<HistorySettings>,
+): Promise<HistorySettings> {
+  await requireInOrg(on.store, admin, 'admin', orgId)
+  const settings = { ...(await historySettingsOf(on, admin, orgId)), ...changes }
+  await act(on.store, { admin, action: 'history.set', orgId, target: orgId, details: { ...settings } }, (rows) =>
+    rows.orgSettings.set(orgId, JSON.stringify(settings)),
+  )
+  return settings
+}
