@@ -6,6 +6,7 @@ import type { Latency } from './latency.ts'
 import { beforeAndAfterPart, latencyPart } from './latency-report.ts'
 import { loadPart } from './load-report.ts'
 import type { Machine } from './machine.ts'
+import { type CancelFigure, cancelPart } from './mcp/cancel.ts'
 import type { McpFigure } from './mcp/measure.ts'
 import type { Overload } from './overload.ts'
 import type { Phases } from './phases.ts'
@@ -27,6 +28,7 @@ export interface Results {
   resources?: Resources
   endlessOutput?: EndlessOutput
   mcp?: McpFigure[]
+  cancel?: CancelFigure[]
   storage?: StorageFigure[]
 }
 
@@ -35,7 +37,7 @@ export interface Results {
  * @param tried what was tried to make it faster, written by hand: nothing of it is there to be measured again.
  */
 export function toMarkdown(results: Results, tried?: string): string {
-  const { latency, preload, burst, overload, coldSlots, resources, endlessOutput, mcp, storage } = results
+  const { latency, preload, burst, overload, coldSlots, resources, endlessOutput, mcp, cancel, storage } = results
   return [
     '# Measured',
     head(results),
@@ -46,6 +48,7 @@ export function toMarkdown(results: Results, tried?: string): string {
     ...(resources ? [resourcesPart(resources)] : []),
     ...(endlessOutput ? [outputPart(endlessOutput)] : []),
     ...(mcp ? [mcpPart(mcp)] : []),
+    ...(cancel ? [cancelPart(cancel)] : []),
     ...(storage ? [`## Threads\n\n${storageTable(storage)}`] : []),
     ...(tried === undefined ? [] : [tried]),
     '',

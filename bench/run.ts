@@ -13,6 +13,7 @@ import { GloveboxServer } from './glovebox-server.ts'
 import { measureLatency } from './latency.ts'
 import { describeMachine } from './machine.ts'
 import { measureManyThreads } from './many-threads.ts'
+import { measureCancel } from './mcp/cancel.ts'
 import { measureMcp } from './mcp/measure.ts'
 import { inOwnMountNamespace } from './mount-namespace.ts'
 import { measureOverload, overloadFlags } from './overload.ts'
@@ -41,6 +42,7 @@ const full = {
   transferBytes: 1024 * 1024 * 1024,
   manyThreads: { threads: 2_000, warm: 200 },
   mcpRounds: 6,
+  cancelRounds: 100,
 }
 const quick = {
   rounds: 2,
@@ -57,11 +59,12 @@ const quick = {
   transferBytes: 128 * 1024 * 1024,
   manyThreads: { threads: 100, warm: 20 },
   mcpRounds: 2,
+  cancelRounds: 20,
 }
 
 const usage = `npm run bench -- [--quick] [--only WORD]… [--name NAME]
   --quick  about half a minute, coarse; written down only with --name
-  --only   preload, load, cold, resources, output, storage, mcp, or any part of a row's name (python, runc, "4 at once"); may be repeated
+  --only   preload, load, cold, resources, output, storage, mcp, cancel, or any part of a row's name (python, runc, "4 at once"); may be repeated
   --name   results go to bench/results/NAME.md and .json; a full run writes "latest" by itself
 `
 
@@ -87,7 +90,7 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
   const startedMs = performance.now()
   const tell = (done: string) =>
     process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
-  const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'storage']
+  const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'cancel', 'storage']
   const wants = (section: string) => only.length === 0 || only.includes(section)
   const cellWords = only.filter((word) => !sections.includes(word))
   const wantsCell = (id: string) => only.length === 0 || cellWords.some((word) => id.includes(word))
@@ -120,6 +123,10 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
     tell('endless output')
   }
   if (wants('mcp')) results.mcp = await measureMcp({ rounds: plan.mcpRounds, blockMs: plan.blockMs }, tell)
+  if (wants('cancel')) {
+    results.cancel = await withServer([], (server) => measureCancel(server, plan.cancelRounds))
+    tell('cancellation')
+  }
   if (wants('storage')) {
     const storage = { rounds: plan.storageRounds, transferBytes: plan.transferBytes }
     results.storage = [
