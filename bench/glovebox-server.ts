@@ -15,7 +15,7 @@ export interface Answer {
   stdout: string
   stdout_bytes: number
   ending: { kind: string; code?: number }
-  timings: { queue_ms: number; slot_ms: number; jail_ms: number; run_ms: number }
+  timings: { queue_ms: number; slot_ms: number; jail_ms: number; host_ms: number; run_ms: number; drain_ms: number }
 }
 
 const entry = fileURLToPath(new URL('../src/main.ts', import.meta.url))
@@ -75,7 +75,10 @@ export class GloveboxServer {
 
   /** Runs code through MCP, in a thread where one is named. @returns what the tool answered, whatever the ending. */
   async callTool(code: string, language: string, thread?: string): Promise<Answer> {
-    const params = { name: 'sandbox_execute', arguments: { code, language, ...(thread && { thread_id: thread }) } }
+    const params = {
+      name: 'sandbox_execute',
+      arguments: { code, language, timings: true, ...(thread && { thread_id: thread }) },
+    }
     const { status, body } = await send(
       'POST',
       `${this.url}/mcp`,

@@ -22,7 +22,8 @@ export class PhaseLog {
   readonly #calls = new Map<string, { language: Language; gapMs: number; calls: Call[] }>()
 
   add(language: Language, gapMs: number, { timings }: Answer, totalMs: number): void {
-    const [queueMs, slotMs, jailMs, runMs] = [timings.queue_ms, timings.slot_ms, timings.jail_ms, timings.run_ms]
+    const { queue_ms: queueMs, slot_ms: slotMs, run_ms, drain_ms } = timings
+    const [jailMs, runMs] = [timings.jail_ms + timings.host_ms, run_ms + drain_ms]
     const restMs = totalMs - queueMs - slotMs - jailMs - runMs
     const key = `${language} ${gapMs}`
     const group = this.#calls.get(key) ?? { language, gapMs, calls: [] }

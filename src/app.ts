@@ -8,6 +8,7 @@ import { createCore } from './core/core.ts'
 import { type MasterKeySource, openVault } from './core/master-key.ts'
 import { buildServer } from './http/server.ts'
 import type { Log } from './observe/log.ts'
+import { Metrics } from './observe/metrics.ts'
 import { RunnerClient } from './runner/client.ts'
 import { databasePath, openStore } from './store/sqlite.ts'
 
@@ -34,6 +35,7 @@ export async function openApp(config: Config, instance: Instance, version: strin
     undo.add(() => store.close())
     const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'the runner is unusable'))
     undo.add(() => runner.close())
+    const metrics = new Metrics()
     const core = await createCore({
       store,
       runner,
@@ -42,10 +44,11 @@ export async function openApp(config: Config, instance: Instance, version: strin
       vault: await openVault(store, masterKeySource(config, instance)),
       region: config.region,
       runHistoryMs: config.runHistoryMs,
+      metrics,
       log,
     })
     undo.add(() => core.close('leave', 0))
-    const server = await buildServer({ core, config: { ...config, version }, log })
+    const server = await buildServer({ core, config: { ...config, version }, metrics, log })
     undo.add(() => server.close())
     const url = await listen(server, config)
     return {

@@ -84,6 +84,7 @@ async function startGlovebox(): Promise<string> {
   const rooms = await openRooms()
   const app = await buildServer({
     core: rooms.core,
+    metrics: rooms.metrics,
     log: createLog({ level: 'info', format: 'json', destination: process.stderr }),
     offers: { inventory: { tools: [instant], prompts: [], resources: [], templates: [] }, changes: new Changes() },
     config: {

@@ -135,17 +135,25 @@ export type Ending =
   | { kind: 'shutdown' }
   | { kind: 'failed'; reason: FailureReason }
 
-/** Where the time went, in milliseconds. */
+/** Where the time went, in milliseconds of the monotonic clock; the phases follow one another without a gap. */
 export interface Timings {
   /** Waiting for a turn. */
   queueMs: number
   /** Getting a slot: near zero when a warm one was there. */
   slotMs: number
-  /** From the request to the guest until the jail waited for its start. */
+  /** From the request to the guest until the jail was there: near zero when one had been made ahead. */
   jailMs: number
-  /** User code, from its start until the jail was dead and its output drained. */
+  /** Waiting for a jail that is being made ahead and its interpreter; one that starts with the run does so in `runMs`. */
+  hostMs: number
+  /** User code, from its start until the guest told that the jail was dead and its output passed on. */
   runMs: number
+  /** From then until all is known: counters of the kernel, what changed in its thread, the thread given back. */
+  drainMs: number
+  /** Writing the row of the ending; absent in that row, and where nobody waited for it. */
+  recordMs?: number
 }
+
+export const noTimings: Timings = { queueMs: 0, slotMs: 0, jailMs: 0, hostMs: 0, runMs: 0, drainMs: 0 }
 
 /** What a file holds, by its first bytes; its name says little. */
 export const fileKinds = ['text', 'image', 'audio', 'binary'] as const
@@ -227,6 +235,6 @@ export function unmeasured(limits: Limits, ending: Ending): RunResult {
     oomKills: 0,
     outputBytes: { stdout: 0, stderr: 0 },
     limits,
-    timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs: 0 },
+    timings: noTimings,
   }
 }

@@ -1,7 +1,9 @@
 import { timestamp } from '../base/clock.ts'
+import { Refusal } from '../base/errors.ts'
 import type { Profile } from '../base/profile.ts'
 import type { RunEvent } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
+import type { Metrics, RunnerFigures } from '../observe/metrics.ts'
 import type { Runner } from '../runner/messages.ts'
 import type { RunRow, Store } from '../store/store.ts'
 import type { Admin, Administered } from './admin/admin.ts'
@@ -79,6 +81,9 @@ export interface Core {
   /** Seals what clients keep for us. */
   readonly sealing: Sealing
 
+  /** What the runner tells of itself; `undefined` while none is connected. */
+  figures(): Promise<RunnerFigures | undefined>
+
   /** Whether a run could start now, and if not, why. */
   readonly readiness: Runner['readiness']
 
@@ -125,12 +130,14 @@ export interface CoreRooms {
   region: string
   /** How long the rows of runs are kept. */
   runHistoryMs: number
+  /** Told of every run. */
+  metrics: Metrics
   log: Log
 }
 
 /** Builds core, writes the profiles as they are now, and recovers what an earlier front left. */
-export async function createCore({ store, runner, log, ...rooms }: CoreRooms): Promise<Core> {
-  const runs = new Runs(store, runner, new Allowances(store), log)
+export async function createCore({ store, runner, metrics, log, ...rooms }: CoreRooms): Promise<Core> {
+  const runs = new Runs(store, runner, new Allowances(store), metrics, log)
   for (const profile of rooms.profiles) await store.profiles.ensure(toProfileRow(profile))
   const { vault, region } = rooms
   const profiles = new Profiles(store, vault, rooms.profiles, rooms.readProfile)
@@ -155,6 +162,7 @@ export async function createCore({ store, runner, log, ...rooms }: CoreRooms): P
     tasks: new Tasks(store),
     hiddenTools: (caller) => hidden.of(caller),
     sealing,
+    figures: () => figures(runner),
     get readiness() {
       return runner.readiness
     },
@@ -168,6 +176,15 @@ export async function createCore({ store, runner, log, ...rooms }: CoreRooms): P
       await keys.stop()
       await runs.stop(what, graceMs)
     },
+  }
+}
+
+async function figures(runner: Runner): Promise<RunnerFigures | undefined> {
+  try {
+    return await runner.stats()
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    return undefined
   }
 }
 

@@ -61,8 +61,7 @@ export async function* execute(
       if (event.kind !== 'ended') yield event
       else {
         ended = true
-        await runs.finish(run.spec.runId, event.result, fold?.keep())
-        yield event
+        yield { ...event, result: await runs.finish(run.spec.runId, event.result, fold?.keep()) }
       }
     }
   } finally {

@@ -3,6 +3,7 @@ import { monotonicMs, timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import { type CancelCause, type Ending, type Limits, type RunResult, type RunSpec, unknownLimits } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
 import type { Runner, RunSummary } from '../runner/messages.ts'
 import type { BesideRun } from '../store/run-history.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from '../store/store.ts'
@@ -39,6 +40,7 @@ export class Runs {
   readonly #store: Store
   readonly #runner: Runner
   readonly #log: Log
+  readonly #metrics: Metrics
   readonly #inFlight = new Set<string>()
   readonly #threads: Threads
   readonly #allowances: Allowances
@@ -49,11 +51,12 @@ export class Runs {
   #recovering: Promise<void> | undefined
   #closing = false
 
-  constructor(store: Store, runner: Runner, allowances: Allowances, log: Log) {
+  constructor(store: Store, runner: Runner, allowances: Allowances, metrics: Metrics, log: Log) {
     this.#store = store
     this.#allowances = allowances
     this.#runner = runner
     this.#log = log
+    this.#metrics = metrics
     this.#threads = new Threads(store, log)
     this.#keeps = new KnownHistorySettings(store)
   }
@@ -127,17 +130,29 @@ export class Runs {
    * Writes the ending of a run and then lets the runner forget it, for which nobody waits. Never rejects: a result that
    * could not be written still reaches its caller, and `recover` writes it later, since the runner keeps what was not
    * acknowledged.
+   * @returns the result with the time that writing took.
    */
-  async finish(runId: string, result: RunResult, output?: KeptOutput): Promise<void> {
+  async finish(runId: string, result: RunResult, output?: KeptOutput): Promise<RunResult> {
     try {
-      await this.#store.runs.finish(runId, timestamp(), result.ending, result, output)
+      const recordMs = await this.#record(runId, result.ending, result, output)
       void this.#acknowledge(runId)
+      return { ...result, timings: { ...result.timings, recordMs } }
     } catch (error) {
       this.#leaveForLater(error)
+      return result
     } finally {
       await this.#threads.free(runId)
       this.#leave(runId, result.durationMs)
     }
+  }
+
+  /** Writes an ending, and counts it when it is the first. @returns how long that took, in milliseconds. */
+  async #record(runId: string, ending: Ending, result: RunResult | null, output?: KeptOutput): Promise<number> {
+    const startedMs = monotonicMs()
+    const run = await this.#store.runs.finish(runId, timestamp(), ending, result, output)
+    const recordMs = monotonicMs() - startedMs
+    if (run) this.#metrics.ran(run.language, ending.kind, result && { ...result.timings, recordMs })
+    return recordMs
   }
 
   /** It goes on no longer, or is followed no longer. */
@@ -150,7 +165,7 @@ export class Runs {
   async close(runId: string, ending: Ending): Promise<void> {
     try {
       await this.#store.runs.unclaim(runId)
-      await this.#store.runs.finish(runId, timestamp(), ending, null)
+      await this.#record(runId, ending, null)
     } finally {
       await this.#threads.free(runId)
       this.#leave(runId, 0)
@@ -218,7 +233,7 @@ export class Runs {
         this.#allowances.adopt(row)
         this.#adopt(row.id, row.kept)
       } else {
-        await this.#store.runs.finish(row.id, timestamp(), { kind: 'failed', reason: 'interrupted' }, null)
+        await this.#record(row.id, { kind: 'failed', reason: 'interrupted' }, null)
         await this.#threads.free(row.id)
       }
     }
@@ -297,7 +312,9 @@ export class Runs {
       if (keepWithin) fold?.add({ kind: 'accepted', runId, createdAt: '', limits: keepWithin })
       for await (const event of this.#runner.attach(runId, fold ? 0 : afterSeq)) {
         fold?.add(event)
-        if (event.kind === 'ended') return await this.finish(runId, event.result, fold?.keep())
+        if (event.kind !== 'ended') continue
+        await this.finish(runId, event.result, fold?.keep())
+        return
       }
       throw new Error(`the events of ${runId} stopped before its ending`)
     } catch (error) {

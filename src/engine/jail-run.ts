@@ -39,10 +39,14 @@ export interface RunObserver {
 }
 
 export interface SlotRunResult extends Omit<RunResult, 'timings'> {
-  /** From the request until user code started. */
+  /** From the request until the jail was there. */
   jailMs: number
+  /** From then until user code started. */
+  hostMs: number
   /** From the start of user code until nothing of it lived; 0 when it never started. Equals `durationMs`. */
   runMs: number
+  /** When that was, on the monotonic clock. */
+  endedMs: number
 }
 
 /** A run in a slot. */
@@ -77,6 +81,9 @@ export class JailRun implements SlotRun {
   /** `queued`: nothing was sent yet, since something else of the slot comes first. */
   #phase: 'queued' | 'preparing' | 'waiting' | 'running' | 'ended' = 'queued'
   #startedMs: number | undefined
+  /** When the jail was there; of one that was made ahead, when its run came. */
+  #jailedMs: number | undefined
+  #endedMs: number | undefined
   #stop: Stop | undefined
   /** What the guest may still send, and what it has not been given back yet. */
   #creditBytes = creditWindowBytes
@@ -95,6 +102,7 @@ export class JailRun implements SlotRun {
     })
     this.#timer = setTimeout(() => void slot.condemn('no jail was made in time'), jailWithinMs)
     if (place instanceof AheadJail) {
+      this.#jailedMs = this.#requestedMs
       const frames = beginFramesOf(place, request)
       void place.ready.then(() => this.#takeOver(frames))
     } else {
@@ -174,6 +182,7 @@ export class JailRun implements SlotRun {
   #admit(slotPid: number): void {
     if (this.#phase !== 'preparing') throw new GuestProtocolError('waiting twice')
     this.#phase = 'waiting'
+    this.#jailedMs = monotonicMs()
     if (this.#stop) return
     try {
       requireUnderLimits(this.#slot, slotPid)
@@ -229,6 +238,7 @@ export class JailRun implements SlotRun {
   }
 
   #exited(exit: Exit): void {
+    this.#endedMs = monotonicMs()
     if (this.#startedMs === undefined && !this.#stop) {
       this.#noJail('its main process ended before its start')
       return
@@ -259,7 +269,8 @@ export class JailRun implements SlotRun {
   #end(): number {
     this.#phase = 'ended'
     clearTimeout(this.#timer)
-    return this.#startedMs === undefined ? 0 : monotonicMs() - this.#startedMs
+    this.#endedMs ??= monotonicMs()
+    return this.#startedMs === undefined ? 0 : this.#endedMs - this.#startedMs
   }
 
   #usage(): Usage {
@@ -268,8 +279,11 @@ export class JailRun implements SlotRun {
   }
 
   #result(ending: Ending, usage: Usage, runMs: number): SlotRunResult {
-    const jailMs = (this.#startedMs ?? monotonicMs()) - this.#requestedMs
-    return { ending, ...usage, outputBytes: this.#outputBytes, limits: this.#limits, durationMs: runMs, jailMs, runMs }
+    const endedMs = this.#endedMs ?? monotonicMs()
+    const startedMs = this.#startedMs ?? endedMs
+    const jailedMs = this.#jailedMs ?? startedMs
+    const times = { jailMs: jailedMs - this.#requestedMs, hostMs: startedMs - jailedMs, runMs, endedMs }
+    return { ending, ...usage, outputBytes: this.#outputBytes, limits: this.#limits, durationMs: runMs, ...times }
   }
 
   #nextTimer(ms: number, then: () => void): void {

@@ -95,6 +95,11 @@ export class SlotPool {
     }
   }
 
+  /** Idle slots that have the jail of their next run waiting. */
+  get jailsWaiting(): number {
+    return this.#idle.filter(({ slot }) => slot.ahead === 'ready').length
+  }
+
   /** Makes the first ready slots. @throws what making them throws. */
   async open(): Promise<void> {
     while (this.#ready.length < this.#settings.slotsReady) await this.#transit(() => this.#stock())

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { BlockList, isIP } from 'node:net'
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal, StartRefused } from '../base/errors.ts'
-import type { Admin } from '../core/admin/admin.ts'
+import { type Admin, requireInstance } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import { clientAddress, clientNetwork, TrustedProxies } from './client-address.ts'
@@ -18,6 +18,8 @@ export type Authenticate<Who> = (request: IncomingMessage) => Who | Promise<Who>
 export interface Authentication {
   caller: Authenticate<Caller>
   admin: Authenticate<Admin>
+  /** Who may read what the instance tells of itself: a token of the whole instance, in dev mode whoever may call. */
+  operator: Authenticate<void>
 }
 
 const loopback = new BlockList()
@@ -80,12 +82,17 @@ export async function authenticator(
 ): Promise<Authentication> {
   const [failures, trusted] = [new Failures(), new TrustedProxies(trustedProxies)]
   const admin = bySecret((secret) => core.authenticateAdmin(secret), failures, trusted)
-  if (!dev) return { admin, caller: bySecret((secret) => core.authenticate(secret), failures, trusted) }
+  if (!dev) {
+    const caller = bySecret((secret) => core.authenticate(secret), failures, trusted)
+    const operator = async (request: IncomingMessage) => requireInstance(await admin(request), 'member')
+    return { admin, caller, operator }
+  }
   if (host !== 'localhost' && !isLoopback(host)) {
     throw new StartRefused(
       `Dev mode needs no key, so it is served on loopback only, not on ${host}.`,
       'Leave host at 127.0.0.1.',
     )
   }
-  return { admin, caller: await asDeveloper(core) }
+  const caller = await asDeveloper(core)
+  return { admin, caller, operator: (request) => void caller(request) }
 }

@@ -3,10 +3,12 @@ import { Refusal } from '../base/errors.ts'
 import type { Core } from '../core/core.ts'
 import { Changes } from '../mcp/changes.ts'
 import type { Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
 import { Catalog, type Inventory } from '../tools/catalog.ts'
 import { adminRoutes } from './admin/routes.ts'
 import { alive, ready } from './health.ts'
 import { mcpEndpoint } from './mcp.ts'
+import { metrics } from './metrics.ts'
 import { getBlob, putBlob } from './rest/blobs.ts'
 import { executeCode } from './rest/execute.ts'
 import { executionOutput } from './rest/execution-output.ts'
@@ -15,6 +17,7 @@ import { deleteFiles, downloadFile, listFiles, uploadFile } from './rest/files.t
 
 export interface HttpRooms {
   core: Core
+  metrics: Metrics
   version: string
   /** Where clients reach this server; empty: wherever they say they do. */
   publicUrl: string
@@ -32,6 +35,7 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
 
   only(app, '/healthz', { GET: alive }, { open: true })
   only(app, '/readyz', { GET: ready(rooms.core) }, { open: true })
+  only(app, '/metrics', { GET: metrics(rooms.metrics, rooms.core) }, { operator: true })
   only(app, '/mcp', { POST: mcp.post, GET: mcp.get, DELETE: mcp.delete })
   only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core, catalog) })
   const { publicUrl } = rooms
@@ -61,7 +65,7 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
   })
 }
 
-type RouteConfig = Partial<Pick<FastifyContextConfig, 'open' | 'admin' | 'sends'>>
+type RouteConfig = Partial<Pick<FastifyContextConfig, 'open' | 'admin' | 'operator' | 'sends'>>
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 

@@ -5,6 +5,7 @@ import type { Admin } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
 import { ArrivingRequests } from './arriving.ts'
 import { type Authentication, authenticator } from './authenticate.ts'
 import { type DoorRules, door } from './door.ts'
@@ -35,6 +36,8 @@ declare module 'fastify' {
     admin?: boolean
     /** What clients send to it: JSON, all of it within a minute, or a file, for as long as it takes. */
     sends?: 'file'
+    /** Tells of the whole instance: see `Authentication.operator`. */
+    operator?: boolean
   }
 }
 
@@ -54,11 +57,14 @@ const closingMs = 5_000
 export async function buildServer({
   core,
   config,
+  metrics,
   log,
   offers,
 }: {
   core: Core
   config: HttpConfig
+  /** Told of every answer, and served. */
+  metrics: Metrics
   log: Log
   /** For suites that offer something else than the product does. */
   offers?: HttpRooms['offers']
@@ -107,10 +113,11 @@ export async function buildServer({
     enter(request, authentication, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
+    metrics.answered(request.method, routeOf(request), reply.statusCode)
     const level = reply.statusCode < 400 ? 'debug' : 'info'
     if (log.isLevelEnabled(level)) {
-      const { method, routeOptions } = request
-      const route = routeOptions.url ?? '(none)'
+      const { method } = request
+      const route = routeOf(request)
       request.log[level]({ method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
     }
     done()
@@ -118,13 +125,19 @@ export async function buildServer({
 
   endConnectionsOnClose(app)
 
-  routes(app, { core, version: config.version, publicUrl: config.publicUrl, log, ...(offers && { offers }) })
+  const { version, publicUrl } = config
+  routes(app, { core, metrics, version, publicUrl, log, ...(offers && { offers }) })
   return app
 }
 
 /** Lets a request in once it is known who asks. */
-function enter(request: FastifyRequest, { admin, caller }: Authentication, done: (error?: Error) => void): void {
-  if (request.routeOptions.config.admin === true) {
+function enter(
+  request: FastifyRequest,
+  { admin, caller, operator }: Authentication,
+  done: (error?: Error) => void,
+): void {
+  if (request.routeOptions.config.operator === true) entering(operator(request.raw), () => {}, done)
+  else if (request.routeOptions.config.admin === true) {
     entering(admin(request.raw), (who) => (request.admin = who), done)
   } else entering(caller(request.raw), (who) => (request.caller = who), done)
 }
@@ -154,6 +167,9 @@ function endConnectionsOnClose(app: FastifyInstance): void {
     done()
   })
 }
+
+/** As it is registered: what a client made up is no route. */
+const routeOf = ({ routeOptions }: FastifyRequest): string => routeOptions.url ?? '(none)'
 
 const portOf = ({ raw }: FastifyRequest, { port }: HttpConfig): number => raw.socket.localPort ?? port
 

@@ -97,6 +97,7 @@ const shapes = {
   cancel: Type.Object({ type: Type.Literal('cancel'), request: count, runId: id, cause }, closed),
   outlive: Type.Object({ type: Type.Literal('outlive'), request: count, runId: id }, closed),
   list: Type.Object({ type: Type.Literal('list'), request: count }, closed),
+  stats: Type.Object({ type: Type.Literal('stats'), request: count }, closed),
   acknowledge: Type.Object({ type: Type.Literal('acknowledge'), request: count, runId: id }, closed),
   files_list: Type.Object(
     {

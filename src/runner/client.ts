@@ -1,6 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import { Refusal, type RefusalCode, refusals } from '../base/errors.ts'
 import type { CancelCause, RunEvent, RunInput, RunSpec } from '../base/run.ts'
+import type { RunnerFigures } from '../observe/metrics.ts'
 import { Attachment } from './attachment.ts'
 import { FileClient } from './file-client.ts'
 import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from './messages.ts'
@@ -86,6 +87,12 @@ export class RunnerClient implements Runner {
   async list(): Promise<RunSummary[]> {
     const answer = await this.#ask((request) => ({ type: 'list', request }))
     return answer.type === 'runs' ? answer.runs : []
+  }
+
+  async stats(): Promise<RunnerFigures> {
+    const answer = await this.#ask((request) => ({ type: 'stats', request }))
+    if (answer.type !== 'stats') throw new WireError(`a runner answered ${answer.type} to stats`)
+    return answer.figures
   }
 
   async acknowledge(runId: string): Promise<void> {
@@ -174,6 +181,7 @@ export class RunnerClient implements Runner {
         break
       case 'ok':
       case 'runs':
+      case 'stats':
       case 'files_listing':
       case 'files_status':
       case 'files_opened':

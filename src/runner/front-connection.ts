@@ -140,6 +140,9 @@ export class FrontConnection {
       case 'list':
         this.#send({ type: 'runs', request: message.request, runs: this.#runs.list() })
         break
+      case 'stats':
+        this.#send({ type: 'stats', request: message.request, figures: this.#runs.figures() })
+        break
       case 'retire_key':
         this.#answer(message.request, () => this.#runs.retireKey(message.keyId))
         break

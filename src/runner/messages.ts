@@ -6,13 +6,14 @@
  */
 import type { Details, RefusalCode } from '../base/errors.ts'
 import type { CancelCause, Quota, RunEvent, RunInput, RunResult, RunSpec, Stream } from '../base/run.ts'
+import type { RunnerFigures } from '../observe/metrics.ts'
 import type { Deleted } from '../storage/deletion.ts'
 import type { Range } from '../storage/files.ts'
 import type { Listing } from '../storage/listing.ts'
 import type { Status } from '../storage/walk.ts'
 
 /** Both sides must say the same; a front refuses a runner of another version and the other way round. */
-export const protocolVersion = 4
+export const protocolVersion = 5
 
 /** No message may be larger: code and standard input together stay below it. */
 export const maxMessageBytes = 8 * 1024 * 1024
@@ -71,6 +72,7 @@ export type ToRunner =
   /** From now on it goes on when its front is gone, as if it had been started detached. */
   | { type: 'outlive'; request: number; runId: string }
   | { type: 'list'; request: number }
+  | { type: 'stats'; request: number }
   /** The ending is safe with the front; the runner may forget the run. */
   | { type: 'acknowledge'; request: number; runId: string }
   /** The slots of a key end: idle ones now, busy ones with their run. */
@@ -104,6 +106,7 @@ export type FromRunner =
   | { type: 'ready'; ready: boolean; reason: string }
   | { type: 'ok'; request: number }
   | { type: 'runs'; request: number; runs: RunSummary[] }
+  | { type: 'stats'; request: number; figures: RunnerFigures }
   /** Also in the middle of a read or write, which it ends. */
   | { type: 'refused'; request: number; code: RefusalCode; details: Details }
   /** Events of an attachment carry the number of the request that made it. */
@@ -211,6 +214,9 @@ export interface Runner {
   outlive(runId: string): Promise<void>
 
   list(): Promise<RunSummary[]>
+
+  /** How much is going on now. @throws Refusal `unavailable` while no runner is connected. */
+  stats(): Promise<RunnerFigures>
 
   /** Lets the runner forget an ended run. */
   acknowledge(runId: string): Promise<void>

@@ -16,6 +16,8 @@ import type { Docked } from '../engine/guest-channel.ts'
 import type { Lease, SlotPool } from '../engine/pool.ts'
 import type { FairQueue, Place } from '../engine/queue.ts'
 import type { SlotRun } from '../engine/slot.ts'
+import type { RunnerFigures } from '../observe/metrics.ts'
+import { processFigures } from '../observe/process-figures.ts'
 import type { RunSummary } from './messages.ts'
 import { RunStorage } from './run-storage.ts'
 import type { OpenStorage } from './storage.ts'
@@ -132,6 +134,19 @@ export class Runs {
     await this.#pool.retireKey(keyId)
   }
 
+  /** How much is going on here now. */
+  figures(): RunnerFigures {
+    const { ready, idle, busy } = this.#pool.size
+    return {
+      waiting: this.#queue.waiting,
+      running: this.#queue.running,
+      slots: { ready, idle, busy },
+      jailsWaiting: this.#pool.jailsWaiting,
+      filesystemsMounted: this.#storage?.warm.size.mounted ?? 0,
+      process: processFigures(),
+    }
+  }
+
   list(): RunSummary[] {
     return [...this.#runs.values()].map(({ spec, state }) => ({
       runId: spec.runId,
@@ -184,17 +199,21 @@ export class Runs {
     run.state = 'preparing'
     let lease: Lease | undefined
     let result: RunResult
+    let endedMs: number
     try {
       lease = await this.#pool.acquire(run.spec)
       const docked = await run.storage.attach(lease.slot)
-      result = await this.#execute(run, input, lease, docked, { queueMs, slotMs: monotonicMs() - preparingMs })
+      const slotMs = monotonicMs() - preparingMs
+      ;({ result, endedMs } = await this.#execute(run, input, lease, docked, { queueMs, slotMs }))
     } catch (error) {
       this.#log(error, run.spec.runId)
+      endedMs = monotonicMs()
       result = unmeasured(run.spec.limits, { kind: 'failed', reason: 'slot_failed' })
-      result.timings = { ...result.timings, queueMs, slotMs: monotonicMs() - preparingMs }
+      result.timings = { ...result.timings, queueMs, slotMs: endedMs - preparingMs }
     }
     // Before its ending is told: who knows of that may use its storage at once.
     await run.storage.release().catch((error: unknown) => this.#log(error, run.spec.runId))
+    result.timings = { ...result.timings, drainMs: monotonicMs() - endedMs }
     this.#finish(run, result)
     await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     place.release()
@@ -206,8 +225,17 @@ export class Runs {
     if (this.#active === 0) this.#idle?.()
   }
 
-  async #execute(run: Run, input: RunInput, lease: Lease, docked: Docked, waited: Pick<Timings, 'queueMs' | 'slotMs'>) {
-    if (run.stopCause) return unmeasured(run.spec.limits, { kind: run.stopCause })
+  async #execute(
+    run: Run,
+    input: RunInput,
+    lease: Lease,
+    docked: Docked,
+    waited: Pick<Timings, 'queueMs' | 'slotMs'>,
+  ): Promise<{ result: RunResult; endedMs: number }> {
+    if (run.stopCause) {
+      const result = unmeasured(run.spec.limits, { kind: run.stopCause })
+      return { result: { ...result, timings: { ...result.timings, ...waited } }, endedMs: monotonicMs() }
+    }
     const observer = {
       running: () => {
         run.state = 'running'
@@ -217,10 +245,11 @@ export class Runs {
     }
     const startMs = wallMs()
     run.slotRun = lease.slot.run(run.spec, input, observer, docked)
-    const { jailMs, runMs, ending, ...measured } = await run.slotRun.ended
+    const { jailMs, hostMs, runMs, endedMs, ending, ...measured } = await run.slotRun.ended
     const seen = await run.storage.endingOf(ending)
     const files = run.state === 'running' ? await this.#changes(run, startMs) : undefined
-    return { ...measured, ending: seen, timings: { ...waited, jailMs, runMs }, ...(files && { files }) }
+    const timings = { ...waited, jailMs, hostMs, runMs, drainMs: 0 }
+    return { result: { ...measured, ending: seen, timings, ...(files && { files }) }, endedMs }
   }
 
   /** A filesystem that cannot be read any more takes nothing else from the answer. */

@@ -1,6 +1,6 @@
 import type { Kysely, Transaction } from 'kysely'
 import { statusOf } from '../base/execution-status.ts'
-import type { Ending, RunResult } from '../base/run.ts'
+import { type Ending, noTimings, type RunResult } from '../base/run.ts'
 import type { Append } from './audit.ts'
 import { auditOfRun } from './audit-of-run.ts'
 import { Compiled } from './compiled.ts'
@@ -45,7 +45,7 @@ export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }:
     finish: (id, finishedAt, ending, result, output) =>
       db.transaction().execute(async (transaction) => {
         const stored = await finish(transaction, id, finishedAt, ending, result)
-        if (stored === undefined) return false
+        if (stored === undefined) return undefined
         if (output) {
           await transaction
             .insertInto('runOutputs')
@@ -54,8 +54,9 @@ export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }:
         }
         if (stored.deliveryMode === 'webhook') await makeDue(transaction, id, finishedAt)
         await countRun(transaction, stored, finishedAt, result)
-        await append(transaction, auditOfRun(toRow(stored), finishedAt))
-        return true
+        const run = toRow(stored)
+        await append(transaction, auditOfRun(run, finishedAt))
+        return run
       }),
 
     async output(id) {
@@ -142,6 +143,9 @@ const toStored = (run: NewRun): StoredRun => ({
   result: null,
 })
 
+/** Rows of earlier versions lack the phases that were not told apart then. */
+const toResult = (result: RunResult): RunResult => ({ ...result, timings: { ...noTimings, ...result.timings } })
+
 export const toRow = ({ status: _, ...stored }: StoredRun): RunRow => ({
   ...stored,
   envNames: stored.envNames ?? '[]',
@@ -149,7 +153,7 @@ export const toRow = ({ status: _, ...stored }: StoredRun): RunRow => ({
   kept: stored.kept === 1,
   keepsOutput: stored.keepsOutput === 1,
   ending: stored.ending === null ? null : (JSON.parse(stored.ending) as Ending),
-  result: stored.result === null ? null : (JSON.parse(stored.result) as RunResult),
+  result: stored.result === null ? null : toResult(JSON.parse(stored.result) as RunResult),
 })
 
 const toStoredOutput = (

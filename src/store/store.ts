@@ -271,7 +271,7 @@ export interface Store {
     unclaim(id: string): Promise<void>
     /**
      * Writes the ending once, and with it what the run printed where that is kept; a run that is finished already
-     * stays as it is. @returns whether this call wrote it.
+     * stays as it is. @returns the run, where this call wrote it.
      */
     finish(
       id: string,
@@ -279,7 +279,7 @@ export interface Store {
       ending: Ending,
       result: RunResult | null,
       output?: KeptOutput,
-    ): Promise<boolean>
+    ): Promise<RunRow | undefined>
     /** What an ended run printed, while it is kept. */
     output(id: string): Promise<KeptOutput | undefined>
     get(id: string): Promise<RunRow | undefined>

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Stream } from '../../src/base/run.ts'
+import { noTimings, type Stream } from '../../src/base/run.ts'
 import type { ExecuteEvent } from '../../src/core/execute.ts'
 import { Fold, type Transcript } from '../../src/core/fold.ts'
 import { LiveText } from '../../src/core/live-text.ts'
@@ -33,7 +33,7 @@ function fold(outputs: readonly (Uint8Array | number)[], stream: Stream = 'stdou
         oomKills: 0,
         outputBytes: { stdout: 0, stderr: 0, [stream]: written },
         limits,
-        timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs: 1 },
+        timings: { ...noTimings, runMs: 1 },
       },
     },
   ]

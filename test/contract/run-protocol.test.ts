@@ -92,6 +92,19 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(await all(client.attach(spec.runId, 0)))).toBe('once\n')
     })
 
+    it('tells how much is going on', async () => {
+      const client = await front()
+      const spec = specOf()
+      await client.start(spec, bash('sleep 30'))
+      for await (const event of client.attach(spec.runId, 0)) if (event.kind === 'running') break
+      const { running, waiting, slots, process: own } = await client.stats()
+      expect([running, waiting, slots.busy]).toEqual([1, 0, 1])
+      expect(own.residentBytes).toBeGreaterThan(0)
+      await client.cancel(spec.runId, 'cancelled')
+      await all(client.attach(spec.runId, 0))
+      expect((await client.stats()).slots.busy).toBe(0)
+    })
+
     it('replays from any sequence number and keeps the ending until it is acknowledged', async () => {
       const client = await front()
       const spec = specOf()

@@ -203,7 +203,7 @@ describe('a run', () => {
     await store.runs.begin({ ...plainRun('trc_2'), createdAt: later })
     await store.runs.begin(plainRun('trc_1'))
     expect((await store.runs.unfinished()).map(({ id }) => id)).toEqual(['trc_1', 'trc_2'])
-    expect(await store.runs.finish('trc_1', later, finishedResult.ending, finishedResult)).toBe(true)
+    expect(await store.runs.finish('trc_1', later, finishedResult.ending, finishedResult)).toBeDefined()
     expect((await store.runs.unfinished()).map(({ id }) => id)).toEqual(['trc_2'])
     expect(await store.runs.get('trc_1')).toEqual({
       ...plainRun('trc_1'),
@@ -219,13 +219,13 @@ describe('a run', () => {
     const endings = [{ kind: 'cancelled' }, { kind: 'shutdown' }, { kind: 'exited', code: 0 }] as const
     const written = await Promise.all(endings.map((ending) => store.runs.finish('trc_1', later, ending, null)))
     expect(written.filter(Boolean)).toHaveLength(1)
-    const first = endings[written.indexOf(true)]
+    const first = endings[written.findIndex((run) => run !== undefined)]
     expect((await store.runs.get('trc_1'))?.ending).toEqual(first)
   })
 
   it('that never began gets none', async () => {
     const store = await openFilled()
-    expect(await store.runs.finish('trc_x', later, { kind: 'cancelled' }, null)).toBe(false)
+    expect(await store.runs.finish('trc_x', later, { kind: 'cancelled' }, null)).toBeUndefined()
   })
 
   it('begins once', async () => {

@@ -1,7 +1,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
 import type { Profile } from '../../src/base/profile.ts'
-import type { Ending, RunResult } from '../../src/base/run.ts'
+import { type Ending, noTimings, type RunResult } from '../../src/base/run.ts'
 import type { Transcript } from '../../src/core/fold.ts'
 import { compile } from '../../src/tools/arguments.ts'
 import { Catalog, chooseToolsets, defaultToolsets, productInventory } from '../../src/tools/catalog.ts'
@@ -45,7 +45,7 @@ function transcript(
       oomKills: 0,
       outputBytes: { stdout: 0, stderr: 0 },
       limits: { ...testProfile.limits, timeoutMs: 30_000 },
-      timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs: 1.5 },
+      timings: { ...noTimings, runMs: 1.5 },
       ...more,
     },
   }
@@ -112,14 +112,14 @@ describe('the fields of a result', () => {
     const [listing] = new Catalog().offer(testProfile, defaultToolsets(testProfile)).tools
     const validate = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(listing?.outputSchema ?? false)
     for (const ending of endings) {
-      const content = toStructuredContent(transcript('out', 'err', ending))
+      const content = toStructuredContent(transcript('out', 'err', ending), { timings: true })
       expect(validate(content) ? [] : validate.errors).toEqual([])
       expect(content.trace_id).toBe('trc_1')
     }
   })
 
   it('call everything but exit 0 an error', () => {
-    expect(endings.map((ending) => toToolResult(transcript('', '', ending)).isError)).toEqual([
+    expect(endings.map((ending) => toToolResult(transcript('', '', ending), { timings: false }).isError)).toEqual([
       false,
       ...endings.slice(1).map(() => true),
     ])
@@ -228,7 +228,7 @@ describe('arguments that do not fit', () => {
     [{ code: 'x', metadata: 'm' }, 'metadata must be an object; it is "m".'],
     [
       { code: 'x', cwd: '/' },
-      '"cwd" is not an argument here; known are code, language, timeout, thread_id, metadata, env_vars, subject, idempotency_key, stdin.',
+      '"cwd" is not an argument here; known are code, language, timeout, thread_id, metadata, env_vars, subject, idempotency_key, stdin, timings.',
     ],
     ['text', 'arguments must be an object; it is "text".'],
     [JSON.parse('{"code":"x","__proto__":{"timeout":1}}'), '"__proto__" is not an argument here'],

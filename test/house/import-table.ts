@@ -101,6 +101,7 @@ export const packageTable: Readonly<Record<string, { rooms: readonly string[]; r
   kysely: { rooms: ['store'], reason: 'nobody else knows that there is SQL' },
   pino: { rooms: ['observe'], reason: 'every line passes the redaction there' },
   'pino-pretty': { rooms: ['observe'], reason: 'every line passes the redaction there' },
+  'prom-client': { rooms: ['observe'], reason: 'nobody else knows the form that metrics are told in' },
   typebox: { rooms: ['config', 'runner', 'tools', 'mcp', 'http'], reason: 'schemas of what comes from outside' },
   yaml: { rooms: ['config'], reason: 'the configuration file' },
 }

@@ -110,6 +110,7 @@ describe('a task whose front is gone', () => {
     const core = await createCore({ ...front, profiles: [testProfile], ...coreSettings })
     const app = await buildServer({
       core,
+      metrics: front.metrics,
       log: front.log,
       config: {
         host: '127.0.0.1',

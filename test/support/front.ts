@@ -10,6 +10,7 @@ import { Vault } from '../../src/core/vault.ts'
 import type { HttpRooms } from '../../src/http/routes.ts'
 import { buildServer, type HttpConfig } from '../../src/http/server.ts'
 import { createLog, type Log } from '../../src/observe/log.ts'
+import { Metrics } from '../../src/observe/metrics.ts'
 import { openStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
 import { ProcessRunner } from './process-runner.ts'
@@ -58,6 +59,7 @@ export interface Rooms {
   runner: ProcessRunner
   core: Core
   caller: Caller
+  metrics: Metrics
   log: Log
   /** What was logged, one JSON text per line. */
   lines: string[]
@@ -72,7 +74,8 @@ export async function openRooms(profile: Profile = testProfile): Promise<Rooms> 
   const log = createLog({ level: 'debug', format: 'json', destination })
   const store = await openStore(join(directory, 'glovebox.sqlite'))
   const runner = new ProcessRunner()
-  const core = await createCore({ store, runner, profiles: [profile], log, ...coreSettings })
+  const metrics = new Metrics()
+  const core = await createCore({ store, runner, profiles: [profile], metrics, log, ...coreSettings })
   const caller = await core.developer()
   const close = async () => {
     runner.close()
@@ -80,7 +83,7 @@ export async function openRooms(profile: Profile = testProfile): Promise<Rooms> 
     await store.close()
     await rm(directory, { recursive: true })
   }
-  return { store, runner, core, caller, log, lines, close }
+  return { store, runner, core, caller, metrics, log, lines, close }
 }
 
 export interface Front extends Rooms {
@@ -99,6 +102,7 @@ export async function openFront(
   const rooms = await openRooms(profile)
   const app = await buildServer({
     core: rooms.core,
+    metrics: rooms.metrics,
     log: rooms.log,
     ...(offers && { offers }),
     config: {

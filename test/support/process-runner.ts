@@ -1,6 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { Refusal } from '../../src/base/errors.ts'
-import type { CancelCause, Ending, Language, RunEvent, RunInput, RunResult, RunSpec } from '../../src/base/run.ts'
+import {
+  type CancelCause,
+  type Ending,
+  type Language,
+  noTimings,
+  type RunEvent,
+  type RunInput,
+  type RunResult,
+  type RunSpec,
+} from '../../src/base/run.ts'
+import type { RunnerFigures } from '../../src/observe/metrics.ts'
+import { processFigures } from '../../src/observe/process-figures.ts'
 import type { Runner, RunnerStorage, RunSummary } from '../../src/runner/messages.ts'
 import { Transcript } from '../../src/runner/transcript.ts'
 import { type Home, PlainThreads } from './plain-threads.ts'
@@ -46,6 +57,13 @@ export class ProcessRunner implements Runner {
     const home = spec.thread && this.files.take({ area: 'threads', org: spec.orgId, name: spec.thread.id })
     this.specs.set(spec.runId, spec)
     this.#runs.set(spec.runId, launch(spec, input, home))
+  }
+
+  async stats(): Promise<RunnerFigures> {
+    if (!this.readiness.ready) throw new Refusal('unavailable', { reason: this.readiness.reason })
+    const running = [...this.#runs.values()].filter((run) => !run.transcript.ended).length
+    const slots = { ready: 0, idle: 0, busy: running }
+    return { waiting: 0, running, slots, jailsWaiting: 0, filesystemsMounted: 0, process: processFigures() }
   }
 
   async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
@@ -185,7 +203,7 @@ function toResult(
     oomKills: 0,
     outputBytes,
     limits: spec.limits,
-    timings: { queueMs: 0, slotMs: 0, jailMs: 0, runMs },
+    timings: { ...noTimings, runMs },
   }
   return result
 }

@@ -65,5 +65,5 @@ export const finishedResult: RunResult = {
     outputHardBytes: 1,
     timeoutMs: 1,
   },
-  timings: { queueMs: 0, slotMs: 0.1, jailMs: 1.2, runMs: 1.5 },
+  timings: { queueMs: 0, slotMs: 0.1, jailMs: 1.2, hostMs: 0, runMs: 1.5, drainMs: 0.1 },
 }

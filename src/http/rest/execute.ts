@@ -9,6 +9,7 @@ import { parseJson } from '../../mcp/json.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { compile } from '../../tools/arguments.ts'
 import { type Catalog, requireOffered } from '../../tools/catalog.ts'
+import type { Asked } from '../../tools/execute/result.ts'
 import { sandboxExecute, toRequest } from '../../tools/execute/sandbox-execute.ts'
 import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
 import { errorBody, sendJson, startWriting } from '../answer.ts'
@@ -31,17 +32,19 @@ export const executeCode =
   async (request, reply) => {
     await requireOffered(sandboxExecute.name, catalog, core, request.caller)
     const streams = wantsLines(request)
+    const body = checkBody(parseJson(request.body as Buffer))
+    const told = { timings: body.timings === true }
     const asked = {
-      ...toRequest(checkBody(parseJson(request.body as Buffer)), true),
+      ...toRequest(body, true),
       kept: true,
       deliveryMode: streams ? ('streaming' as const) : ('inline' as const),
     }
     const encoding = encodingOf((request.query as { encoding?: unknown }).encoding)
     const events = core.execute(request.caller, asked, never)
-    return streams ? sendLines(reply, events, encoding, request.log as Log) : sendOnce(reply, events)
+    return streams ? sendLines(reply, events, { ...told, encoding }, request.log as Log) : sendOnce(reply, events, told)
   }
 
-async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent>): Promise<void> {
+async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent>, asked: Asked): Promise<void> {
   const fold = new Fold()
   let createdAt = ''
   for await (const event of events) {
@@ -51,18 +54,15 @@ async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent
       reply.header('x-trace-id', event.runId)
     }
   }
-  return sendJson(
-    reply,
-    200,
-    JSON.stringify(toExecution(fold.finish(), { createdAt, completedAt: timestamp(), deliveryMode: 'inline' })),
-  )
+  const how = { createdAt, completedAt: timestamp(), deliveryMode: 'inline' } as const
+  return sendJson(reply, 200, JSON.stringify(toExecution(fold.finish(), how, asked)))
 }
 
 /** Events are read to their end at their own pace, also when the client is slow or gone. */
 async function sendLines(
   reply: FastifyReply,
   events: AsyncGenerator<ExecuteEvent>,
-  encoding: OutputEncoding,
+  { encoding, ...asked }: Asked & { encoding: OutputEncoding },
   log: Log,
 ): Promise<void> {
   const { value: accepted } = await events.next()
@@ -70,7 +70,7 @@ async function sendLines(
   reply.code(200).header('content-type', 'application/x-ndjson').header('x-accel-buffering', 'no')
   reply.header('x-trace-id', accepted.runId)
   const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')
-  const lines = new RunLines(accepted, encoding)
+  const lines = new RunLines(accepted, encoding, asked)
   const paced = new PacedText((text) => writer.write(text))
   try {
     paced.add(lines.opening())

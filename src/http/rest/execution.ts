@@ -4,7 +4,7 @@ import { languages } from '../../base/run.ts'
 import { type Transcript, toTranscript } from '../../core/fold.ts'
 import { type Delivery, type HistoryRun, type RecordedRun, resultOf } from '../../core/history.ts'
 import { endingInWords, exitCodeOf } from '../../tools/execute/ending-words.ts'
-import { endingOnTheWire, succeeded, toStructuredContent } from '../../tools/execute/result.ts'
+import { type Asked, endingOnTheWire, succeeded, toStructuredContent } from '../../tools/execute/result.ts'
 
 const oneOf = <const Values extends readonly string[]>(values: Values) =>
   Type.Unsafe<Values[number]>({ type: 'string', enum: [...values] })
@@ -56,10 +56,11 @@ export function toExecution(
     completedAt,
     deliveryMode,
   }: { createdAt: string; completedAt: string; deliveryMode: HistoryRun['deliveryMode'] },
+  asked: Asked,
 ): Record<string, unknown> {
   const { result, stdout, stderr } = transcript
   return {
-    ...toStructuredContent(transcript),
+    ...toStructuredContent(transcript, asked),
     ...statusFields(result.ending),
     truncated: stdout.omittedBytes + stderr.omittedBytes > 0,
     created_at: createdAt,
@@ -92,7 +93,8 @@ export function toRecorded({ row, output, code, delivery }: RecordedRun): Record
   if (completedAt === null) {
     return { ...toListed(row), stdout: null, stderr: null, truncated: null, output_kept: false, ...beside }
   }
-  const ended = toExecution(toTranscript(row.id, resultOf(row), output), { createdAt, completedAt, deliveryMode })
+  const how = { createdAt, completedAt, deliveryMode }
+  const ended = toExecution(toTranscript(row.id, resultOf(row), output), how, { timings: true })
   const lost = output === null ? { stdout: null, stderr: null } : {}
   return { ...ended, ...toListed(row), ...lost, output_kept: output !== null, ...beside }
 }

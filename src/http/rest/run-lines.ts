@@ -1,6 +1,7 @@
 import { timestamp } from '../../base/clock.ts'
 import type { ExecuteEvent } from '../../core/execute.ts'
 import { Fold } from '../../core/fold.ts'
+import type { Asked } from '../../tools/execute/result.ts'
 import { toExecution } from './execution.ts'
 import { line, type OutputEncoding, OutputLines } from './output-lines.ts'
 
@@ -9,8 +10,10 @@ export class RunLines {
   readonly #fold = new Fold()
   readonly #output: OutputLines
   readonly #accepted: Extract<ExecuteEvent, { kind: 'accepted' }>
+  readonly #asked: Asked
 
-  constructor(accepted: Extract<ExecuteEvent, { kind: 'accepted' }>, encoding: OutputEncoding) {
+  constructor(accepted: Extract<ExecuteEvent, { kind: 'accepted' }>, encoding: OutputEncoding, asked: Asked) {
+    this.#asked = asked
     this.#accepted = accepted
     this.#output = new OutputLines(encoding)
     this.#fold.add(accepted)
@@ -42,7 +45,8 @@ export class RunLines {
 
   #execution(): object {
     const { createdAt } = this.#accepted
-    return toExecution(this.#fold.finish(), { createdAt, completedAt: timestamp(), deliveryMode: 'streaming' })
+    const how = { createdAt, completedAt: timestamp(), deliveryMode: 'streaming' } as const
+    return toExecution(this.#fold.finish(), how, this.#asked)
   }
 }
 

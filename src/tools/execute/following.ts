@@ -4,7 +4,7 @@ import type { ExecuteEvent } from '../../core/execute.ts'
 import { Fold } from '../../core/fold.ts'
 import { toExecutionResult } from '../executions/execution.ts'
 import type { ToolContext, ToolResult } from '../tool.ts'
-import { toToolResult } from './result.ts'
+import { type Asked, toToolResult } from './result.ts'
 import { Telling } from './telling.ts'
 
 /** A client that can follow tasks waits so long for a plain answer; most runs have ended by then. */
@@ -17,10 +17,17 @@ export class Following {
   readonly #context: ToolContext
   readonly #fold = new Fold()
   readonly #telling: Telling | undefined
+  readonly #asked: Asked
   #runId = ''
   #createdAt = ''
 
-  constructor(events: AsyncGenerator<ExecuteEvent, void, undefined>, caller: Caller, context: ToolContext) {
+  constructor(
+    events: AsyncGenerator<ExecuteEvent, void, undefined>,
+    caller: Caller,
+    context: ToolContext,
+    asked: Asked,
+  ) {
+    this.#asked = asked
     this.#events = events
     this.#caller = caller
     this.#context = context
@@ -63,7 +70,7 @@ export class Following {
       for (const timer of timers) clearTimeout(timer)
     }
     await becoming
-    return toToolResult(this.#fold.finish())
+    return toToolResult(this.#fold.finish(), this.#asked)
   }
 
   #add(event: ExecuteEvent): void {

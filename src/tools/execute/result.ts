@@ -1,4 +1,4 @@
-import { type Ending, unknownLimits, unmeasured } from '../../base/run.ts'
+import { type Ending, type Timings, unknownLimits, unmeasured } from '../../base/run.ts'
 import type { Execution } from '../../core/executions.ts'
 import { type StreamText, type Transcript, toTranscript } from '../../core/fold.ts'
 import { limitsOnTheWire } from '../limits.ts'
@@ -6,11 +6,16 @@ import type { ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'
 import { richContent, richFields, richNotes } from './rich.ts'
 
+/** What a client may ask to be told besides. Whoever looks at a run later is told all. */
+export interface Asked {
+  timings: boolean
+}
+
 /** The answer of a run: Markdown for a model, fields for a program. An error is any ending but exit 0. */
-export function toToolResult(transcript: Transcript): ToolResult {
+export function toToolResult(transcript: Transcript, { timings }: Asked): ToolResult {
   return {
     content: [{ type: 'text', text: toMarkdown(transcript) }, ...richContent(transcript)],
-    structuredContent: toStructuredContent(transcript),
+    structuredContent: toStructuredContent(transcript, { timings }),
     isError: !succeeded(transcript.result.ending),
   }
 }
@@ -21,7 +26,7 @@ export function toToolResult(transcript: Transcript): ToolResult {
  */
 export function executionResult({ runId, ending, result, output }: Execution): ToolResult {
   if (ending === null) throw new Error(`${runId} has not ended`)
-  return toToolResult(toTranscript(runId, result ?? unmeasured(unknownLimits, ending), output))
+  return toToolResult(toTranscript(runId, result ?? unmeasured(unknownLimits, ending), output), { timings: true })
 }
 
 export const succeeded = (ending: Ending): boolean => ending.kind === 'exited' && ending.code === 0
@@ -58,8 +63,11 @@ function fenceFor(text: string): string {
   return '`'.repeat(Math.max(3, longest + 1))
 }
 
-export function toStructuredContent({ runId, result, stdout, stderr }: Transcript): Record<string, unknown> {
-  const { ending, limits, timings } = result
+export function toStructuredContent(
+  { runId, result, stdout, stderr }: Transcript,
+  asked: Asked,
+): Record<string, unknown> {
+  const { ending, limits } = result
   return {
     status: 'ended',
     ending: endingOnTheWire(ending),
@@ -76,16 +84,21 @@ export function toStructuredContent({ runId, result, stdout, stderr }: Transcrip
     memory_peak_bytes: result.memoryPeakBytes,
     oom_kills: result.oomKills,
     limits: { timeout_ms: limits.timeoutMs, ...limitsOnTheWire(limits) },
-    timings: {
-      queue_ms: toMicroseconds(timings.queueMs),
-      slot_ms: toMicroseconds(timings.slotMs),
-      jail_ms: toMicroseconds(timings.jailMs),
-      run_ms: toMicroseconds(timings.runMs),
-    },
+    ...(asked.timings && { timings: timingsOnTheWire(result.timings) }),
     ...richFields(result),
     trace_id: runId,
   }
 }
+
+const timingsOnTheWire = (timings: Timings): Record<string, number> => ({
+  queue_ms: toMicroseconds(timings.queueMs),
+  slot_ms: toMicroseconds(timings.slotMs),
+  jail_ms: toMicroseconds(timings.jailMs),
+  host_ms: toMicroseconds(timings.hostMs),
+  run_ms: toMicroseconds(timings.runMs),
+  drain_ms: toMicroseconds(timings.drainMs),
+  ...(timings.recordMs !== undefined && { record_ms: toMicroseconds(timings.recordMs) }),
+})
 
 /** Milliseconds to the microsecond: what follows is noise of the clock. */
 const toMicroseconds = (ms: number): number => Math.round(ms * 1000) / 1000

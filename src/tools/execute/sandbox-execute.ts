@@ -23,7 +23,9 @@ export const sandboxExecute = tool({
     const detached = context.detached || input.idempotency_key !== undefined
     const kept = toTask !== undefined || detachAfterMs !== null
     const events = core.execute(caller, { ...toRequest(input, detached), kept }, signalFor(input, context))
-    return new Following(events, caller, context).follow(toTask ? null : detachAfterMs)
+    return new Following(events, caller, context, { timings: input.timings === true }).follow(
+      toTask ? null : detachAfterMs,
+    )
   },
 })
 

@@ -70,6 +70,9 @@ export const SandboxExecuteInput = Type.Object(
         description: `Standard input of the program, at most ${stdinLimitBytes} bytes. Empty if omitted.`,
       }),
     ),
+    timings: Type.Optional(
+      Type.Boolean({ description: 'Tell where the time went, phase by phase, in timings of the result.' }),
+    ),
   },
   { additionalProperties: false },
 )
@@ -158,7 +161,10 @@ const measured = {
       queue_ms: measure('Waiting for a turn.'),
       slot_ms: measure('Getting a sandbox.'),
       jail_ms: measure('Preparing it for this run.'),
+      host_ms: measure('Waiting for an interpreter that was being started ahead.'),
       run_ms: measure('Running.'),
+      drain_ms: measure('Counting what was used and which files have changed.'),
+      record_ms: Type.Optional(measure('Writing how it ended; absent where that is told later.')),
     }),
   ),
 }

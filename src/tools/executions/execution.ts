@@ -30,7 +30,8 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   const stdout = toStreamText(keptAfter(all.stdout, stdoutOffset), 0)
   const stderr = toStreamText(keptAfter(all.stderr, stderrOffset), 0)
   const cursor = `${bytesOf(all.stdout)}.${bytesOf(all.stderr)}`
-  const measured = result === null ? {} : toStructuredContent(toTranscript(runId, result, output && all))
+  const measured =
+    result === null ? {} : toStructuredContent(toTranscript(runId, result, output && all), { timings: true })
   const parts = [ending === null ? '## Still running' : '## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
   if (stderr.text !== '') parts.push(section('stderr', stderr))

@@ -1,0 +1,132 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import type { Ending, Language, Timings } from '../base/run.ts'
+import { type ProcessFigures, processFigures } from './process-figures.ts'
+
+/** What one runner tells of itself, at one moment. */
+export interface RunnerFigures {
+  /** Runs that wait for a turn. */
+  waiting: number
+  /** Runs that have one. */
+  running: number
+  slots: { ready: number; idle: number; busy: number }
+  /** Jails that were made ahead and wait for their run. */
+  jailsWaiting: number
+  /** Of threads and volumes, used or kept warm; 0 where there is no storage. */
+  filesystemsMounted: number
+  process: ProcessFigures
+}
+
+/** From a tenth of a millisecond, which a warm slot takes, to the longest run of usual profiles. */
+const bucketsSeconds = [
+  0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
+]
+
+/**
+ * What an operator's Prometheus reads. Every label has few values, all of them ours: never an org, a key, a thread or
+ * anything that a client chose. Nothing here is shared between two instances.
+ */
+export class Metrics {
+  readonly #all = new Registry()
+  readonly #runs = this.#counter('runs_total', 'Runs that ended, by language and kind of ending.', [
+    'language',
+    'ending',
+  ])
+  readonly #answers = this.#counter('http_answers_total', 'Answers by method, route and status.', [
+    'method',
+    'route',
+    'status',
+  ])
+  readonly #phases = new Histogram({
+    name: 'glovebox_run_phase_seconds',
+    help: 'Where the time of a run went; queue, slot, jail, host, run, drain, record follow one another.',
+    labelNames: ['language', 'phase'],
+    buckets: bucketsSeconds,
+    registers: [this.#all],
+  })
+  readonly #runnerUp = this.#gauge('runner_up', '1 while a runner is connected; what it tells is absent otherwise.')
+  readonly #waiting = this.#gauge('queue_waiting', 'Runs that wait for a turn.')
+  readonly #running = this.#gauge('runs_running', 'Runs that have their turn.')
+  readonly #slots = this.#gauge('slots', 'Slots by state.', ['state'])
+  readonly #jails = this.#gauge('jails_waiting', 'Jails that were made ahead and wait for their run.')
+  readonly #mounted = this.#gauge('filesystems_mounted', 'Threads and volumes that are mounted, used or kept warm.')
+  readonly #cpu = this.#gauge('process_cpu_seconds_total', 'Processor time since its start.', ['part'])
+  readonly #busy = this.#gauge('process_event_loop_busy_seconds_total', 'Time in which its event loop was not idle.', [
+    'part',
+  ])
+  readonly #resident = this.#gauge('process_resident_memory_bytes', 'Resident memory.', ['part'])
+  readonly #heap = this.#gauge('process_heap_used_bytes', 'Memory of the JavaScript heap in use.', ['part'])
+  readonly #files = this.#gauge('process_open_files', 'Open descriptors.', ['part'])
+  readonly #uptime = this.#gauge('process_uptime_seconds', 'Since its start.', ['part'])
+
+  /** Media type of `text`. */
+  get contentType(): string {
+    return this.#all.contentType
+  }
+
+  /** A run ended. @param timings `null` where nothing was measured. */
+  ran(language: Language, ending: Ending['kind'], timings: Timings | null): void {
+    this.#runs.inc({ language, ending })
+    if (timings === null) return
+    this.#took(language, 'queue', timings.queueMs)
+    this.#took(language, 'slot', timings.slotMs)
+    this.#took(language, 'jail', timings.jailMs)
+    this.#took(language, 'host', timings.hostMs)
+    this.#took(language, 'run', timings.runMs)
+    this.#took(language, 'drain', timings.drainMs)
+    this.#took(language, 'record', timings.recordMs ?? 0)
+  }
+
+  /** A request was answered. @param route as it is registered, never as it was asked for. */
+  answered(method: string, route: string, status: number): void {
+    this.#answers.inc({ method, route, status })
+  }
+
+  /** All of it in the text form of Prometheus. @param runner absent while none is connected. */
+  text(runner: RunnerFigures | undefined): Promise<string> {
+    this.#runnerUp.set(runner === undefined ? 0 : 1)
+    if (runner) this.#tellRunner(runner)
+    else this.#forgetRunner()
+    this.#tellProcess('front', processFigures())
+    return this.#all.metrics()
+  }
+
+  #tellRunner(runner: RunnerFigures): void {
+    const { slots } = runner
+    for (const state of ['ready', 'idle', 'busy'] as const) this.#slots.set({ state }, slots[state])
+    this.#waiting.set(runner.waiting)
+    this.#running.set(runner.running)
+    this.#jails.set(runner.jailsWaiting)
+    this.#mounted.set(runner.filesystemsMounted)
+    this.#tellProcess('runner', runner.process)
+  }
+
+  /** A figure that nobody told is absent, not the last one. */
+  #forgetRunner(): void {
+    for (const state of ['ready', 'idle', 'busy']) this.#slots.remove({ state })
+    for (const gauge of [this.#waiting, this.#running, this.#jails, this.#mounted]) gauge.remove()
+    const ofProcess = [this.#cpu, this.#busy, this.#resident, this.#heap, this.#files, this.#uptime]
+    for (const gauge of ofProcess) gauge.remove({ part: 'runner' })
+  }
+
+  #tellProcess(name: 'front' | 'runner', figures: ProcessFigures): void {
+    const labels = { part: name }
+    this.#cpu.set(labels, figures.cpuSeconds)
+    this.#busy.set(labels, figures.eventLoopBusySeconds)
+    this.#resident.set(labels, figures.residentBytes)
+    this.#heap.set(labels, figures.heapUsedBytes)
+    this.#files.set(labels, figures.openFiles)
+    this.#uptime.set(labels, figures.uptimeSeconds)
+  }
+
+  #took(language: Language, phase: string, ms: number): void {
+    this.#phases.observe({ language, phase }, ms / 1000)
+  }
+
+  #counter<Label extends string>(name: string, help: string, labelNames: Label[]): Counter<Label> {
+    return new Counter({ name: `glovebox_${name}`, help, labelNames, registers: [this.#all] })
+  }
+
+  #gauge<Label extends string = never>(name: string, help: string, labelNames: Label[] = []): Gauge<Label> {
+    return new Gauge({ name: `glovebox_${name}`, help, labelNames, registers: [this.#all] })
+  }
+}

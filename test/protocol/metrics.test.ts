@@ -1,0 +1,134 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { operator } from '../../src/core/admin/admin.ts'
+import { createOrg } from '../../src/core/admin/orgs.ts'
+import { createToken, type TokenSettings } from '../../src/core/admin/tokens.ts'
+import { type Front, openFront } from '../support/front.ts'
+
+let front: Front
+beforeAll(async () => {
+  front = await openFront()
+})
+afterAll(() => front.close())
+
+const metricsOf = async ({ url }: Front, headers: Record<string, string> = {}): Promise<string> => {
+  const response = await fetch(`${url}/metrics`, { headers })
+  expect(response.status).toBe(200)
+  expect(response.headers.get('content-type')).toContain('text/plain')
+  return response.text()
+}
+
+/** Of one line of the text form; what was never counted is 0. */
+const figureOf = (text: string, name: string): number =>
+  Number(
+    text
+      .split('\n')
+      .find((line) => line.startsWith(`${name} `))
+      ?.slice(name.length + 1) ?? 0,
+  )
+
+const execute = (more: object, to = front) => to.post('/v1/sandbox/execute', { language: 'bash', ...more })
+
+describe('what Prometheus reads', () => {
+  it('counts every run once, by language and ending, and each of its phases', async () => {
+    const ended = (text: string) => figureOf(text, 'glovebox_runs_total{language="bash",ending="exited"}')
+    const phase = (text: string, name: string) =>
+      figureOf(text, `glovebox_run_phase_seconds_count{language="bash",phase="${name}"}`)
+    const before = await metricsOf(front)
+    await execute({ code: 'echo 1' })
+    await execute({ code: 'exit 3' })
+    const after = await metricsOf(front)
+    expect(ended(after) - ended(before)).toBe(2)
+    for (const name of ['queue', 'slot', 'jail', 'host', 'run', 'drain', 'record'])
+      expect(phase(after, name) - phase(before, name)).toBe(2)
+    expect(figureOf(after, 'glovebox_run_phase_seconds_sum{language="bash",phase="record"}')).toBeGreaterThan(0)
+  })
+
+  it('counts answers by the route that is registered, never by what a client made up', async () => {
+    await fetch(`${front.url}/made-up-by-a-client`)
+    await fetch(`${front.url}/healthz?x=made-up`)
+    const text = await metricsOf(front)
+    expect(figureOf(text, 'glovebox_http_answers_total{method="GET",route="(none)",status="404"}')).toBe(1)
+    expect(figureOf(text, 'glovebox_http_answers_total{method="GET",route="/healthz",status="200"}')).toBe(1)
+    expect(text).not.toContain('made-up')
+  })
+
+  it('names no org, key, thread or run', async () => {
+    const { trace_id } = (await (await execute({ code: 'echo 1' })).json()) as { trace_id: string }
+    const text = await metricsOf(front)
+    for (const word of [trace_id, 'org_dev', 'key_dev']) expect(text).not.toContain(word)
+    const labels = new Set([...text.matchAll(/[{,](\w+)="/g)].map(([, label]) => label))
+    const bounded = ['language', 'phase', 'ending', 'method', 'route', 'status', 'state', 'part', 'le']
+    expect([...labels].filter((label) => !bounded.includes(label!))).toEqual([])
+  })
+
+  it('tells what the runner holds while one is connected, and nothing of it otherwise', async () => {
+    expect(figureOf(await metricsOf(front), 'glovebox_runner_up')).toBe(1)
+    const told = [
+      'glovebox_queue_waiting',
+      'glovebox_slots{state="ready"}',
+      'glovebox_jails_waiting',
+      'glovebox_filesystems_mounted',
+      'glovebox_process_resident_memory_bytes{part="runner"}',
+    ]
+    const tells = (text: string) => told.filter((name) => `\n${text}`.includes(`\n${name} `))
+    expect(tells(await metricsOf(front))).toEqual(told)
+    front.runner.readiness = { ready: false, reason: 'it was killed' }
+    const without = await metricsOf(front)
+    front.runner.readiness = { ready: true }
+    expect(figureOf(without, 'glovebox_runner_up')).toBe(0)
+    expect(tells(without)).toEqual([])
+    expect(without).toContain('glovebox_process_resident_memory_bytes{part="front"} ')
+    expect(figureOf(await metricsOf(front), 'glovebox_runner_up')).toBe(1)
+  })
+
+  it('is apart for each instance', async () => {
+    const other = await openFront()
+    try {
+      await execute({ code: 'echo 1' }, other)
+      expect(figureOf(await metricsOf(other), 'glovebox_runs_total{language="bash",ending="exited"}')).toBe(1)
+    } finally {
+      await other.close()
+    }
+  })
+})
+
+describe('who may read metrics', () => {
+  it('is, outside dev mode, whoever has a token of the whole instance', async () => {
+    const public_ = await openFront(undefined, { dev: false })
+    const token = async (settings: Omit<TokenSettings, 'name'>) =>
+      (await createToken(public_.core.administered, operator, { name: 'prometheus', ...settings })).secret
+    try {
+      const org = await createOrg(public_.core.administered, operator, 'Acme')
+      const status = async (secret?: string) =>
+        (await fetch(`${public_.url}/metrics`, { headers: secret ? { authorization: `Bearer ${secret}` } : {} })).status
+      expect(await status()).toBe(401)
+      expect(await status('sk-gb-test-nobody')).toBe(401)
+      expect(await status(await token({ role: 'owner', org_id: org.id }))).toBe(403)
+      expect(await status(await token({ role: 'member' }))).toBe(200)
+    } finally {
+      await public_.close()
+    }
+  })
+})
+
+describe('where the time of a run went', () => {
+  it('is told to who asks for it, in phases that are all there', async () => {
+    const names = ['queue_ms', 'slot_ms', 'jail_ms', 'host_ms', 'run_ms', 'drain_ms', 'record_ms']
+    const asked = (await (await execute({ code: 'echo 1', timings: true })).json()) as { timings: object }
+    expect(Object.keys(asked.timings)).toEqual(names)
+    const call = async (more: object) => {
+      const params = { name: 'sandbox_execute', arguments: { code: 'echo 1', language: 'bash', ...more } }
+      const response = await front.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params })
+      return ((await response.json()) as { result: { structuredContent: Record<string, unknown> } }).result
+    }
+    expect(Object.keys((await call({ timings: true })).structuredContent.timings as object)).toEqual(names)
+    expect(await call({})).not.toHaveProperty('structuredContent.timings')
+  })
+
+  it('is in the row of the run, all but the writing of that row', async () => {
+    const { trace_id } = (await (await execute({ code: 'sleep 0.01' })).json()) as { trace_id: string }
+    const timings = (await front.store.runs.get(trace_id))?.result?.timings
+    expect(Object.keys(timings ?? {})).toEqual(['queueMs', 'slotMs', 'jailMs', 'hostMs', 'runMs', 'drainMs'])
+    expect(timings?.runMs).toBeGreaterThanOrEqual(10)
+  })
+})
