@@ -25,7 +25,7 @@ const warm = new WarmFilesystems(
 const noSlots = () => Promise.reject(new Error('there are no slots here'))
 const pool = new SlotPool(
   noSlots,
-  { slotsMax: 1, slotsReady: 0, idleMs: 1, runsPerSlot: 1, jailsAhead: false },
+  { slotsMax: 1, slotsReady: 0, idleMs: 1, runsPerSlot: 1, hostMaxAgeMs: 900_000, jailsAhead: false },
   { failed: () => undefined, changed: () => undefined },
 )
 const queue = new FairQueue({ places: 1, placesPerOrg: 1, waitingPerOrg: 1, waitMs: 1 })

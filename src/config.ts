@@ -42,6 +42,7 @@ export interface Config {
   slotsReady: number
   slotIdleMs: number
   slotMaxRuns: number
+  hostMaxAgeMs: number
   jailsAhead: boolean
   runsMax: number
   runsPerOrg: number
@@ -219,6 +220,7 @@ function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values
     slotsReady: values.slots_ready,
     slotIdleMs: values.slot_idle_s * 1000,
     slotMaxRuns: values.slot_max_runs,
+    hostMaxAgeMs: values.host_max_age_s * 1000,
     jailsAhead: values.jails_ahead,
     runsMax: values.runs_max,
     runsPerOrg: values.runs_per_org,

@@ -123,6 +123,12 @@ const capacity = {
     unit: 'seconds',
   }),
   slot_max_runs: setting(count(1, 1_000_000), 1000, 'Runs after which a slot is replaced.', { unit: 'count' }),
+  host_max_age_s: setting(
+    seconds(1, 86_400),
+    900,
+    'Age of the interpreter that runs are forked from at which its slot is replaced: its forks share a hash seed.',
+    { unit: 'seconds' },
+  ),
   jails_ahead: setting(
     Type.Boolean(),
     true,

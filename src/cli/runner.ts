@@ -27,6 +27,7 @@ export async function runner(config: Config, io: Io): Promise<number> {
         slotsReady: config.slotsReady,
         idleMs: config.slotIdleMs,
         runsPerSlot: config.slotMaxRuns,
+        hostMaxAgeMs: config.hostMaxAgeMs,
         jailsAhead: config.jailsAhead,
       },
       queue: {

@@ -1,3 +1,4 @@
+import { monotonicMs } from '../base/clock.ts'
 import type { Guest } from './guest.ts'
 import { encodeHost, type Frame, fromGuest, GuestProtocolError, u32Of } from './guest-channel.ts'
 import { hostCommandOf, type LanguageFound } from './languages.ts'
@@ -20,6 +21,7 @@ export class LanguageHosts {
   #problem: string | undefined
   #lost = false
   #timer: NodeJS.Timeout | undefined
+  #startedMs: number | undefined
 
   /** @param move puts a host, by its number in the slot, where runs are limited. */
   constructor(guest: Guest, move: (slotPid: number) => Promise<void>) {
@@ -31,6 +33,11 @@ export class LanguageHosts {
   /** Whether a host was there and is not any more. */
   get lost(): boolean {
     return this.#lost
+  }
+
+  /** Since the oldest host was started; 0 while there is none. */
+  get ageMs(): number {
+    return this.#startedMs === undefined ? 0 : monotonicMs() - this.#startedMs
   }
 
   /** Why a host is not there, for the log. */
@@ -49,6 +56,7 @@ export class LanguageHosts {
     this.#onChange = onChange
     if (this.#python === undefined) {
       this.#python = 'starting'
+      this.#startedMs = monotonicMs()
       this.#guest.receiveOfHost((frame) => this.#receive(frame))
       this.#guest.send([encodeHost(command)])
       this.#timer = setTimeout(() => this.#settle('none', 'it was not ready in time'), readyWithinMs)

@@ -11,6 +11,8 @@ export interface PoolSettings {
   idleMs: number
   /** A slot ends after so many runs. */
   runsPerSlot: number
+  /** A slot whose language host is this old ends before its next run. */
+  hostMaxAgeMs: number
   /** Whether an idle slot has the jail of its next run waiting. */
   jailsAhead: boolean
 }
@@ -216,9 +218,11 @@ export class SlotPool {
   async #release(bound: Bound, spec: RunSpec): Promise<void> {
     if (!this.#busy.delete(bound)) return
     const { slot } = bound
-    const spent = isForOneRun(spec) || slot.runs >= this.#settings.runsPerSlot || slot.worn || bound.binding === retired
-    if (this.#closed || spent || !slot.healthy || this.#memoryIsShort()) return this.#end(slot)
-    bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), this.#settings.idleMs)
+    const { idleMs, runsPerSlot, hostMaxAgeMs } = this.#settings
+    const youngMs = hostMaxAgeMs - slot.hostAgeMs
+    const isSpent = isForOneRun(spec) || bound.binding === retired || slot.runs >= runsPerSlot || youngMs <= 0
+    if (this.#closed || isSpent || slot.worn || !slot.healthy || this.#memoryIsShort()) return this.#end(slot)
+    bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), Math.min(idleMs, youngMs))
     this.#idle.push(bound)
     // After the answer: who calls again at once pays as before, who calls a little later finds all done.
     if (this.#settings.jailsAhead) slot.makeReady(spec)

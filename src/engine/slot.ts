@@ -169,6 +169,11 @@ export class Slot {
     return this.#parts.hosts.lost
   }
 
+  /** How old its language host is: every fork of it has its hash seed and its addresses. 0 without one. */
+  get hostAgeMs(): number {
+    return this.#parts.hosts.ageMs
+  }
+
   /** Why its language host is not there, where it is not. */
   get hostProblem(): string | undefined {
     return this.#parts.hosts.problem

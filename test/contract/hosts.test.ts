@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { EngineHost } from '../../src/engine/host.ts'
@@ -179,6 +180,28 @@ inPrivateMounts(import.meta.filename, () => {
         expect((await runs('python', parent)).stdout).toBe(fresh)
         expect([slot.healthy, slot.worn]).toEqual([true, true])
         await slot.destroy()
+      })
+
+      it('is answered at once when its host dies before it was forked', async () => {
+        await makeReady(slot, 'python')
+        await runs('python', '')
+        process.kill(hostPid(), 'SIGSTOP')
+        slot.makeReady(specOf('python'))
+        const { ran } = start(slot, 'python', parent)
+        // Long enough that it is asked for its child, on most machines; dead before that it is found so.
+        await new Promise((resolve) => setTimeout(resolve, 100))
+        process.kill(hostPid(), 'SIGKILL')
+        expect((await ran).ending).toEqual({ kind: 'failed', reason: 'slot_lost' })
+        expect(slot.doubt).toMatch(/the host died|ask the host/)
+      })
+
+      it('is answered when its host cannot fork', async () => {
+        await makeReady(slot, 'python')
+        await runs('python', '')
+        execFileSync('prlimit', ['--pid', `${hostPid()}`, '--nproc=0:0'])
+        slot.makeReady(specOf('python'))
+        expect((await runs('python', parent)).ending).toEqual({ kind: 'failed', reason: 'slot_lost' })
+        expect(slot.doubt).toMatch(/the host died: fork for a run: Resource temporarily unavailable/)
       })
 
       it('finds a slot of no use when what waited was killed, and is answered', async () => {

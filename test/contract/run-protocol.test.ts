@@ -43,7 +43,14 @@ inPrivateMounts(import.meta.filename, () => {
       machine = engineMachine('auto')
       host = await machine.open()
       const events = { failed: (error: unknown) => expect.unreachable(String(error)), changed: () => undefined }
-      const settings = { slotsMax: 3, slotsReady: 1, idleMs: 60_000, runsPerSlot: 100, jailsAhead: true }
+      const settings = {
+        slotsMax: 3,
+        slotsReady: 1,
+        idleMs: 60_000,
+        runsPerSlot: 100,
+        hostMaxAgeMs: 900_000,
+        jailsAhead: true,
+      }
       pool = new SlotPool(() => createSlot(host), settings, events)
       await pool.open()
       const queue = new FairQueue({ places: 2, placesPerOrg: 2, waitingPerOrg: 1, waitMs: 30_000 })

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { RunSpec } from '../../src/base/run.ts'
 import type { EngineHost } from '../../src/engine/host.ts'
@@ -7,7 +8,14 @@ import { createSlot, type Slot } from '../../src/engine/slot.ts'
 import { type EngineMachine, engineMachine, testLimits } from './engine-machine.ts'
 import { inPrivateMounts } from './private-mounts.ts'
 
-const calm: PoolSettings = { slotsMax: 4, slotsReady: 1, idleMs: 60_000, runsPerSlot: 100, jailsAhead: true }
+const calm: PoolSettings = {
+  slotsMax: 4,
+  slotsReady: 1,
+  idleMs: 60_000,
+  runsPerSlot: 100,
+  hostMaxAgeMs: 900_000,
+  jailsAhead: true,
+}
 
 let runs = 0
 const runOf = (keyId: string, more: Partial<RunSpec> = {}): RunSpec => ({
@@ -47,15 +55,16 @@ inPrivateMounts(import.meta.filename, () => {
       await pool.open()
     }
     /** Which slot a run is given, after one real program in it. */
-    const use = async (spec: RunSpec): Promise<string> => {
+    const use = async (spec: RunSpec, code = ':'): Promise<string> => {
       const lease = await pool.acquire(spec)
-      await trueIn(lease, spec)
+      await runIn(lease, spec, code)
       await lease.release()
       return lease.slot.id
     }
-    const trueIn = async ({ slot }: Lease, spec: RunSpec) => {
+    const trueIn = (lease: Lease, spec: RunSpec) => runIn(lease, spec, ':')
+    const runIn = async ({ slot }: Lease, spec: RunSpec, code: string) => {
       const observer = { running: () => undefined, output: () => undefined }
-      const { ending } = await slot.run(spec, { code: Buffer.from(':'), stdin: undefined }, observer).ended
+      const { ending } = await slot.run(spec, { code: Buffer.from(code), stdin: undefined }, observer).ended
       expect(ending).toEqual({ kind: 'exited', code: 0 })
     }
     const until = (holds: () => boolean) => expect.poll(holds, { timeout: 10_000 }).toBe(true)
@@ -133,6 +142,78 @@ inPrivateMounts(import.meta.filename, () => {
       await open({ slotsReady: 0, idleMs: 50 })
       await use(runOf('key_a'))
       await until(() => pool.size.idle + pool.size.inTransit === 0)
+    })
+
+    it('replaces a slot whose language host is old, in use or idle', async () => {
+      const python = () => runOf('key_a', { language: 'python' })
+      await open({ slotsReady: 0, hostMaxAgeMs: 300 })
+      const first = await use(python(), 'pass') // Its host is started now.
+      const busy = python()
+      const lease = await pool.acquire(busy)
+      expect(lease.slot.id).toBe(first)
+      await until(() => lease.slot.hostAgeMs > 300)
+      await runIn(lease, busy, 'pass')
+      await lease.release()
+      expect(pool.size).toMatchObject({ idle: 0, busy: 0 })
+
+      const second = await use(python(), 'pass')
+      expect(second).not.toBe(first)
+      await until(() => pool.size.idle + pool.size.inTransit === 0)
+    })
+
+    it('replaces a slot whose language host died: the run that meets that is answered, the next one has another', async () => {
+      const python = () => runOf('key_a', { language: 'python' })
+      await open({ slotsReady: 0 })
+      await use(python(), 'pass')
+      const lease = await pool.acquire(python())
+      await lease.release()
+      await until(() => lease.slot.ahead === 'ready')
+      const children = readFileSync(`/proc/${lease.slot.pid}/task/${lease.slot.pid}/children`, 'utf8').trim().split(' ')
+      const host = children.find((pid) => readFileSync(`/proc/${pid}/comm`, 'utf8') === 'python3\n')
+      process.kill(Number(host), 'SIGKILL')
+      await until(() => lease.slot.worn)
+      expect(await use(python(), 'pass')).toBe(lease.slot.id)
+      expect(await use(python(), 'pass')).not.toBe(lease.slot.id)
+    })
+
+    it('makes ready slots one after another, however many are wanted after a burst', async () => {
+      let making = 0
+      let most = 0
+      await open({ slotsReady: 3, slotsMax: 6 }, async () => {
+        most = Math.max(most, ++making)
+        try {
+          return await createSlot(host)
+        } finally {
+          making -= 1
+        }
+      })
+      const leases = await Promise.all(['a', 'b', 'c'].map((key) => pool.acquire(runOf(key))))
+      await until(() => pool.size.ready === 3)
+      expect(most).toBe(1)
+      for (const lease of leases) await lease.release()
+    })
+
+    it('keeps a jail waiting for the language that ran last, and for nobody where it is told not to', async () => {
+      await open({ slotsReady: 0 })
+      await use(runOf('key_a', { language: 'node' }), '1')
+      await until(() => pool.jailsWaiting === 1)
+      await use(runOf('key_a', { language: 'python' }), '1')
+      await until(() => pool.jailsWaiting === 1)
+      await use(runOf('key_a'))
+      expect([pool.jailsWaiting, pool.size.idle]).toEqual([0, 1])
+      await pool.close()
+
+      await open({ slotsReady: 0, jailsAhead: false })
+      const lease = await pool.acquire(runOf('key_a', { language: 'node' }))
+      await lease.release()
+      expect(lease.slot.ahead).toBe('nothing')
+    })
+
+    it('gives everything but its ready slots back when nobody calls', async () => {
+      await open({ slotsReady: 1, slotsMax: 6, idleMs: 100 })
+      await Promise.all(['a', 'b', 'c'].map((key) => use(runOf(key))))
+      await until(() => pool.size.idle + pool.size.busy + pool.size.inTransit === 0)
+      expect(pool.size).toEqual({ ready: 1, idle: 0, busy: 0, inTransit: 0 })
     })
 
     it('ends the slot that idled longest when there is no room for another', async () => {

@@ -29,7 +29,14 @@ inPrivateMounts(import.meta.filename, () => {
         {
           instance: { id: 'volumes', stateDir: dir, socketPath, ...unused },
           engine: machine.settings,
-          pool: { slotsMax: 8, slotsReady: 1, idleMs: 60_000, runsPerSlot: 1_000, jailsAhead: true },
+          pool: {
+            slotsMax: 8,
+            slotsReady: 1,
+            idleMs: 60_000,
+            runsPerSlot: 1_000,
+            hostMaxAgeMs: 900_000,
+            jailsAhead: true,
+          },
           queue: { places: 4, placesPerOrg: 4, waitingPerOrg: 64, waitMs: 30_000 },
           preloads: [],
           storage: {
