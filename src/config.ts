@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { isIP } from 'node:net'
 import { StartRefused } from './base/errors.ts'
-import type { Profile } from './base/profile.ts'
+import type { MountedVolume, Profile } from './base/profile.ts'
 import { asMap, readFileText, readSetting, refuseUnknown, type Source } from './config-sources.ts'
 import type { LogFormat, LogLevel } from './observe/log.ts'
 import {
@@ -285,6 +285,10 @@ function toProfile(name: string, values: ProfileValues): Profile {
   if (values.output_soft > values.output_hard) {
     refuse('output_soft is more than output_hard', 'Lower the one or raise the other.')
   }
+  const volumes = values.volumes.map(toMountedVolume)
+  if (new Set(volumes.map(({ slug }) => slug)).size < volumes.length) {
+    refuse('volumes names one volume twice', 'Mount it once, as ro or as rw.')
+  }
   const content: Omit<Profile, 'revision'> = {
     name,
     languages: values.languages,
@@ -314,7 +318,17 @@ function toProfile(name: string, values: ProfileValues): Profile {
     storage:
       values.storage === 'none'
         ? { kind: 'none' }
-        : { kind: 'threads', quota: { bytes: values.limit_thread, inodes: values.limit_thread_files } },
+        : {
+            kind: 'threads',
+            quota: { bytes: values.limit_thread, inodes: values.limit_thread_files },
+            retentionDays: values.thread_retention_days === 0 ? null : values.thread_retention_days,
+          },
+    volumes,
   }
   return { ...content, revision: createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16) }
+}
+
+function toMountedVolume(written: string): MountedVolume {
+  const [slug = '', mode] = written.split(':')
+  return { slug, mode: mode === 'rw' ? 'rw' : 'ro' }
 }

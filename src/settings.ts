@@ -4,7 +4,7 @@
  */
 import Type, { type Static, type TSchema } from 'typebox'
 import { busyAnswers, toolsets } from './base/profile.ts'
-import { languages, moduleNamePattern, reuses } from './base/run.ts'
+import { languages, moduleNamePattern, reuses, volumesMax } from './base/run.ts'
 import { logFormats, logLevels } from './observe/log.ts'
 
 /** `bytes` may be written as a number or as `512MiB`; every other unit is written as a plain number. */
@@ -223,6 +223,21 @@ const profile = {
     100_000,
     'Files, directories and links that a thread can hold from when it is made; more grow with its size.',
     { unit: 'count', inProfiles },
+  ),
+  thread_retention_days: setting(
+    count(0, 36_500),
+    0,
+    'A thread that was not used for so many days is removed with all that it holds; 0 is never.',
+    { unit: 'count', inProfiles },
+  ),
+  volumes: setting(
+    Type.Array(Type.String({ pattern: '^[a-z0-9][a-z0-9_-]{0,63}:(ro|rw)$' }), {
+      uniqueItems: true,
+      maxItems: volumesMax,
+    }),
+    [],
+    'Volumes that every run has at /volumes/<slug>, as slug:ro or slug:rw; those of the org that its key belongs to.',
+    { inProfiles },
   ),
   output_soft: setting(
     bytes(1 * KiB, 64 * MiB),

@@ -372,21 +372,13 @@ const rows = {
     message: 'Conflict: volume {volume} is in use.',
     hint: 'Wait until the runs that have it mounted have ended, and ask again.',
   },
-  volume_exists: {
-    http: 409,
+  volume_read_only: {
+    http: 403,
     rpc: -32000,
-    error: 'conflict',
+    error: 'forbidden',
     retry: 'never',
-    message: 'Conflict: there is a volume {volume} already.',
-    hint: 'Choose another slug.',
-  },
-  volume_mounted: {
-    http: 409,
-    rpc: -32000,
-    error: 'conflict',
-    retry: 'never',
-    message: 'Conflict: volume {volume} is mounted by the profiles {profiles}, which keys of this org are bound to.',
-    hint: 'Take it out of these profiles first.',
+    message: 'The volume {volume} is read-only for this key.',
+    hint: 'Write to another volume, or ask an administrator for a profile that mounts it as rw.',
   },
   volume_missing: {
     http: 409,

@@ -10,6 +10,7 @@ const prefixes = {
   key: 'key',
   token: 'tok',
   task: 'tsk',
+  volume: 'vol',
   front: 'frt',
   session: 'ses',
 } as const

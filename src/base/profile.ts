@@ -4,7 +4,18 @@ import type { Language, Limits, Quota, Reuse } from './run.ts'
 export type Storage =
   | { kind: 'none' }
   /** A thread is made with this quota; one with less grows to it when it is next mounted, none shrinks. */
-  | { kind: 'threads'; quota: Quota }
+  | {
+      kind: 'threads'
+      quota: Quota
+      /** One that was not used for so long is removed; `null`: never. */
+      retentionDays: number | null
+    }
+
+/** A volume that every run has at `/volumes/<slug>`. */
+export interface MountedVolume {
+  slug: string
+  mode: 'ro' | 'rw'
+}
 
 /** Groups of tools: what a profile allows and a client narrows. */
 export const toolsets = ['execute', 'files', 'executions'] as const
@@ -43,4 +54,6 @@ export interface Profile {
   preload: readonly string[]
   calls: CallPolicy
   storage: Storage
+  /** Of the org that a key belongs to, each slug once. */
+  volumes: readonly MountedVolume[]
 }

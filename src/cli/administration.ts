@@ -5,6 +5,7 @@ import type { SettingName } from '../settings.ts'
 import type { Io } from './io.ts'
 import type { KeyFlags } from './keys.ts'
 import type { LimitFlags } from './orgs.ts'
+import type { VolumeFlags } from './volumes.ts'
 
 /** What these commands need to know: where the database is, whose it is, how a key begins, what is sealed with what. */
 const names: readonly SettingName[] = [
@@ -40,6 +41,7 @@ export function addAdministration(program: Command, means: Means): void {
   addKeys(program.command('keys').description('Manage the keys of callers; a server may be running or not.'))
   addOrgs(program.command('orgs').description('Manage organisations.'))
   addProfiles(program.command('profiles').description('Manage the profiles that an org has besides the configuration.'))
+  addVolumes(program.command('volumes').description('Manage the volumes of an org, which profiles mount.'))
   addTools(program.command('tools').description('Switch tools off and on, for all keys of an org.'))
   addTokens(program.command('tokens').description('Manage the tokens of /admin/v1.'))
   add(program, 'limits', 'Print the limits of an org or key; set those that are named, "none" takes one away.')
@@ -143,6 +145,37 @@ export function addAdministration(program: Command, means: Means): void {
     ofOrg(add(profiles, 'remove <name>', 'Remove one that no key is bound to.')).action(
       run(async (config, name: string, { org }: { org: string }) =>
         (await import('./orgs.ts')).profilesRemove(config, name, org, io),
+      ),
+    )
+  }
+
+  function addVolumes(volumes: Command): void {
+    const ofOrg = (command: Command) => command.option('--org <name>', 'whose', 'default')
+    ofOrg(add(volumes, 'create <slug>', 'Make one, which profiles mount as <slug>:ro or <slug>:rw.'))
+      .option('--name <text>', 'by which you know it')
+      .option('--quota <size>', 'what it may hold, as 10GiB')
+      .option('--files <n>', 'files, directories and links that it may hold')
+      .action(
+        run(async (config, slug: string, flags: VolumeFlags) =>
+          (await import('./volumes.ts')).volumesCreate(config, slug, flags, io),
+        ),
+      )
+    ofOrg(add(volumes, 'list', 'Print every volume of an org.')).action(
+      run(async (config, { org }: VolumeFlags) => (await import('./volumes.ts')).volumesList(config, org, io)),
+    )
+    ofOrg(add(volumes, 'rename <slug> <to>', 'Give one that no profile mounts another slug.')).action(
+      run(async (config, slug: string, to: string, { org }: VolumeFlags) =>
+        (await import('./volumes.ts')).volumesRename(config, slug, to, org, io),
+      ),
+    )
+    ofOrg(add(volumes, 'grow <slug> <size>', 'Let one hold more; none shrinks.')).action(
+      run(async (config, slug: string, size: string, { org }: VolumeFlags) =>
+        (await import('./volumes.ts')).volumesGrow(config, slug, size, org, io),
+      ),
+    )
+    ofOrg(add(volumes, 'delete <slug>', 'Delete one that no profile mounts, with all that it holds.')).action(
+      run(async (config, slug: string, { org }: VolumeFlags) =>
+        (await import('./volumes.ts')).volumesDelete(config, slug, org, io),
       ),
     )
   }

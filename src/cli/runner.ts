@@ -36,7 +36,9 @@ export async function runner(config: Config, io: Io): Promise<number> {
         waitingPerOrg: config.queuePerOrg,
         waitMs: config.queueWaitMs,
       },
-      storage: Object.values(config.profiles).every(({ storage }) => storage.kind === 'none')
+      storage: Object.values(config.profiles).every(
+        ({ storage, volumes }) => storage.kind === 'none' && volumes.length === 0,
+      )
         ? 'none'
         : {
             home: join(config.home, 'storage'),

@@ -25,8 +25,11 @@ import type { ExecuteRequest } from './request.ts'
 import { Runs } from './runs.ts'
 import { newSealingSecret, Sealing } from './sealing.ts'
 import { type Link, newLinkSecret, SignedLinks } from './signed-links.ts'
+import { StoredThreads } from './stored-threads.ts'
 import { Tasks } from './tasks.ts'
+import { Upkeep } from './upkeep.ts'
 import type { Vault } from './vault.ts'
+import { Volumes } from './volumes.ts'
 
 /** What the product does. Every verb takes the caller and decides what that caller may do. */
 export interface Core {
@@ -71,6 +74,12 @@ export interface Core {
 
   /** Tells a run from its beginning to its end; see `followRun`. */
   follow(caller: Caller, runId: string, signal: AbortSignal): AsyncGenerator<RunEvent, void, undefined>
+
+  /** Threads beside the runs that use them. */
+  readonly threads: StoredThreads
+
+  /** The volumes that the caller's profile mounts. */
+  readonly volumes: Volumes
 
   /** The tools that the caller's org has switched off; within a second of the switch. */
   hiddenTools(caller: Caller): Promise<readonly string[]>
@@ -145,15 +154,19 @@ export async function createCore({ store, runner, metrics, log, ...rooms }: Core
   const sealing = new Sealing(await ensureSecret(store, vault, 'sealing_of_states', newSealingSecret()))
   const hidden = new HiddenTools(store)
   const forgetting = new Forgetting(store, rooms.runHistoryMs, log)
+  const threads = new StoredThreads(store, runner)
+  const volumes = new Volumes(store, runner)
+  const upkeep = new Upkeep(threads, volumes, profiles, log)
   await runs.startWatching()
   keys.startWatching()
+  upkeep.start()
   return {
     execute: (caller, request, signal) => execute(store, runs, runner, caller, request, signal),
     outlive: (caller, runId) => runs.outlive(caller, runId),
     leave: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
     cancel: (caller, runId) => runs.cancel(caller, runId),
     look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),
-    files: new Files(store, runner),
+    files: new Files(store, runner, volumes),
     links: new SignedLinks(store, await ensureSecret(store, vault, 'signing_of_links', newLinkSecret())),
     callerOfLink: ({ keyId }) => keys.callerOf(keyId),
     execution: (caller, runId) => recordedRun(store, caller, runId),
@@ -168,11 +181,14 @@ export async function createCore({ store, runner, metrics, log, ...rooms }: Core
     },
     authenticate: (secret) => keys.authenticate(secret),
     authenticateAdmin: (secret) => authenticateAdmin(store, secret),
-    administered: { store, vault, profiles, region },
+    administered: { store, vault, profiles, region, runner },
+    threads,
+    volumes,
     developer: () => developer(store, rooms.profiles),
     recover: () => runs.recover(),
     close: async (what, graceMs) => {
       await forgetting.stop()
+      await upkeep.stop()
       await keys.stop()
       await runs.stop(what, graceMs)
     },

@@ -1,8 +1,11 @@
 import { timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
+import type { Quota } from '../base/run.ts'
 import type { FileStream, Runner, StorageRef } from '../runner/messages.ts'
 import type { Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
+import { requireStorageRoom } from './storage-room.ts'
+import type { Volumes } from './volumes.ts'
 
 /** A file or directory of the caller's org, as a client names it. */
 export interface FileRequest {
@@ -53,27 +56,29 @@ export function checkThreadId(field: string, id: string): void {
 /**
  * Files of threads and volumes. Every verb refuses what the caller's profile keeps no storage of, and what belongs to
  * another org as if it were not there.
- * @throws Refusal threads_unavailable, volumes_unavailable, thread_unknown, path_invalid, path_not_found and others.
+ * @throws Refusal threads_unavailable, thread_unknown, volume_unknown, volume_read_only, path_invalid, path_not_found and others.
  */
 export class Files {
   readonly #store: Store
   readonly #runner: Runner
+  readonly #volumes: Volumes
 
-  constructor(store: Store, runner: Runner) {
+  constructor(store: Store, runner: Runner, volumes: Volumes) {
     this.#store = store
     this.#runner = runner
+    this.#volumes = volumes
   }
 
   /** Opens a file for reading; also while a run has it. @throws Refusal not_a_file, range_invalid. */
   async open(caller: Caller, { path, ...place }: FileRequest, range?: FileRange): Promise<OpenFile> {
-    const file: FileStream = await this.#runner.files.read(placeOf(caller, place), path, range)
+    const file: FileStream = await this.#runner.files.read(await this.#placeOf(caller, place, 'read'), path, range)
     const { status, lengthBytes, bytes } = file
     return { status: toStatus(status), lengthBytes, bytes, stop: () => file.stop() }
   }
 
   /** What a path names. A link, and whatever else is neither file nor directory, is refused. */
   async stat(caller: Caller, { path, ...place }: FileRequest): Promise<FileStatus> {
-    const status = await this.#runner.files.stat(placeOf(caller, place), path)
+    const status = await this.#runner.files.stat(await this.#placeOf(caller, place, 'read'), path)
     if (status.kind !== 'file' && status.kind !== 'directory')
       throw new Refusal('not_a_file', { path, kind: status.kind })
     return toStatus(status)
@@ -85,7 +90,7 @@ export class Files {
     { path, ...place }: FileRequest,
     page: { cursor?: string; limit: number },
   ): Promise<{ entries: FileEntry[]; nextCursor: string | null }> {
-    const listing = await this.#runner.files.list(placeOf(caller, place), path, page)
+    const listing = await this.#runner.files.list(await this.#placeOf(caller, place, 'read'), path, page)
     const shown = listing.entries.filter(({ kind }) => kind === 'file' || kind === 'directory')
     const entries = shown.map((entry) => ({ name: entry.name, ...toStatus(entry) }))
     return { entries, nextCursor: listing.cursor ?? null }
@@ -93,7 +98,7 @@ export class Files {
 
   /** @throws Refusal where `write` would be refused whatever is there. */
   async requireWritable(caller: Caller, { source, id }: FileRequest): Promise<void> {
-    placeOf(caller, { source, id })
+    await this.#placeOf(caller, { source, id }, 'write')
   }
 
   /**
@@ -106,31 +111,46 @@ export class Files {
     { path, ...place }: FileRequest,
     source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   ): Promise<number> {
-    const where = placeOf(caller, place)
+    const where = await this.#placeOf(caller, place, 'write')
     const { storage } = caller.profile
-    if (where.area === 'threads' && storage.kind === 'threads') {
-      await this.#store.threads.use(caller.orgId, where.name, timestamp())
-      await this.#runner.storage.create(where, storage.quota)
-    }
-    return this.#runner.files.write(where, path, source)
+    if (where.area === 'volumes' || storage.kind === 'none') return this.#runner.files.write(where, path, source)
+    await this.#use(caller, where.name, storage.quota)
+    await this.#runner.storage.create(where, storage.quota)
+    const bytes = await this.#runner.files.write(where, path, source)
+    // It is used until now; and who deleted it before the first byte came has not deleted this.
+    await this.#use(caller, where.name, storage.quota)
+    return bytes
   }
 
   /** @returns how many entries are gone. @throws Refusal thread_busy, directory_not_empty. */
   async delete(caller: Caller, { path, ...place }: FileRequest, recursive: boolean): Promise<number> {
     let deleted = 0
     for (;;) {
-      const { entries, complete } = await this.#runner.files.delete(placeOf(caller, place), path, recursive)
+      const where = await this.#placeOf(caller, place, 'write')
+      const { entries, complete } = await this.#runner.files.delete(where, path, recursive)
       deleted += entries
       if (complete || entries === 0) return deleted
     }
   }
-}
 
-function placeOf({ orgId, profile }: Caller, { source, id }: Omit<FileRequest, 'path'>): StorageRef {
-  if (profile.storage.kind === 'none') throw new Refusal('threads_unavailable')
-  if (source === 'volume') throw new Refusal('volumes_unavailable')
-  checkThreadId('id', id)
-  return { area: 'threads', org: orgId, name: id }
+  /** @throws Refusal thread_busy while the thread is being removed, limit_reached when the org may not keep so much. */
+  async #use({ orgId, profile }: Caller, id: string, quota: Quota): Promise<void> {
+    const row = await this.#store.threads.get(orgId, id)
+    await requireStorageRoom(this.#store, orgId, quota.bytes - (row?.quotaBytes ?? 0))
+    const asked = { orgId, id, profile: profile.name, quotaBytes: quota.bytes }
+    if (!(await this.#store.threads.use(asked, timestamp()))) throw new Refusal('thread_busy', { thread: id })
+  }
+
+  async #placeOf(
+    caller: Caller,
+    { source, id }: Omit<FileRequest, 'path'>,
+    how: 'read' | 'write',
+  ): Promise<StorageRef> {
+    if (source === 'volume') return this.#volumes.reach(caller, id, how)
+    if (caller.profile.storage.kind === 'none') throw new Refusal('threads_unavailable')
+    checkThreadId('id', id)
+    return { area: 'threads', org: caller.orgId, name: id }
+  }
 }
 
 const toStatus = (status: { kind: string; sizeBytes: number; modifiedMs: number }): FileStatus => ({

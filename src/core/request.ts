@@ -76,11 +76,11 @@ export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request
   }
 }
 
-function checkThread({ storage }: Profile, id: string | undefined): AskedThread | undefined {
+function checkThread({ name, storage }: Profile, id: string | undefined): AskedThread | undefined {
   if (id === undefined) return undefined
   if (storage.kind === 'none') throw new Refusal('threads_unavailable')
   checkThreadId('thread_id', id)
-  return { id, quota: storage.quota }
+  return { id, quota: storage.quota, profile: name }
 }
 
 function checkCode(code: string): Uint8Array {

@@ -1,7 +1,7 @@
 /** How a checked request becomes what the runner is asked for, and the rows that say so. */
 import { createHash } from 'node:crypto'
 import { newId } from '../base/ids.ts'
-import type { RunSpec } from '../base/run.ts'
+import type { RunSpec, RunVolume } from '../base/run.ts'
 import type { ClaimRow, RunRow } from '../store/store.ts'
 import type { Caller } from './caller.ts'
 import { type Claim, claimLifeMs } from './claims.ts'
@@ -15,7 +15,11 @@ export function toClaimRow({ id, orgId, keyId, createdAt }: NewRunRow, claim: Cl
   return { orgId, keyId, ...claim, runId: id, expiresAt }
 }
 
-export function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedRequest): RunSpec {
+export function toRunSpec(
+  { orgId, keyId, profile }: Caller,
+  asked: CheckedRequest,
+  volumes: readonly RunVolume[],
+): RunSpec {
   return {
     runId: newId('run'),
     orgId,
@@ -28,6 +32,7 @@ export function toRunSpec({ orgId, keyId, profile }: Caller, asked: CheckedReque
     env: asked.env,
     limits: { ...profile.limits, timeoutMs: asked.timeoutMs },
     detached: asked.detached,
+    ...(volumes.length > 0 && { volumes }),
   }
 }
 

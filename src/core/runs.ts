@@ -15,6 +15,7 @@ import { KnownHistorySettings } from './history-settings.ts'
 import type { CheckedRequest } from './request.ts'
 import { type NewRunRow, toClaimRow, toRow, toRunSpec } from './run-rows.ts'
 import { Threads } from './threads.ts'
+import { Volumes } from './volumes.ts'
 
 export interface BegunRun {
   spec: RunSpec
@@ -43,6 +44,7 @@ export class Runs {
   readonly #metrics: Metrics
   readonly #inFlight = new Set<string>()
   readonly #threads: Threads
+  readonly #volumes: Volumes
   readonly #allowances: Allowances
   readonly #keeps: KnownHistorySettings
   #watch: NodeJS.Timeout | undefined
@@ -59,6 +61,7 @@ export class Runs {
     this.#metrics = metrics
     this.#threads = new Threads(store, log)
     this.#keeps = new KnownHistorySettings(store)
+    this.#volumes = new Volumes(store, runner)
   }
 
   /** Recovers now if a runner is there, and again each time another life of a runner appears. */
@@ -73,10 +76,10 @@ export class Runs {
    * run that it ends with.
    * @returns the claim that stands already, where the caller asked for the same before.
    * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` when the key
-   * was revoked since it was looked at, `limit_reached`, `thread_busy`.
+   * was revoked since it was looked at, `limit_reached`, `thread_busy`, `volume_missing`.
    */
   async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { taken: ClaimRow }> {
-    const spec = toRunSpec(caller, asked)
+    const spec = toRunSpec(caller, asked, await this.#volumes.ofRun(caller))
     if (this.#closing) throw new Refusal('unavailable', { reason: 'the server is shutting down' })
     const { identity: owner, readiness } = this.#runner
     if (!readiness.ready) throw new Refusal('unavailable', { reason: readiness.reason })

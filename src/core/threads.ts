@@ -3,11 +3,14 @@ import { Refusal } from '../base/errors.ts'
 import type { Quota, RunThread } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Store } from '../store/store.ts'
+import { requireStorageRoom } from './storage-room.ts'
 
 /** A thread that a call asks for. */
 export interface AskedThread {
   id: string
   quota: Quota
+  /** Of the caller: how long it is kept is said there. */
+  profile: string
 }
 
 /**
@@ -41,16 +44,20 @@ export class Threads {
    */
   async expectFree(orgId: string, { id }: AskedThread): Promise<void> {
     const row = await this.#store.threads.get(orgId, id)
-    if (row?.lockedUntil && row.lockedUntil >= timestamp()) throw new Refusal('thread_busy', { thread: id })
+    if ((row?.lockedUntil && row.lockedUntil >= timestamp()) || row?.state)
+      throw new Refusal('thread_busy', { thread: id })
   }
 
   /**
    * Whom a run on this thread is for: once a thread belongs to a subject, all that runs on it does.
    * @param asked what the call says; `null` where it says nothing.
-   * @throws Refusal subject_conflict when the thread belongs to another.
+   * @throws Refusal subject_conflict when the thread belongs to another; limit_reached when it would be made, or grow,
+   * beyond what its org may keep.
    */
-  async subjectFor(orgId: string, { id }: AskedThread, asked: string | null): Promise<string | null> {
-    const owner = (await this.#store.threads.get(orgId, id))?.subject ?? null
+  async subjectFor(orgId: string, { id, quota }: AskedThread, asked: string | null): Promise<string | null> {
+    const row = await this.#store.threads.get(orgId, id)
+    await requireStorageRoom(this.#store, orgId, quota.bytes - (row?.quotaBytes ?? 0))
+    const owner = row?.subject ?? null
     if (owner !== null && asked !== null && owner !== asked) throw new Refusal('subject_conflict', { thread: id })
     return owner ?? asked
   }
@@ -58,11 +65,12 @@ export class Threads {
   /** @throws Refusal thread_busy when another run has it. */
   async lock(
     { orgId, runId }: { orgId: string; runId: string },
-    { id, quota }: AskedThread,
+    { id, quota, profile }: AskedThread,
     subject: string | null,
   ): Promise<RunThread> {
     this.#held.add(runId)
-    const fence = await this.#store.threads.lock({ orgId, id, runId, subject }, timestamp(), leaseEnd())
+    const asked = { orgId, id, runId, subject, profile, quotaBytes: quota.bytes }
+    const fence = await this.#store.threads.lock(asked, timestamp(), leaseEnd())
     if (fence !== undefined) return { id, fence, quota }
     this.#held.delete(runId)
     throw new Refusal('thread_busy', { thread: id })
@@ -77,7 +85,7 @@ export class Threads {
   async free(runId: string): Promise<void> {
     if (!this.#held.delete(runId)) return
     try {
-      await this.#store.threads.free(runId)
+      await this.#store.threads.free(runId, timestamp())
     } catch (error) {
       fault(error, this.#log)
     }

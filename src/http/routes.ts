@@ -14,6 +14,8 @@ import { executeCode } from './rest/execute.ts'
 import { executionOutput } from './rest/execution-output.ts'
 import { cancelExecution, getExecution, listExecutions } from './rest/executions.ts'
 import { deleteFiles, downloadFile, listFiles, uploadFile } from './rest/files.ts'
+import { deleteThread, forkThread, getThread, listThreads } from './rest/threads.ts'
+import { listVolumes } from './rest/volumes.ts'
 
 export interface HttpRooms {
   core: Core
@@ -54,6 +56,10 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
   only(app, '/v1/executions/:id', { GET: getExecution(rooms.core) })
   only(app, '/v1/executions/:id/output', { GET: executionOutput(rooms.core) })
   only(app, '/v1/executions/:id/cancel', { POST: cancelExecution(rooms.core) })
+  only(app, '/v1/threads', { GET: listThreads(rooms.core) })
+  only(app, '/v1/threads/:id', { GET: getThread(rooms.core), DELETE: deleteThread(rooms.core) })
+  only(app, '/v1/threads/:id/fork', { POST: forkThread(rooms.core) })
+  only(app, '/v1/volumes', { GET: listVolumes(rooms.core) })
 
   const tools = catalog.toolNames
   for (const [path, handlers] of Object.entries(adminRoutes(rooms.core.administered, tools))) {

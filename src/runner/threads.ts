@@ -26,6 +26,8 @@ export class Threads {
   readonly #warm: WarmFilesystems
   readonly #uses = new Map<string, Use>()
   readonly #changes = new Changes()
+  /** Being made or grown. None of these rejects. */
+  readonly #creating = new Map<string, Promise<void>>()
   /** Highest fencing number seen. Kept for this life of the runner: no jail outlives it. */
   readonly #fences = new Map<string, number>()
 
@@ -79,9 +81,30 @@ export class Threads {
     }
   }
 
-  /** Makes a thread, or lets a smaller one grow. @returns whether it was made. @throws Refusal thread_busy. */
-  create(id: FilesystemId, quota: Quota): Promise<boolean> {
-    return this.#alone([id], () => this.#warm.create(id, quota))
+  /**
+   * Makes a thread, or lets a smaller one grow; one that is as it should be is left alone, in use or not. Of many calls
+   * at once one does it, and the others wait for it.
+   * @returns whether this call made it.
+   * @throws Refusal thread_busy.
+   */
+  async create(id: FilesystemId, quota: Quota): Promise<boolean> {
+    const key = keyOf(id)
+    await this.#creating.get(key)
+    if (await this.#warm.suffices(id, quota)) return false
+    const creating = this.#creating.get(key)
+    if (creating) {
+      await creating
+      return this.create(id, quota)
+    }
+    const work = this.#alone([id], () => this.#warm.create(id, quota))
+    const settled = work
+      .then(
+        () => undefined,
+        () => undefined,
+      )
+      .finally(() => this.#creating.delete(key))
+    this.#creating.set(key, settled)
+    return work
   }
 
   /** Erases a thread, with the numbers of its holders. @returns whether there was one. @throws Refusal thread_busy. */

@@ -47,7 +47,7 @@ export class Volumes {
   /** Makes a volume, or lets a smaller one grow. @returns whether it was made. @throws Refusal volume_busy. */
   async create(id: FilesystemId, quota: Quota): Promise<boolean> {
     this.#requireNotGone(id)
-    return this.#warm.create(id, quota)
+    return (await this.#warm.suffices(id, quota)) ? false : this.#warm.create(id, quota)
   }
 
   /** Erases a volume. @returns whether there was one. @throws Refusal volume_busy while somebody has it. */

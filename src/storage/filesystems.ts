@@ -163,8 +163,17 @@ export class Filesystems {
 
   /** As `grow`, but leaves one alone that is large enough. */
   async growTo(id: FilesystemId, quota: Quota): Promise<void> {
-    const { size } = await stat(this.#pathOf(id))
-    if (size < imageBytesFor(quota)) await this.grow(id, quota)
+    if (!(await this.suffices(id, quota))) await this.grow(id, quota)
+  }
+
+  /** Whether there is one that is large enough for this quota. */
+  async suffices(id: FilesystemId, quota: Quota): Promise<boolean> {
+    try {
+      return (await stat(this.#pathOf(id))).size >= imageBytesFor(quota)
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return false
+      throw error
+    }
   }
 
   /** Copies one that is not mounted, sharing blocks where the disk can. @returns false when `to` exists. */

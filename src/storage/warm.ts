@@ -155,6 +155,11 @@ export class WarmFilesystems {
     })
   }
 
+  /** Whether there is one that can hold this. */
+  async suffices(id: FilesystemId, quota: Quota): Promise<boolean> {
+    return this.#filesystems.suffices(id, quota)
+  }
+
   /** Erases one. @returns whether there was one. @throws Refusal thread_busy or volume_busy. */
   remove(id: FilesystemId): Promise<boolean> {
     return this.#alone(id, async () => {

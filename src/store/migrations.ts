@@ -3,6 +3,7 @@ import { StartRefused } from '../base/errors.ts'
 import { addAdmin } from './steps/admin.ts'
 import { addAudit } from './steps/audit.ts'
 import { addExecutions } from './steps/executions.ts'
+import { addStorage } from './steps/storage.ts'
 import { addUsedLinks } from './steps/used-links.ts'
 import type { Tables } from './tables.ts'
 
@@ -19,6 +20,7 @@ const steps: readonly Step[] = [
   addAdmin,
   addUsedLinks,
   addExecutions,
+  addStorage,
 ]
 
 const newestVersion = steps.length

@@ -24,6 +24,7 @@ import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
 import { countRunIn, usage } from './usage.ts'
 import { usedLinks } from './used-links.ts'
+import { volumes } from './volumes.ts'
 import { deliveries } from './webhooks.ts'
 
 /**
@@ -92,6 +93,7 @@ const changeable = (db: Kysely<Tables>): Rows => ({
   hiddenTools: hiddenTools(db),
   orgSettings: orgSettings(db),
   secrets: secrets(db),
+  volumes: volumes(db),
 })
 
 /**

@@ -6,6 +6,7 @@ import type { Ending, Language, RunResult } from '../base/run.ts'
 import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
 import type { BesideRun, DeliveryMode, DeliveryRows, HistoryRows, OrgSettingsRows } from './run-history.ts'
+import type { ThreadRow, ThreadRows, VolumeRows } from './storage-rows.ts'
 
 export interface OrgRow {
   id: string
@@ -45,19 +46,6 @@ export interface ProfileRow {
   /** The whole profile as JSON, env values left out. */
   definition: string
   createdAt: string
-}
-
-export interface ThreadRow {
-  orgId: string
-  id: string
-  createdAt: string
-  lastUsedAt: string
-  /** The run that holds the thread, its lease and its fencing number. */
-  lockedBy: string | null
-  lockedUntil: string | null
-  fence: number
-  /** The person or case of the client's that it belongs to. */
-  subject: string | null
 }
 
 export interface RunRow {
@@ -139,7 +127,7 @@ export interface TaskRow {
 /** What one act can change, together with the line that says so. */
 export type Rows = Pick<
   Store,
-  'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'hiddenTools' | 'orgSettings' | 'secrets'
+  'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'hiddenTools' | 'orgSettings' | 'secrets' | 'volumes'
 >
 
 export interface Store {
@@ -232,28 +220,8 @@ export interface Store {
     use(id: string, expiresAt: string): Promise<boolean>
     giveBack(id: string): Promise<void>
   }
-  threads: {
-    get(orgId: string, id: string): Promise<ThreadRow | undefined>
-    /**
-     * Gives a thread to a run until a time, in one statement, unless another has it and that one's time is not over;
-     * makes the thread when there is none. A thread that belongs to nobody then belongs to the subject; one
-     * that belongs to another is not given.
-     * @returns its fencing number, higher than any before; `undefined` when another has it, or belongs to another.
-     */
-    lock(
-      asked: { orgId: string; id: string; runId: string; subject: string | null },
-      at: string,
-      until: string,
-    ): Promise<number | undefined>
-    /** Makes the thread, or counts another use of it. */
-    use(orgId: string, id: string, at: string): Promise<void>
-    /** Prolongs what these runs have. */
-    renew(runIds: readonly string[], until: string): Promise<void>
-    /** Frees the thread that a run has, if it has one. */
-    free(runId: string): Promise<void>
-    /** Frees every thread whose run has its ending. */
-    freeEnded(): Promise<void>
-  }
+  threads: ThreadRows
+  volumes: VolumeRows
   runs: {
     /** With a delivery it survives a power cut: somebody was promised to be told. */
     begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: BesideRun): Promise<void>

@@ -2,7 +2,8 @@ import type { ExecutionStatus } from '../base/execution-status.ts'
 import type { AdminTokenRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditLine } from './audit-rows.ts'
 import type { DeliveryRow, OrgSettingsRow } from './run-history.ts'
-import type { ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow, ThreadRow } from './store.ts'
+import type { ThreadRow, VolumeRow } from './storage-rows.ts'
+import type { ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow } from './store.ts'
 
 /** A run as columns: JSON is text and a flag is 0 or 1, the same in every database. */
 export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'keepsOutput' | 'ending' | 'result' | 'envNames'> & {
@@ -41,6 +42,7 @@ export interface Tables {
   limits: { ownerId: string; amounts: string }
   usage: UsageRow
   threads: ThreadRow
+  volumes: VolumeRow
   runs: StoredRun
   runOutputs: StoredOutput
   runCodes: { runId: string; code: Uint8Array }

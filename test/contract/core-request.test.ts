@@ -86,11 +86,11 @@ describe('a thread', () => {
   })
 
   it('has a name that is safe everywhere, case kept', () => {
-    const storage = { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 64 } } as const
+    const storage = { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 64 }, retentionDays: null } as const
     const named = (threadId: string) =>
       check(callerOf({ ...testProfile, storage }), { code: 'x', detached: true, threadId })
     for (const id of ['a', 'Analysis-session_42.b', '0', `x${'y'.repeat(127)}`]) {
-      expect(named(id).thread).toEqual({ id, quota: storage.quota })
+      expect(named(id).thread).toEqual({ id, quota: storage.quota, profile: 'default' })
     }
     for (const id of ['', '.', '..', '-a', '_a', '.a', 'a/b', 'a\0', 'a b', 'ä', 'a\n', `x${'y'.repeat(128)}`]) {
       expect(() => named(id), id).toThrow(/thread_id must be 1 to 128 letters/)

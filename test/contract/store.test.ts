@@ -131,9 +131,9 @@ describe('ensuring a row', () => {
     expect(tries.filter((fence) => fence !== undefined)).toEqual([1])
     const holder = `trc_${tries.indexOf(1)}`
     expect(await store.threads.get(org.id, 't')).toMatchObject({ lockedBy: holder, lockedUntil: soon, fence: 1 })
-    await store.threads.free('trc_stranger')
+    await store.threads.free('trc_stranger', now)
     expect(await lock('t', 'trc_a')).toBeUndefined()
-    await store.threads.free(holder)
+    await store.threads.free(holder, now)
     expect(await lock('t', 'trc_a')).toBe(2)
     await store.threads.renew(['trc_a', 'trc_b'], late)
     expect(await lock('t', 'trc_b', '2026-01-01T00:01:30.000Z', late)).toBeUndefined()

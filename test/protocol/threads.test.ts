@@ -177,7 +177,7 @@ describe('files_download', () => {
     for (const path of ['/etc/passwd', '../x', 'a/../../x', 'a//b', '', 'a\0b', 'x'.repeat(300)]) {
       expect(JSON.stringify(await download('paths', path)), path).toMatch(/path is not valid/)
     }
-    expect(JSON.stringify(await download('data', 'x', 'volume'))).toContain('Volumes are not available')
+    expect(JSON.stringify(await download('data', 'x', 'volume'))).toContain('There is no volume data')
     expect(JSON.stringify(await download('..', 'x'))).toContain('id must be 1 to 128 letters')
   })
 

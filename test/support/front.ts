@@ -37,12 +37,13 @@ export const testProfile: Profile = {
   reuse: 'key',
   preload: [],
   storage: { kind: 'none' },
+  volumes: [],
   calls: { toolsets, detachAfterMs: null, onBusyThread: 'refuse', busyWaitMs: 1_000 },
 }
 
 export const threadsProfile: Profile = {
   ...testProfile,
-  storage: { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 1_000 } },
+  storage: { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 1_000 }, retentionDays: null },
 }
 
 /** What core needs besides its rooms. */

@@ -1,5 +1,6 @@
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import type { Runner } from '../../runner/messages.ts'
 import type { AdminTokenRow } from '../../store/admin-rows.ts'
 import type { OrgRow, Rows, Store } from '../../store/store.ts'
 import type { Profiles } from '../profiles.ts'
@@ -28,6 +29,8 @@ export interface Administered {
   profiles: Profiles
   /** Stands in new keys. */
   region: string
+  /** Absent in a command, which leaves to the server that runs, or will run, what needs one. */
+  runner?: Pick<Runner, 'storage'>
 }
 
 const ranks: Record<Role, number> = { member: 0, admin: 1, owner: 2 }

@@ -6,6 +6,7 @@ import { org, orgs } from './orgs.ts'
 import { profile, profilesOf } from './profiles.ts'
 import { token, tokens } from './tokens.ts'
 import { tool, toolsOf } from './tools.ts'
+import { volume, volumesOf } from './volumes.ts'
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -24,6 +25,8 @@ export function adminRoutes(
     [`${inOrg}/keys/:key/limits`]: limits(on),
     [`${inOrg}/profiles`]: profilesOf(on),
     [`${inOrg}/profiles/:profile`]: profile(on),
+    [`${inOrg}/volumes`]: volumesOf(on),
+    [`${inOrg}/volumes/:volume`]: volume(on),
     [`${inOrg}/limits`]: limits(on),
     [`${inOrg}/usage`]: usage(on),
     [`${inOrg}/tools`]: toolsOf(on, known),
