@@ -36,6 +36,8 @@ export class Metrics {
     'route',
     'status',
   ])
+  /** Answers since they were last read: the library's own counting would cost each answer as much as routing it. */
+  readonly #answered = new Map<string, { labels: { method: string; route: string; status: number }; count: number }>()
   readonly #phases = new Histogram({
     name: 'glovebox_run_phase_seconds',
     help: 'Where the time of a run went; queue, slot, jail, host, run, drain, record follow one another.',
@@ -78,7 +80,10 @@ export class Metrics {
 
   /** A request was answered. @param route as it is registered, never as it was asked for. */
   answered(method: string, route: string, status: number): void {
-    this.#answers.inc({ method, route, status })
+    const key = `${method} ${route} ${status}`
+    const known = this.#answered.get(key)
+    if (known) known.count += 1
+    else this.#answered.set(key, { labels: { method, route, status }, count: 1 })
   }
 
   /** All of it in the text form of Prometheus. @param runner absent while none is connected. */
@@ -87,6 +92,10 @@ export class Metrics {
     if (runner) this.#tellRunner(runner)
     else this.#forgetRunner()
     this.#tellProcess('front', processFigures())
+    for (const answered of this.#answered.values()) {
+      this.#answers.inc(answered.labels, answered.count)
+      answered.count = 0
+    }
     return this.#all.metrics()
   }
 
