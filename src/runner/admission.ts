@@ -85,7 +85,10 @@ const inStorage = <Name extends string>(type: Name) => ({ type: Type.Literal(typ
 const shapes = {
   hello: Type.Object({ type: Type.Literal('hello'), version: count }, closed),
   start: Type.Object(
-    { type: Type.Literal('start'), request: count, spec: Spec, codeBytes, stdinBytes: Type.Optional(stdinBytes) },
+    {
+      ...{ type: Type.Literal('start'), request: count, spec: Spec, windowBytes: count },
+      ...{ codeBytes, stdinBytes: Type.Optional(stdinBytes) },
+    },
     closed,
   ),
   attach: Type.Object(

@@ -2,6 +2,8 @@ import { type RunEvent, unknownLimits, unmeasured } from '../base/run.ts'
 
 /** Output that may be on its way to a reader or wait for it; a slow reader holds no more than this. */
 const windowBytes = 256 * 1024
+/** Small enough that the runner never waits while the reader does not, either. */
+const grantBytes = windowBytes / 4
 
 /** Following one run from the front: a bounded window between the socket and whoever reads. */
 export class Attachment {
@@ -13,6 +15,8 @@ export class Attachment {
   readonly #grant: (bytes: number) => void
   readonly #waiting: RunEvent[] = []
   #unreadBytes = 0
+  /** Read, and not told to the runner yet. */
+  #owedBytes = 0
   #wake: (() => void) | undefined
 
   /** @param grant tells the runner that the reader has room for so many more bytes. */
@@ -22,8 +26,9 @@ export class Attachment {
     this.#grant = grant
   }
 
-  /** Room that is left: what a new attachment may ask for. */
-  get windowBytes(): number {
+  /** Asks for the room that is left, what was read since the last grant included. */
+  takeWindow(): number {
+    this.#owedBytes = 0
     return Math.max(windowBytes - this.#unreadBytes, 1)
   }
 
@@ -53,10 +58,18 @@ export class Attachment {
       }
       if (event.kind === 'output') {
         this.#unreadBytes -= event.bytes.length
-        this.#grant(event.bytes.length)
+        this.#giveBack(event.bytes.length)
       }
       yield event
       if (event.kind === 'ended') return
     }
+  }
+
+  /** A message for each line that a program prints would cost more than the line: a share of the window at a time. */
+  #giveBack(bytes: number): void {
+    this.#owedBytes += bytes
+    if (this.#owedBytes < grantBytes) return
+    this.#grant(this.#owedBytes)
+    this.#owedBytes = 0
   }
 }

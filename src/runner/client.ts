@@ -30,6 +30,8 @@ export class RunnerClient implements Runner {
   readonly #onTrouble: (problem: string) => void
   readonly #pending = new Map<number, Pending>()
   readonly #attachments = new Map<number, Attachment>()
+  /** Of runs that were started here, until they are first attached to; whoever starts a run also follows it. */
+  readonly #unread = new Map<string, Attachment>()
   #socket: Socket | undefined
   #identity: { runnerId: string; epoch: number } | undefined
   /** Of the last attempt to speak with a runner; told again only when it changes. */
@@ -61,14 +63,24 @@ export class RunnerClient implements Runner {
 
   async start(spec: RunSpec, input: RunInput): Promise<void> {
     const sizes = { codeBytes: input.code.length, ...(input.stdin && { stdinBytes: input.stdin.length }) }
-    await this.#ask((request) => ({ type: 'start', request, spec, ...sizes }), input.code, input.stdin ?? noBytes)
+    const attachment = this.#newAttachment(spec.runId, 0)
+    const asking = this.#ask(
+      (request) => {
+        this.#register(attachment, request)
+        return { type: 'start', request, spec, windowBytes: attachment.takeWindow(), ...sizes }
+      },
+      input.code,
+      input.stdin ?? noBytes,
+    )
+    await this.#expectOk(attachment, asking)
+    this.#unread.set(spec.runId, attachment)
   }
 
   async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
-    const attachment = new Attachment(runId, afterSeq, (bytes) => {
-      this.#send({ type: 'more', attachment: attachment.number, bytes })
-    })
-    await this.#open(attachment)
+    const started = afterSeq === 0 ? this.#unread.get(runId) : undefined
+    if (started) this.#unread.delete(runId)
+    const attachment = started ?? this.#newAttachment(runId, afterSeq)
+    if (!started) await this.#open(attachment)
     try {
       yield* attachment.events()
     } finally {
@@ -243,15 +255,32 @@ export class RunnerClient implements Runner {
   /** Registers before it asks, since events may come with the answer. */
   async #open(attachment: Attachment): Promise<void> {
     const asking = this.#ask((request) => {
-      attachment.number = request
-      this.#attachments.set(request, attachment)
-      const { runId, seq: afterSeq, windowBytes } = attachment
-      return { type: 'attach', request, runId, afterSeq, windowBytes }
+      this.#register(attachment, request)
+      const { runId, seq: afterSeq } = attachment
+      return { type: 'attach', request, runId, afterSeq, windowBytes: attachment.takeWindow() }
     })
-    await asking.catch((error: unknown) => {
+    await this.#expectOk(attachment, asking)
+  }
+
+  #newAttachment(runId: string, afterSeq: number): Attachment {
+    const attachment: Attachment = new Attachment(runId, afterSeq, (bytes) => {
+      this.#send({ type: 'more', attachment: attachment.number, bytes })
+    })
+    return attachment
+  }
+
+  #register(attachment: Attachment, request: number): void {
+    attachment.number = request
+    this.#attachments.set(request, attachment)
+  }
+
+  async #expectOk(attachment: Attachment, asking: Promise<FromRunner>): Promise<void> {
+    try {
+      await asking
+    } catch (error) {
       this.#attachments.delete(attachment.number)
       throw error
-    })
+    }
   }
 
   #ask(message: (request: number) => ToRunner, ...payload: Uint8Array[]): Promise<FromRunner> {

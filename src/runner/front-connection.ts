@@ -173,6 +173,7 @@ export class FrontConnection {
 
   #start(message: Extract<ToRunner, { type: 'start' }>, payload: Buffer): void {
     if (this.#pendingStarts >= maxPending) throw new WireError('too many starts at once')
+    this.#expectPlace(message.request)
     const { spec, code, stdin } = inputOf(message, payload)
     if (this.#pendingBytes + payload.length > maxPendingBytes) {
       const [running, waiting] = [this.#going().length - this.#pendingStarts, this.#pendingStarts]
@@ -182,9 +183,11 @@ export class FrontConnection {
     this.#pendingStarts += 1
     this.#pendingBytes += payload.length
     this.#own(spec.runId)
-    this.#answer(message.request, async () => {
+    const { request, windowBytes } = message
+    this.#answer(request, async () => {
       try {
         await this.#runs.start(spec, { code, stdin })
+        this.#follow(request, { runId: spec.runId, afterSeq: 0, windowBytes })
       } catch (error) {
         this.started.delete(spec.runId)
         throw error
@@ -210,14 +213,23 @@ export class FrontConnection {
   }
 
   #attach({ request, runId, afterSeq, windowBytes }: Extract<ToRunner, { type: 'attach' }>): void {
+    this.#expectPlace(request)
+    this.#answer(request, () => this.#follow(request, { runId, afterSeq, windowBytes }))
+  }
+
+  /** BOUNDARY: a front that reads nothing of what it follows must not make this grow. */
+  #expectPlace(number: number): void {
     if (this.#attachments.size >= maxPending) throw new WireError('too many attachments at once')
-    if (this.#attachments.has(request)) throw new WireError('two attachments of one number')
-    this.#answer(request, () => {
-      const transcript = this.#runs.transcript(runId)
-      const stopFollowing = transcript.onChange(() => this.#pump())
-      this.#attachments.set(request, { runId, transcript, afterSeq, windowBytes, stopFollowing })
-      this.#pump()
-    })
+    if (this.#attachments.has(number)) throw new WireError('two attachments of one number')
+  }
+
+  #follow(number: number, from: Pick<Attachment, 'runId' | 'afterSeq' | 'windowBytes'>): void {
+    if (this.#socket.destroyed) return
+    const transcript = this.#runs.transcript(from.runId)
+    const stopFollowing = transcript.onChange(() => this.#pump())
+    this.#detach(number)
+    this.#attachments.set(number, { ...from, transcript, stopFollowing })
+    this.#pump()
   }
 
   #grant(number: number, bytes: number): void {

@@ -61,8 +61,11 @@ export const filePieceBytes = 256 * 1024
 /** From the front. `request` pairs an answer with its question. */
 export type ToRunner =
   | { type: 'hello'; version: number }
-  /** Idempotent: a run id that is known already is answered `ok` and not started again. Payload: code, then stdin. */
-  | { type: 'start'; request: number; spec: RunSpec; codeBytes: number; stdinBytes?: number }
+  /**
+   * Idempotent: a run id that is known already is answered `ok` and not started again. Payload: code, then stdin. Once
+   * the runner has taken it, it is attached to from its beginning, as if `attach` had come with the same number.
+   */
+  | { type: 'start'; request: number; spec: RunSpec; windowBytes: number; codeBytes: number; stdinBytes?: number }
   /** Replays what was kept after `afterSeq` and follows until the end. */
   | { type: 'attach'; request: number; runId: string; afterSeq: number; windowBytes: number }
   /** The reader has room for so many more output bytes; the runner sends no output beyond what was granted. */

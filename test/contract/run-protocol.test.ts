@@ -242,7 +242,7 @@ inPrivateMounts(import.meta.filename, () => {
         ]),
         Buffer.concat([
           encodeMessage({ type: 'hello', version: protocolVersion }),
-          encodeMessage({ type: 'start', request: 1, spec: specOf(), codeBytes: 9 }),
+          encodeMessage({ type: 'start', request: 1, spec: specOf(), windowBytes: 1, codeBytes: 9 }),
         ]),
       ]) {
         const socket = connect(socketPath)

@@ -1,0 +1,99 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Answer, type Execution, post } from '../support/calls.ts'
+import { type Glovebox, Place, until } from '../support/glovebox.ts'
+import { newKey, type OwnKey } from '../support/keys.ts'
+import { slotsOf } from '../support/machine.ts'
+
+const places = 2
+const queue = 12
+
+const place = new Place()
+let server: Glovebox
+let one: OwnKey
+let two: OwnKey
+beforeAll(async () => {
+  server = await place.start('--no-dev', '--runs-max', `${places}`, '--queue-per-org', `${queue}`)
+  one = await newKey(place, '--org', 'one', '--profile', 'default')
+  two = await newKey(place, '--org', 'two', '--profile', 'default')
+})
+afterAll(async () => {
+  await place.remove()
+  expect(server.troubles).toEqual([])
+})
+
+type Called = Answer<Execution & { error?: string }>
+const call = ({ headers }: OwnKey): Promise<Called> =>
+  post(`${server.url}/v1/sandbox/execute`, { language: 'python', code: 'print(1)' }, headers)
+
+/** @returns whether it was served. Anything but a result, or a refusal that says when to come again, fails the test. */
+function expectHonest({ status, headers, body }: Called): boolean {
+  if (status === 200) {
+    expect(body).toMatchObject({ stdout: '1\n', exit_code: 0 })
+    return true
+  }
+  expect([status, body.error]).toEqual([503, 'unavailable'])
+  expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
+  return false
+}
+
+/** Callers who come again and again, sooner than they are told to, until they have had enough. */
+async function insist(key: OwnKey, callers: number, isEnough: () => boolean, onServed: () => void): Promise<void> {
+  const caller = async () => {
+    while (!isEnough()) {
+      if (expectHonest(await call(key))) onServed()
+      else await sleep(20)
+    }
+  }
+  await Promise.all(Array.from({ length: callers }, caller))
+}
+
+describe('a server that is asked for more than it has', () => {
+  it('answers a hundred calls at once from idle, each with a result or with when to come again', async () => {
+    const answers = await Promise.all(Array.from({ length: 100 }, () => call(one)))
+    const served = answers.filter(expectHonest).length
+    expect(served).toBeGreaterThanOrEqual(places + queue)
+    const rows = place.runs()
+    expect(rows).toHaveLength(100)
+    expect(rows.filter(({ ending }) => ending === null)).toEqual([])
+    expect(rows.filter(({ ending }) => String(ending).includes('not_started'))).toHaveLength(100 - served)
+  })
+
+  it('serves two orgs alike that both ask for all of it', async () => {
+    const served = { one: 0, two: 0 }
+    const isEnough = () => served.one + served.two >= 120
+    await Promise.all([
+      insist(one, 2 * queue, isEnough, () => (served.one += 1)),
+      insist(two, 2 * queue, isEnough, () => (served.two += 1)),
+    ])
+    expect(Math.min(served.one, served.two) / Math.max(served.one, served.two)).toBeGreaterThan(0.6)
+  })
+
+  it('never refuses an org that asks for little, and lets it pass the queue of one that asks for much', async () => {
+    let heavy = 0
+    let done = false
+    const insisting = insist(
+      one,
+      2 * queue,
+      () => done,
+      () => (heavy += 1),
+    )
+    await until(() => heavy > queue, 'the queue is full')
+    const passedBy: number[] = []
+    for (let count = 0; count < 15; count++) {
+      const before = heavy
+      expect(expectHonest(await call(two))).toBe(true)
+      passedBy.push(heavy - before)
+    }
+    done = true
+    await insisting
+    // Who had to queue behind the others would see all of them served first.
+    expect(passedBy.sort((a, b) => a - b)[7]).toBeLessThan(queue / 2)
+  })
+
+  it('is idle again when nobody asks', async () => {
+    await until(() => place.runs().every(({ ending }) => ending !== null), 'every run has its ending')
+    expect(slotsOf(place).length).toBeGreaterThan(0)
+    expect(expectHonest(await call(two))).toBe(true)
+  })
+})
