@@ -102,8 +102,9 @@ const char *ahead_join(struct run *run)
 		fail("ask the host");
 	} else if (jail_open_talk(&run->jail, &theirs) == 0) {
 		const int passed[JOIN_DESCRIPTORS] = {
-			run->ends.in, run->ends.out, run->ends.err, theirs, jail->spaces[JAIL_PID],
-			jail->spaces[JAIL_MNT], jail->spaces[JAIL_NET], jail->spaces[JAIL_IPC], jail->spaces[JAIL_UTS],
+			run->ends.in, run->ends.out, run->ends.err, run->ends.images, theirs,
+			jail->spaces[JAIL_PID], jail->spaces[JAIL_MNT], jail->spaces[JAIL_NET], jail->spaces[JAIL_IPC],
+			jail->spaces[JAIL_UTS],
 		};
 		run->awaits_host = host_join(&run->host, &run->preparation, passed) == 0;
 	}

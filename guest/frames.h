@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 1u
+#define PROTOCOL_VERSION 2u
 
 #define FRAME_HEADER_BYTES 12u
 #define FRAME_IN_MAX_BYTES 1048576u
@@ -21,6 +21,7 @@ enum frame_kind {
 	FRAME_KILL = 6,
 	FRAME_BEGIN = 7,
 	FRAME_HOST = 8,
+	FRAME_IMAGE_CREDIT = 9,
 
 	FRAME_HELLO = 64,
 	FRAME_WAITING = 65,
@@ -30,6 +31,7 @@ enum frame_kind {
 	FRAME_FAILED = 69,
 	FRAME_FORKER = 70,
 	FRAME_HOST_GONE = 71,
+	FRAME_IMAGES = 72,
 };
 
 struct frame {

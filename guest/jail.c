@@ -48,14 +48,15 @@ static _Noreturn void give_up(void)
 	_exit(EXIT_JAIL_FAILED);
 }
 
-/* Standard descriptors and the channel; everything else of the guest's is closed. */
+/* Standard descriptors, images and the channel; everything else of the guest's is closed. */
 static int take_descriptors(const struct ends *ends)
 {
-	if (dup2(ends->in, 0) < 0 || dup2(ends->out, 1) < 0 || dup2(ends->err, 2) < 0)
+	if (dup2(ends->in, 0) < 0 || dup2(ends->out, 1) < 0 || dup2(ends->err, 2) < 0 ||
+	    dup2(ends->images, IMAGES) < 0)
 		return fail("standard descriptors");
 	if (ends->channel != CHANNEL && dup3(ends->channel, CHANNEL, O_CLOEXEC) < 0)
 		return fail("the channel");
-	return descriptors_close_from(CHANNEL + 1);
+	return descriptors_close_from_but(CHANNEL + 1, IMAGES);
 }
 
 static int wait_for_go(void)
@@ -204,6 +205,7 @@ _Noreturn void jail_become_init(const struct ends *ends)
 	close(0);
 	close(1);
 	close(2);
+	close(IMAGES);
 	if (ids_drop_capabilities() < 0)
 		give_up();
 	reap(main);
@@ -250,13 +252,15 @@ static int open_ends(struct jail *jail, struct ends *ends, const struct preparat
 
 	if (open_pipe(&jail->out, &ends->out, PIPE_BYTES) < 0 || open_pipe(&jail->err, &ends->err, PIPE_BYTES) < 0)
 		return -1;
+	if (open_pipe(&jail->images, &ends->images, 0) < 0)
+		return -1;
 	if (fed && open_pipe(&ends->in, &jail->in, p->code_bytes + p->stdin_bytes > 65536 ? PIPE_BYTES : 0) < 0)
 		return -1;
 	if (!fed && (ends->in = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
 		return fail("open /dev/null");
 	if (open_channel(&jail->channel, &ends->channel) < 0)
 		return -1;
-	const int ours[] = {jail->out, jail->err, jail->in};
+	const int ours[] = {jail->out, jail->err, jail->images, jail->in};
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
 		if (ours[i] >= 0 && fcntl(ours[i], F_SETFL, O_NONBLOCK) < 0)
 			return fail("make a descriptor non-blocking");
@@ -269,12 +273,13 @@ void jail_close_ends(struct ends *ends)
 	jail_close(&ends->in);
 	jail_close(&ends->out);
 	jail_close(&ends->err);
+	jail_close(&ends->images);
 }
 
 int jail_open(struct jail *jail, struct ends *ends, const struct preparation *p)
 {
 	*jail = (struct jail)JAIL_NONE;
-	*ends = (struct ends){-1, -1, -1, -1};
+	*ends = (struct ends)ENDS_NONE;
 	if (mounts_prepare_run(p) == 0 && open_ends(jail, ends, p) == 0)
 		return 0;
 	jail_close_ends(ends);
@@ -356,6 +361,7 @@ void jail_forget(struct jail *jail)
 	jail_close(&jail->in);
 	jail_close(&jail->out);
 	jail_close(&jail->err);
+	jail_close(&jail->images);
 	jail_close(&jail->talk);
 	for (size_t i = 0; i < JAIL_NAMESPACES; i++)
 		jail_close(&jail->spaces[i]);

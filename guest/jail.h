@@ -18,6 +18,7 @@ struct jail {
 	int in;      /* the program's standard input, to be written; -1: it has /dev/null */
 	int out;
 	int err;
+	int images; /* what it writes to IMAGES */
 	/* Of a jail that a host's child joins: */
 	pid_t main;                  /* 0: not known yet */
 	int talk;                    /* its reports come out, its request goes in */
@@ -25,7 +26,7 @@ struct jail {
 };
 
 /* No jail. */
-#define JAIL_NONE {.init = -1, .channel = -1, .in = -1, .out = -1, .err = -1, .talk = -1, .spaces = {-1, -1, -1, -1, -1}}
+#define JAIL_NONE {.init = -1, .channel = -1, .in = -1, .out = -1, .err = -1, .images = -1, .talk = -1, .spaces = {-1, -1, -1, -1, -1}}
 
 /* The other ends, on their way to the jail. */
 struct ends {
@@ -33,7 +34,11 @@ struct ends {
 	int in;
 	int out;
 	int err;
+	int images;
 };
+
+/* No ends. */
+#define ENDS_NONE {-1, -1, -1, -1, -1}
 
 enum report_kind {
 	REPORT_READY = 1,  /* the main process waits for GO; `value` is its pid as the guest sees it */

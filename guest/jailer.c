@@ -25,7 +25,7 @@
 #define EXIT_JAILER_FAILED 70
 
 /* As they travel beside a request. */
-enum { END_CHANNEL, END_IN, END_OUT, END_ERR, ENDS };
+enum { END_CHANNEL, END_IN, END_OUT, END_ERR, END_IMAGES, ENDS };
 
 /* A jail is made from four descriptors; storage is attached with one, a mount namespace. */
 struct request {
@@ -100,7 +100,8 @@ static struct answer act(const struct request *request, const int passed[ENDS], 
 
 	errno = EBADMSG;
 	if (count == ENDS) {
-		const struct ends ends = {passed[END_CHANNEL], passed[END_IN], passed[END_OUT], passed[END_ERR]};
+		const struct ends ends = {passed[END_CHANNEL], passed[END_IN], passed[END_OUT], passed[END_ERR],
+					   passed[END_IMAGES]};
 		answer.init = clone_init(&ends);
 	} else if (count == 1) {
 		answer.init = attach(request, passed[0]);
@@ -145,7 +146,7 @@ int jailer_start(struct jailer *jailer)
 
 int jailer_ask(const struct jailer *jailer, const struct ends *ends)
 {
-	const int passed[ENDS] = {ends->channel, ends->in, ends->out, ends->err};
+	const int passed[ENDS] = {ends->channel, ends->in, ends->out, ends->err, ends->images};
 	const struct request request = {.dock = ""};
 
 	return pass_send(jailer->socket, &request, sizeof(request), passed, ENDS) < 0 ? fail("ask the jailer") : 0;

@@ -13,11 +13,16 @@
 #define HOST_SOCKET 3
 #define HOST_PID_NAMESPACE 4
 
+/* Where a program finds the pipe that carries images. Below 64, so that it costs no table; above what programs and
+ * shells number by hand. */
+#define IMAGES 60
+
 /* Descriptors beside a JOIN, in this order. */
 enum join_descriptor {
 	JOIN_IN,
 	JOIN_OUT,
 	JOIN_ERR,
+	JOIN_IMAGES,
 	JOIN_TALK, /* what is forked reports here, as the main process of a jail does, and is told its request */
 	JOIN_PID,  /* namespaces of the jail */
 	JOIN_MNT,

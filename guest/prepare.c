@@ -113,6 +113,7 @@ static uint64_t *quantity_of(struct preparation *p, uint8_t tag)
 	case RECORD_CODE_BYTES: return &p->code_bytes;
 	case RECORD_STDIN_BYTES: return &p->stdin_bytes;
 	case RECORD_CREDIT: return &p->credit;
+	case RECORD_IMAGE_CREDIT: return &p->image_credit;
 	default: return NULL;
 	}
 }
@@ -187,7 +188,7 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 		const char *wrong;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_VOLUMES || (allowed & 1u << record.tag) == 0)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_IMAGE_CREDIT || (allowed & 1u << record.tag) == 0)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)

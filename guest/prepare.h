@@ -23,6 +23,7 @@ enum record_tag {
 	RECORD_DOCK = 14,
 	RECORD_AHEAD = 15,
 	RECORD_VOLUMES = 16,
+	RECORD_IMAGE_CREDIT = 17,
 };
 
 #define WORDS_MAX 4096u
@@ -54,6 +55,7 @@ struct preparation {
 	uint64_t code_bytes;
 	uint64_t stdin_bytes;
 	uint64_t credit;
+	uint64_t image_credit;
 	uint32_t cpus;
 	enum ahead ahead;
 	bool has_stdin;

@@ -14,7 +14,7 @@ void run_none(struct run *run, struct jailer jailer)
 {
 	*run = (struct run){
 		.jail = JAIL_NONE,
-		.ends = {-1, -1, -1, -1},
+		.ends = ENDS_NONE,
 		.jailer = jailer,
 		.host = {.pid = 0, .socket = -1},
 	};
@@ -29,7 +29,7 @@ static struct run next_run(const struct run *run)
 		.awaits_go = run->awaits_go,
 		.late_answers = run->late_answers + (run->awaits_storage ? 1 : 0),
 		.jail = JAIL_NONE,
-		.ends = {-1, -1, -1, -1},
+		.ends = ENDS_NONE,
 		.jailer = run->jailer,
 		.host = run->host,
 	};
@@ -106,6 +106,7 @@ static const char *prepare(struct run *run, const struct frame *frame, struct ou
 	run->number = frame->run;
 	run->awaits_go = false;
 	run->credit = preparation.credit;
+	run->image_credit = preparation.image_credit;
 	run->preparation = preparation;
 	handover_keep(frame->payload, frame->length);
 	source_open(&run->source, run->preparation.code_bytes, run->preparation.stdin_bytes);
@@ -151,8 +152,9 @@ static const char *credit(struct run *run, const struct frame *frame)
 		return "CREDIT out of order";
 	if (frame->run != run->number || run->state == RUN_NONE)
 		return NULL;
-	run->credit += read_u32(frame->payload);
-	return run->credit > QUANTITY_MAX ? "more CREDIT than can be counted" : NULL;
+	uint64_t *of = frame->kind == FRAME_CREDIT ? &run->credit : &run->image_credit;
+	*of += read_u32(frame->payload);
+	return *of > QUANTITY_MAX ? "more CREDIT than can be counted" : NULL;
 }
 
 static const char *kill_run(struct run *run, const struct frame *frame, struct outbox *outbox)
@@ -178,7 +180,8 @@ const char *run_frame(struct run *run, const struct frame *frame, struct outbox 
 	case FRAME_CODE:
 	case FRAME_STDIN: return receive(run, frame, outbox);
 	case FRAME_GO: return go(run, frame);
-	case FRAME_CREDIT: return credit(run, frame);
+	case FRAME_CREDIT:
+	case FRAME_IMAGE_CREDIT: return credit(run, frame);
 	case FRAME_KILL: return kill_run(run, frame, outbox);
 	case FRAME_BEGIN: return ahead_begin(run, frame);
 	case FRAME_HOST: return ahead_start_host(run, frame);
@@ -189,7 +192,9 @@ const char *run_frame(struct run *run, const struct frame *frame, struct outbox 
 void run_watch(const struct run *run, const struct outbox *outbox, struct pollfd watches[RUN_WATCHES])
 {
 	/* A descriptor that must not be read now is left out: poll would report its end again and again. */
-	bool may_pump = run->credit > 0 && outbox_has_room(outbox);
+	bool has_room = outbox_has_room(outbox);
+	bool may_pump = run->credit > 0 && has_room;
+	bool may_pump_images = run->image_credit > 0 && has_room;
 
 	watches[WATCH_JAILER] = (struct pollfd){.fd = run->jailer.socket, .events = POLLIN};
 	watches[WATCH_HOST] = (struct pollfd){.fd = run->host.socket, .events = POLLIN};
@@ -198,6 +203,7 @@ void run_watch(const struct run *run, const struct outbox *outbox, struct pollfd
 	watches[WATCH_IN] = (struct pollfd){.fd = run->fed ? run->jail.in : -1, .events = POLLOUT};
 	watches[WATCH_OUT] = (struct pollfd){.fd = may_pump ? run->jail.out : -1, .events = POLLIN};
 	watches[WATCH_ERR] = (struct pollfd){.fd = may_pump ? run->jail.err : -1, .events = POLLIN};
+	watches[WATCH_IMAGES] = (struct pollfd){.fd = may_pump_images ? run->jail.images : -1, .events = POLLIN};
 }
 
 static const char *wait_for_go(struct run *run, pid_t main, struct outbox *outbox)
@@ -249,7 +255,9 @@ static const char *take_reports(struct run *run, int *from, struct outbox *outbo
 
 static void pump(struct run *run, int *fd, uint8_t kind, struct outbox *outbox)
 {
-	if (*fd >= 0 && relay_pump(*fd, kind, run->number, &run->credit, outbox) == PUMP_ENDED)
+	uint64_t *credit = kind == FRAME_IMAGES ? &run->image_credit : &run->credit;
+
+	if (*fd >= 0 && relay_pump(*fd, kind, run->number, credit, outbox) == PUMP_ENDED)
 		jail_close(fd);
 }
 
@@ -264,13 +272,20 @@ static bool is_empty(int fd)
  * was on its way between two dead processes keeps a pipe open until the kernel collects it. */
 static const char *drain(struct run *run, struct outbox *outbox)
 {
-	while (run->credit > 0 && outbox_has_room(outbox) && !(is_empty(run->jail.out) && is_empty(run->jail.err))) {
+	const struct jail *jail = &run->jail;
+
+	while (run->credit > 0 && outbox_has_room(outbox) && !(is_empty(jail->out) && is_empty(jail->err))) {
 		pump(run, &run->jail.out, FRAME_STDOUT, outbox);
 		pump(run, &run->jail.err, FRAME_STDERR, outbox);
 	}
-	if (is_empty(run->jail.out) && is_empty(run->jail.err))
+	while (run->image_credit > 0 && outbox_has_room(outbox) && !is_empty(jail->images))
+		pump(run, &run->jail.images, FRAME_IMAGES, outbox);
+	bool has_text = !is_empty(jail->out) || !is_empty(jail->err);
+	bool has_images = !is_empty(jail->images);
+	if (!has_text && !has_images)
 		return finish_exited(run, outbox);
-	return run->discards && run->credit == 0 ? finish_exited(run, outbox) : NULL;
+	bool finds_none = (!has_text || run->credit == 0) && (!has_images || run->image_credit == 0);
+	return run->discards && finds_none ? finish_exited(run, outbox) : NULL;
 }
 
 /* The jail's init has a number now, by which it can be killed; it may even be dead and reaped. */
@@ -353,6 +368,8 @@ const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES
 		pump(run, &run->jail.out, FRAME_STDOUT, outbox);
 	if (watches[WATCH_ERR].revents != 0)
 		pump(run, &run->jail.err, FRAME_STDERR, outbox);
+	if (watches[WATCH_IMAGES].revents != 0)
+		pump(run, &run->jail.images, FRAME_IMAGES, outbox);
 	return NULL;
 }
 

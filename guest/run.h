@@ -41,6 +41,7 @@ struct run {
 	pid_t unknown;      /* a child that was reaped while the number of the jail's init was not known; 0: none */
 	int status; /* wait status of the main process */
 	uint64_t credit;
+	uint64_t image_credit;
 	size_t env_bytes; /* in front of the source text, of a jail that was joined */
 	struct preparation preparation;
 	struct source source;
@@ -52,7 +53,7 @@ struct run {
 };
 
 /* Places in the poll set. */
-enum run_watch { WATCH_JAILER, WATCH_HOST, WATCH_CHANNEL, WATCH_TALK, WATCH_IN, WATCH_OUT, WATCH_ERR, RUN_WATCHES };
+enum run_watch { WATCH_JAILER, WATCH_HOST, WATCH_CHANNEL, WATCH_TALK, WATCH_IN, WATCH_OUT, WATCH_ERR, WATCH_IMAGES, RUN_WATCHES };
 
 /* What is wrong when a frame that is not output finds no room: only a reader that never reads comes to that. */
 #define OUTBOX_IS_FULL "the reader does not read"

@@ -32,6 +32,7 @@ start | test | bench)
 	;;
 esac
 [ "$command" != bench ] || install_bench_packages
+[ "$command" != test ] || install_test_packages
 exec 9>&-
 
 PATH=$root/node_modules/.bin:$PATH

@@ -131,6 +131,14 @@ apt_install() {
 	apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
 }
 
+# What tests alone draw with. Without it theirs are skipped, which the count at the end tells.
+install_test_packages() {
+	[ ! -d /usr/lib/python3/dist-packages/matplotlib ] || return 0
+	has apt-get && [ "$(id -u)" = 0 ] || return 0
+	say "installing what tests draw figures with: python3-matplotlib"
+	apt_install python3-matplotlib || say "python3-matplotlib could not be installed; tests of figures are skipped"
+}
+
 # The program that is process 1 of every slot.
 build_guest() {
 	wanted=$(stamp_of $(find guest -type f ! -name '*.md' | LC_ALL=C sort))

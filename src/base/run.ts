@@ -179,6 +179,26 @@ export interface ChangedFiles {
   truncated: boolean
 }
 
+/** What a program may show. */
+export type ImageType = 'image/png' | 'image/jpeg'
+
+/** An image that a run showed. */
+export interface ShownImage {
+  mimeType: ImageType
+  bytes: Uint8Array
+}
+
+/** Of one run: how many images, and how large, are told; more are counted and dropped. */
+export const imageBounds = { count: 16, bytes: 8 * 1024 * 1024, bytesOfOne: 4 * 1024 * 1024 } as const
+
+export interface ImageCounts {
+  shown: number
+  /** Beyond the bounds, or cut short. */
+  dropped: number
+  /** What came was no image; it and what followed is not told. */
+  ignored: boolean
+}
+
 export interface RunResult {
   ending: Ending
   /** User code only: equals `timings.runMs`. */
@@ -195,6 +215,8 @@ export interface RunResult {
   timings: Timings
   /** Of a run with a thread whose code has started. */
   files?: ChangedFiles
+  /** Of a run that showed some. */
+  images?: ImageCounts
 }
 
 /**
@@ -206,6 +228,7 @@ export type RunEvent =
   | { kind: 'output'; seq: number; stream: Stream; bytes: Uint8Array }
   /** So many bytes of this stream were dropped here, past the soft limit. */
   | { kind: 'gap'; seq: number; stream: Stream; bytes: number }
+  | ({ kind: 'image'; seq: number } & ShownImage)
   | { kind: 'ended'; seq: number; result: RunResult }
 
 /** Why a run is stopped from outside. */

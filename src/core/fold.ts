@@ -1,5 +1,4 @@
-import type { RunResult, Stream } from '../base/run.ts'
-import { streams } from '../base/run.ts'
+import { imageBounds, type RunResult, type ShownImage, type Stream, streams } from '../base/run.ts'
 import type { KeptOutput, KeptStream } from '../store/store.ts'
 import type { ExecuteEvent } from './execute.ts'
 import { OutputOrder } from './output-order.ts'
@@ -20,17 +19,23 @@ export interface Transcript {
   result: RunResult
   stdout: StreamText
   stderr: StreamText
+  /** That it showed, in order. */
+  images: readonly ShownImage[]
   /** What it printed was not kept, or is no longer: the texts are empty whatever it was. */
   outputLost: boolean
 }
 
-/** Folds the events of one run to its buffered answer. Memory stays below six soft limits, whatever comes. */
+/**
+ * Folds the events of one run to its buffered answer. Memory stays below six soft limits and the bounds of images, whatever
+ * comes.
+ */
 export class Fold {
   #runId = ''
   #result: RunResult | undefined
   #recorded: Transcript | undefined
   #streams: Record<Stream, StreamFold> | undefined
   readonly #order = new OutputOrder()
+  readonly #images: ShownImage[] = []
 
   add(event: ExecuteEvent): void {
     switch (event.kind) {
@@ -53,6 +58,10 @@ export class Fold {
         this.#order.add(event)
         this.#streams?.[event.stream].skip(event.bytes)
         return
+      case 'image':
+        this.#order.add(event)
+        if (this.#images.length < imageBounds.count) this.#images.push({ mimeType: event.mimeType, bytes: event.bytes })
+        return
       case 'ended':
         this.#result = event.result
     }
@@ -71,13 +80,13 @@ export class Fold {
     const kept = this.#streams
     const order = this.#order.keep()
     const [stdout, stderr] = [kept?.stdout.keep() ?? emptyStream, kept?.stderr.keep() ?? emptyStream]
-    return { stdout, stderr, ...(order && { order }) }
+    return { stdout, stderr, images: [...this.#images], ...(order && { order }) }
   }
 }
 
 const emptyStream: KeptStream = { head: new Uint8Array(0), omittedBytes: 0, tail: new Uint8Array(0) }
 
-export const nothingKept: KeptOutput = { stdout: emptyStream, stderr: emptyStream }
+export const nothingKept: KeptOutput = { stdout: emptyStream, stderr: emptyStream, images: [] }
 
 /** The buffered answer of a run that has ended. @param output `null` where it is lost. */
 export function toTranscript(runId: string, result: RunResult, output: KeptOutput | null): Transcript {
@@ -85,7 +94,8 @@ export function toTranscript(runId: string, result: RunResult, output: KeptOutpu
     const writtenBytes = result.outputBytes[stream]
     return [stream, output ? toStreamText(output[stream], writtenBytes) : lostText(writtenBytes)] as const
   })
-  return { runId, result, ...(Object.fromEntries(texts) as Record<Stream, StreamText>), outputLost: output === null }
+  const told = Object.fromEntries(texts) as Record<Stream, StreamText>
+  return { runId, result, ...told, images: output?.images ?? [], outputLost: output === null }
 }
 
 const lostText = (writtenBytes: number): StreamText => ({

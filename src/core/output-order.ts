@@ -2,7 +2,8 @@ import type { RunEvent, Stream } from '../base/run.ts'
 import { streams } from '../base/run.ts'
 import type { KeptOutput, KeptStream } from '../store/store.ts'
 
-export type OutputEvent = Extract<RunEvent, { kind: 'output' | 'gap' }>
+/** What is told of a run and kept. */
+export type OutputEvent = Extract<RunEvent, { kind: 'output' | 'gap' | 'image' }>
 
 /** More changes between the streams than a runner tells; beyond it the order is not kept. */
 const stretchesMax = 131_072
@@ -13,19 +14,22 @@ const pieceBytes = 64 * 1024
 const toNumber = (stream: Stream, isGap: boolean, bytes: number): number =>
   bytes * 4 + (isGap ? 2 : 0) + (stream === 'stderr' ? 1 : 0)
 
-/** In which order the streams of a run came, so that what is kept can be told again with the same numbers. */
+/** An image has a place between stretches; no gap is of nothing. */
+const imageNumber = toNumber('stdout', true, 0)
+
+/** In which order the streams of a run came, and its images, so that what is kept can be told again with the same numbers. */
 export class OutputOrder {
   /** The seq before the first byte; then one number for each stretch. */
   readonly #numbers: number[] = []
   #whole = true
 
-  add({ kind, stream, seq, bytes: given }: OutputEvent): void {
-    const bytes = typeof given === 'number' ? given : given.length
-    const isGap = kind === 'gap'
-    if (this.#numbers.length === 0) this.#numbers.push(seq - (isGap ? 1 : bytes))
+  add(event: OutputEvent): void {
+    const bytes = typeof event.bytes === 'number' ? event.bytes : event.bytes.length
+    const isOutput = event.kind === 'output'
+    if (this.#numbers.length === 0) this.#numbers.push(event.seq - (isOutput ? bytes : 1))
     const last = this.#numbers.length - 1
-    const added = toNumber(stream, isGap, bytes)
-    if (last > 0 && !isGap && this.#numbers[last]! % 4 === added % 4) this.#numbers[last]! += bytes * 4
+    const added = event.kind === 'image' ? imageNumber : toNumber(event.stream, !isOutput, bytes)
+    if (last > 0 && isOutput && this.#numbers[last]! % 4 === added % 4) this.#numbers[last]! += bytes * 4
     else if (this.#numbers.length <= stretchesMax) this.#numbers.push(added)
     else this.#whole = false
   }
@@ -38,14 +42,19 @@ export class OutputOrder {
 }
 
 /** Tells what is kept as it was told live; without its order, one stream after the other. */
-export function* replay({ stdout, stderr, order }: KeptOutput): Generator<OutputEvent, number, undefined> {
-  const [first = 0, ...stretches] = order ? readNumbers(order) : [1, ...inTurn({ stdout, stderr })]
+export function* replay({ stdout, stderr, images, order }: KeptOutput): Generator<OutputEvent, number, undefined> {
+  const [first = 0, ...stretches] = order ? readNumbers(order) : [1, ...inTurn({ stdout, stderr }), ...images.map(() => imageNumber)]
+  const shown = images.values()
   const read = { stdout: 0, stderr: 0 }
   let seq = first
   for (const number of stretches) {
     const stream = streams[number % 2 === 1 ? 1 : 0]!
     const bytes = Math.floor(number / 4)
-    if (number % 4 >= 2) {
+    if (number === imageNumber) {
+      seq += 1
+      const { value: image } = shown.next()
+      if (image) yield { kind: 'image', seq, ...image }
+    } else if (number % 4 >= 2) {
       seq += 1
       yield { kind: 'gap', seq, stream, bytes }
     } else {

@@ -10,7 +10,7 @@ import {
   u32Of,
 } from './guest-channel.ts'
 import { type AheadCommand, home } from './languages.ts'
-import { creditWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from './run-slot.ts'
+import { creditWindowBytes, imageWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from './run-slot.ts'
 
 /** The limits that are part of a jail, and so must be known before it is made. */
 const fixedLimits = [
@@ -54,6 +54,7 @@ export class AheadJail {
         shownCpus: slot.shownCpus,
         codeBytes: 0,
         creditBytes: creditWindowBytes,
+        imageCreditBytes: imageWindowBytes,
       }),
     ])
     this.#timer = setTimeout(() => void slot.condemn('no jail was made ahead in time'), jailWithinMs)

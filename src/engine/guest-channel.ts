@@ -8,14 +8,24 @@ export class GuestProtocolError extends Error {
   }
 }
 
-export const guestProtocolVersion = 1
+export const guestProtocolVersion = 2
 
 const headerBytes = 12
 /** Largest payload from the guest; what it sends is cut to this before it is believed. */
 export const maxFromGuestBytes = 65_536
 const maxToGuestBytes = 1_048_576
 
-export const toGuest = { prepare: 1, code: 2, stdin: 3, go: 4, credit: 5, kill: 6, begin: 7, host: 8 } as const
+export const toGuest = {
+  prepare: 1,
+  code: 2,
+  stdin: 3,
+  go: 4,
+  credit: 5,
+  kill: 6,
+  begin: 7,
+  host: 8,
+  imageCredit: 9,
+} as const
 export const fromGuest = {
   hello: 64,
   waiting: 65,
@@ -25,6 +35,7 @@ export const fromGuest = {
   failed: 69,
   forker: 70,
   hostGone: 71,
+  images: 72,
 } as const
 export type FromGuestKind = (typeof fromGuest)[keyof typeof fromGuest]
 
@@ -55,10 +66,11 @@ export function encodeBytes(kind: number, run: number, bytes: Uint8Array): Buffe
   return frames
 }
 
-export function encodeCredit(run: number, bytes: number): Buffer {
+/** @param kind `credit` or `imageCredit`. */
+export function encodeCredit(kind: number, run: number, bytes: number): Buffer {
   const payload = Buffer.allocUnsafe(4)
   payload.writeUInt32LE(bytes, 0)
-  return encodeFrame(toGuest.credit, run, payload)
+  return encodeFrame(kind, run, payload)
 }
 
 /** How the main process of a jail that is made ahead comes about: started at GO, or forked by the language host. */
@@ -94,6 +106,7 @@ export interface Preparation extends Docked {
   /** Absent: standard input is empty, unless it carries the source text. */
   stdinBytes?: number
   creditBytes: number
+  imageCreditBytes: number
 }
 
 const tag = {
@@ -113,6 +126,7 @@ const tag = {
   dock: 14,
   ahead: 15,
   volumes: 16,
+  imageCredit: 17,
 } as const
 
 /** @throws RangeError when it does not fit into one frame, or a word holds a NUL. */
@@ -131,6 +145,7 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
     u64(tag.codeBytes, of.codeBytes),
     ...(of.stdinBytes === undefined ? [] : [u64(tag.stdinBytes, of.stdinBytes)]),
     u64(tag.credit, of.creditBytes),
+    u64(tag.imageCredit, of.imageCreditBytes),
     ...docked(of),
     ...(of.ahead === undefined ? [] : [u32(tag.ahead, aheadWays[of.ahead])]),
   ]

@@ -1,4 +1,5 @@
 import {
+  appendFileSync,
   chmodSync,
   copyFileSync,
   existsSync,
@@ -14,7 +15,7 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
-import { preludePath, pythonHostPath as pythonHostInImage } from './languages.ts'
+import { figuresDir, figuresEnv, fixedEnv, preludePath, pythonHostPath as pythonHostInImage } from './languages.ts'
 import { bindReadOnly, mountsBelow, unmount } from './mounts.ts'
 import type { EngineSettings } from './settings.ts'
 
@@ -22,6 +23,8 @@ import type { EngineSettings } from './settings.ts'
 export interface Image {
   /** Root of a slot: the guest, mount points, and at /image the root that jails see. Read-only, all of it. */
   slotRoot: string
+  /** Variables that every run finds, below the caller's own. */
+  env: Readonly<Record<string, string>>
   release(): Promise<void>
 }
 
@@ -96,6 +99,7 @@ export async function openImage(
   try {
     writeSlotRoot(slotRoot, guestPath)
     writeImage(image)
+    const env = addFigures(image) ? { ...fixedEnv, ...figuresEnv } : fixedEnv
     copyProgram(pythonHostPath, join(image, pythonHostInImage))
     await bindReadOnly(slotRoot, slotRoot)
     // Below the root, and not for the runtime to mount: crun would make these mounts from the outside, and then their
@@ -104,7 +108,7 @@ export async function openImage(
     await bindReadOnly(image, inSlot)
     await bindReadOnly('/usr', join(inSlot, 'usr'))
     await bindReadOnly(realpathSync(nodePath), join(inSlot, nodeInImage))
-    return { slotRoot, release }
+    return { slotRoot, env, release }
   } catch (error) {
     await release().catch(() => undefined)
     throw error
@@ -131,6 +135,29 @@ function writeImage(root: string): void {
     copyPublic(join('/etc', name), join(root, 'etc', name))
   for (const [path, text] of Object.entries(written)) putFile(join(root, path), text)
   for (const [path, target] of Object.entries(linked)) link(join(root, path), target)
+}
+
+/**
+ * Lets every python import `glovebox_figures`. Debian's keep their `sitecustomize` in /etc, which is the image's own, so
+ * nothing that a program sets or asks for with -I or -E undoes it, and nothing of the program's is looked at.
+ * @returns false where no python can, or only some: a matplotlib that cannot import its backend is of no use.
+ */
+function addFigures(root: string): boolean {
+  const versions = readdirSync('/usr/lib').filter((name) => /^python3\.\d+$/.test(name))
+  const customs = versions.map((version) => ({
+    usual: join('/usr/lib', version, 'sitecustomize.py'),
+    own: join(root, 'etc', version, 'sitecustomize.py'),
+  }))
+  const isOurs = ({ usual, own }: { usual: string; own: string }) =>
+    existsSync(own) && existsSync(usual) && join(root, realpathSync(usual)) === own
+  if (customs.length === 0 || !customs.every(isOurs)) return false
+  for (const { own } of customs) {
+    chmodSync(own, 0o644)
+    appendFileSync(own, `\nimport sys\n\nsys.path.append('${figuresDir}')\n`)
+  }
+  const source = readFileSync(new URL('../../guest/hosts/figures.py', import.meta.url), 'utf8')
+  putFile(join(root, figuresDir, 'glovebox_figures.py'), source)
+  return true
 }
 
 function writeSlotRoot(root: string, guestPath: string): void {

@@ -1,5 +1,5 @@
 import { monotonicMs } from '../base/clock.ts'
-import type { CancelCause, Ending, Limits, RunResult, Stream } from '../base/run.ts'
+import type { CancelCause, Ending, ImageType, Limits, RunResult, Stream } from '../base/run.ts'
 import { AheadJail } from './ahead-jail.ts'
 import type { Usage } from './cgroups.ts'
 import { endingOf, type Stop } from './ending.ts'
@@ -18,8 +18,9 @@ import {
   toGuest,
   u32Of,
 } from './guest-channel.ts'
+import { ImageIntake, imagesHardBytes } from './image-intake.ts'
 import { type Command, home } from './languages.ts'
-import { creditWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from './run-slot.ts'
+import { creditWindowBytes, imageWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from './run-slot.ts'
 
 /** One program for a jail. */
 export interface JailRequest extends Command, Docked {
@@ -36,6 +37,8 @@ export interface RunObserver {
   running(): void
   /** @param bytes valid only during the call: copy what is to be kept. Nothing beyond the hard limit is handed out. */
   output(stream: Stream, bytes: Uint8Array): void
+  /** @param bytes for good. */
+  image(mimeType: ImageType, bytes: Uint8Array): void
 }
 
 export interface SlotRunResult extends Omit<RunResult, 'timings'> {
@@ -88,6 +91,7 @@ export class JailRun implements SlotRun {
   /** What the guest may still send, and what it has not been given back yet. */
   #creditBytes = creditWindowBytes
   #owedBytes = 0
+  readonly #images: ImageIntake
   /** Of the current phase: preparing, running, being killed. */
   #timer: NodeJS.Timeout
 
@@ -97,6 +101,7 @@ export class JailRun implements SlotRun {
     this.#number = place.number
     this.#limits = request.limits
     this.#observer = observer
+    this.#images = new ImageIntake((mimeType, bytes) => observer.image(mimeType, bytes))
     this.ended = new Promise((resolve) => {
       this.#resolve = resolve
     })
@@ -164,6 +169,9 @@ export class JailRun implements SlotRun {
       case fromGuest.stderr:
         this.#output('stderr', frame.payload)
         return
+      case fromGuest.images:
+        this.#takeImages(frame.payload)
+        return
       case fromGuest.exited:
         this.#exited(exitOf(frame))
         return
@@ -217,11 +225,18 @@ export class JailRun implements SlotRun {
     this.#giveBack(bytes.length)
   }
 
+  #takeImages(bytes: Buffer): void {
+    if (this.#phase !== 'running') throw new GuestProtocolError('images before the start')
+    const creditBytes = this.#images.take(bytes)
+    if (this.#images.isTooMuch) this.#kill({ kind: 'output_limit', limitBytes: imagesHardBytes })
+    if (creditBytes > 0) this.#slot.guest.send([encodeCredit(toGuest.imageCredit, this.#number, creditBytes)])
+  }
+
   /** Goes on while the run is being killed: its pipes are drained before it counts as ended. */
   #giveBack(bytes: number): void {
     this.#owedBytes += bytes
     if (this.#owedBytes < creditWindowBytes / 2) return
-    this.#slot.guest.send([encodeCredit(this.#number, this.#owedBytes)])
+    this.#slot.guest.send([encodeCredit(toGuest.credit, this.#number, this.#owedBytes)])
     this.#creditBytes += this.#owedBytes
     this.#owedBytes = 0
   }
@@ -283,7 +298,9 @@ export class JailRun implements SlotRun {
     const startedMs = this.#startedMs ?? endedMs
     const jailedMs = this.#jailedMs ?? startedMs
     const times = { jailMs: jailedMs - this.#requestedMs, hostMs: startedMs - jailedMs, runMs, endedMs }
-    return { ending, ...usage, outputBytes: this.#outputBytes, limits: this.#limits, durationMs: runMs, ...times }
+    const images = this.#images.end()
+    const told = { outputBytes: this.#outputBytes, ...(images && { images }) }
+    return { ending, ...usage, ...told, limits: this.#limits, durationMs: runMs, ...times }
   }
 
   #nextTimer(ms: number, then: () => void): void {
@@ -313,6 +330,7 @@ function framesOf(number: number, request: JailRequest, shownCpus: number): Buff
       codeBytes: code.length,
       ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
       creditBytes: creditWindowBytes,
+      imageCreditBytes: imageWindowBytes,
       dock,
       volumes,
     }),

@@ -15,6 +15,7 @@ const readyWithinMs = 60_000
  */
 export class LanguageHosts {
   readonly #guest: Guest
+  readonly #env: Readonly<Record<string, string>>
   readonly #move: (slotPid: number) => Promise<void>
   #python: HostState | undefined
   #onChange: () => void = () => undefined
@@ -23,9 +24,13 @@ export class LanguageHosts {
   #timer: NodeJS.Timeout | undefined
   #startedMs: number | undefined
 
-  /** @param move puts a host, by its number in the slot, where runs are limited. */
-  constructor(guest: Guest, move: (slotPid: number) => Promise<void>) {
+  /**
+   * @param env variables that every run of the slot finds.
+   * @param move puts a host, by its number in the slot, where runs are limited.
+   */
+  constructor(guest: Guest, env: Readonly<Record<string, string>>, move: (slotPid: number) => Promise<void>) {
     this.#guest = guest
+    this.#env = env
     this.#move = move
     void guest.gone.then(() => clearTimeout(this.#timer))
   }
@@ -51,7 +56,7 @@ export class LanguageHosts {
    * @param onChange called once, when it is ready or given up.
    */
   of(found: LanguageFound, preload: readonly string[], onChange: () => void): HostState {
-    const command = hostCommandOf(found, preload)
+    const command = hostCommandOf(found, preload, this.#env)
     if (command === undefined) return 'none'
     this.#onChange = onChange
     if (this.#python === undefined) {

@@ -38,6 +38,16 @@ export const fixedEnv: Readonly<Record<string, string>> = {
   PYTHONUNBUFFERED: '1',
 }
 
+/**
+ * Where the image that can has `guest/hosts/figures.py`, and what makes matplotlib show figures through it. A caller's own
+ * MPLBACKEND wins.
+ */
+export const figuresDir = '/opt/glovebox/python'
+export const figuresEnv: Readonly<Record<string, string>> = {
+  MPLBACKEND: 'module://glovebox_figures',
+  GLOVEBOX_IMAGES: '60', // IMAGES of guest/joining.h
+}
+
 /** Where the image has `guest/prelude.cjs`, which node loads before the code of a run. */
 export const preludePath = 'opt/glovebox/lib/prelude.cjs'
 
@@ -117,10 +127,11 @@ function sameVariables(one: Readonly<Record<string, string>>, other: Readonly<Re
 /** Where the image has the shared object that makes an interpreter a host. */
 export const pythonHostPath = 'opt/glovebox/lib/python-host.so'
 
-/** The interpreter of a language as a host: forked for each run. @returns undefined where a language has none. */
+/** The interpreter of a language as a host: forked for each run. @param env of every run. @returns undefined where a language has none. */
 export function hostCommandOf(
   { language, path }: LanguageFound,
   preload: readonly string[],
+  env: Readonly<Record<string, string>>,
 ): { argv: readonly string[]; env: Record<string, string> } | undefined {
   if (language !== 'python') return undefined
   const oneThread = Object.fromEntries(
@@ -129,7 +140,7 @@ export function hostCommandOf(
   return {
     argv: table.python.command(path, false).argv,
     // What is imported must leave no thread behind: a fork has only the one that forks.
-    env: { ...fixedEnv, ...oneThread, LD_PRELOAD: `/${pythonHostPath}`, GLOVEBOX_PRELOAD: preload.join(',') },
+    env: { ...env, ...oneThread, LD_PRELOAD: `/${pythonHostPath}`, GLOVEBOX_PRELOAD: preload.join(',') },
   }
 }
 

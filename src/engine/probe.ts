@@ -123,6 +123,7 @@ export async function capture(
   const run = slot.execute(request, {
     running: () => undefined,
     output: (_stream, bytes) => chunks.push(Buffer.from(bytes)),
+    image: () => undefined,
   })
   const result = await run.ended
   return { result, output: Buffer.concat(chunks).toString('utf8') }

@@ -13,7 +13,7 @@ import type { IdRanges } from './id-ranges.ts'
 import type { Image } from './image.ts'
 import { type JailRequest, JailRun, type RunObserver, type SlotRun } from './jail-run.ts'
 import { LanguageHosts } from './language-hosts.ts'
-import { aheadCommandOf, commandOf, fixedEnv, type LanguageFound } from './languages.ts'
+import { aheadCommandOf, commandOf, type LanguageFound } from './languages.ts'
 import { type OciConfig, toOciConfig } from './oci-config.ts'
 import type { ProcessorShare, Processors } from './processors.ts'
 import type { RunSlot } from './run-slot.ts'
@@ -35,7 +35,7 @@ export interface SlotHost {
   runtime: Runtime
   cgroups: Cgroups
   ids: IdRanges
-  image: Pick<Image, 'slotRoot'>
+  image: Pick<Image, 'slotRoot' | 'env'>
   bundlesDir: string
   /** Where docks are made. */
   docksDir: string
@@ -96,9 +96,23 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
     const residents = new Set<number>()
     await moveForker(guest.jailerPid, cgroup, residents)
-    const hosts = new LanguageHosts(guest, (slotPid) => moveForker(slotPid, cgroup, residents))
+    const { env } = host.image
+    const hosts = new LanguageHosts(guest, env, (slotPid) => moveForker(slotPid, cgroup, residents))
     const { languages, processors } = host
-    return new Slot({ id, container, cgroup, guest, residents, hosts, dock, languages, processors, undo, startedMs })
+    return new Slot({
+      id,
+      container,
+      cgroup,
+      guest,
+      residents,
+      hosts,
+      env,
+      dock,
+      languages,
+      processors,
+      undo,
+      startedMs,
+    })
   } catch (error) {
     await undo.run().catch((left: Error) => {
       throw new AggregateError([error, left], `${(error as Error).message} (and something of it is left)`)
@@ -120,6 +134,7 @@ interface Parts {
   guest: Guest
   residents: ReadonlySet<number>
   hosts: LanguageHosts
+  env: Readonly<Record<string, string>>
   dock: SlotDock | undefined
   languages: readonly LanguageFound[]
   processors: Processors | undefined
@@ -213,7 +228,7 @@ export class Slot {
    */
   run(spec: RunSpec, input: RunInput, observer: RunObserver, docked: Docked = {}): SlotRun {
     const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
-    const env = { ...fixedEnv, ...spec.env }
+    const env = { ...this.#parts.env, ...spec.env }
     const request = { ...command, ...input, env, ...docked, limits: spec.limits }
     return this.#execute(request, observer, this.#ahead?.fits(spec, input.stdin, docked) ? this.#ahead : undefined)
   }
@@ -231,7 +246,7 @@ export class Slot {
     const command = aheadCommandOf(found, spec.env, host === 'ready')
     if (command === undefined) return
     const shownCpus = this.#parts.processors?.countFor(spec.limits.cpus) ?? Math.ceil(spec.limits.cpus)
-    const env = command.way === 'joined' ? {} : { ...fixedEnv, ...spec.env }
+    const env = command.way === 'joined' ? {} : { ...this.#parts.env, ...spec.env }
     this.#ahead = new AheadJail(this.#runSlot(shownCpus), ++this.#jails, spec, command, env)
   }
 

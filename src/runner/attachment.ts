@@ -34,7 +34,7 @@ export class Attachment {
 
   push(event: RunEvent): void {
     this.seq = event.seq
-    if (event.kind === 'output') this.#unreadBytes += event.bytes.length
+    if (event.kind === 'output' || event.kind === 'image') this.#unreadBytes += event.bytes.length
     this.#waiting.push(event)
     this.#wake?.()
   }
@@ -56,7 +56,7 @@ export class Attachment {
         await new Promise<void>((resolve) => (this.#wake = resolve))
         continue
       }
-      if (event.kind === 'output') {
+      if (event.kind === 'output' || event.kind === 'image') {
         this.#unreadBytes -= event.bytes.length
         this.#giveBack(event.bytes.length)
       }

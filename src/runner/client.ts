@@ -216,6 +216,7 @@ export class RunnerClient implements Runner {
       case 'running':
       case 'output':
       case 'gap':
+      case 'image':
       case 'ended':
         this.#follow(message, payload)
         break
@@ -232,7 +233,7 @@ export class RunnerClient implements Runner {
     const attachment = this.#attachments.get(request)
     if (type === 'ended') this.#attachments.delete(request)
     // The payload is a view into the read buffer: copied, so that a small piece does not pin a large one.
-    const bytes = type === 'output' ? { bytes: Buffer.from(payload) } : {}
+    const bytes = type === 'output' || type === 'image' ? { bytes: Buffer.from(payload) } : {}
     attachment?.push({ kind: type, ...rest, ...bytes } as RunEvent)
   }
 

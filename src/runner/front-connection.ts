@@ -264,7 +264,7 @@ export class FrontConnection {
     const event = attachment.windowBytes > 0 ? attachment.transcript.after(attachment.afterSeq) : undefined
     if (event === undefined) return false
     attachment.afterSeq = event.seq
-    if (event.kind === 'output') attachment.windowBytes -= event.bytes.length
+    if (event.kind === 'output' || event.kind === 'image') attachment.windowBytes -= event.bytes.length
     this.#sendEvent(number, event)
     if (event.kind === 'ended') this.#detach(number)
     return true
@@ -280,6 +280,9 @@ export class FrontConnection {
         break
       case 'gap':
         this.#send({ type: 'gap', request, seq: event.seq, stream: event.stream, bytes: event.bytes })
+        break
+      case 'image':
+        this.#send({ type: 'image', request, seq: event.seq, mimeType: event.mimeType }, event.bytes)
         break
       case 'ended':
         this.#send({ type: 'ended', request, seq: event.seq, result: event.result })

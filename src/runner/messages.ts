@@ -5,7 +5,7 @@
  * On the socket each message is a frame: u32 total bytes, u32 header bytes (both big-endian), JSON header, payload.
  */
 import type { Details, RefusalCode } from '../base/errors.ts'
-import type { CancelCause, Quota, RunEvent, RunInput, RunResult, RunSpec, Stream } from '../base/run.ts'
+import type { CancelCause, ImageType, Quota, RunEvent, RunInput, RunResult, RunSpec, Stream } from '../base/run.ts'
 import type { RunnerFigures } from '../observe/metrics.ts'
 import type { Deleted } from '../storage/deletion.ts'
 import type { Range } from '../storage/files.ts'
@@ -13,7 +13,7 @@ import type { Listing } from '../storage/listing.ts'
 import type { Status } from '../storage/walk.ts'
 
 /** Both sides must say the same; a front refuses a runner of another version and the other way round. */
-export const protocolVersion = 5
+export const protocolVersion = 6
 
 /** No message may be larger: code and standard input together stay below it. */
 export const maxMessageBytes = 8 * 1024 * 1024
@@ -116,6 +116,7 @@ export type FromRunner =
   | { type: 'running'; request: number; seq: number }
   | { type: 'output'; request: number; seq: number; stream: Stream }
   | { type: 'gap'; request: number; seq: number; stream: Stream; bytes: number }
+  | { type: 'image'; request: number; seq: number; mimeType: ImageType }
   | { type: 'ended'; request: number; seq: number; result: RunResult }
   | { type: 'files_listing'; request: number; listing: Omit<Listing, 'cursor'> & { cursor?: string } }
   | { type: 'files_status'; request: number; status: Status }

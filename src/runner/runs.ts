@@ -4,6 +4,7 @@ import { Refusal } from '../base/errors.ts'
 import {
   type CancelCause,
   type ChangedFiles,
+  type ImageType,
   type Language,
   type RunInput,
   type RunResult,
@@ -242,6 +243,7 @@ export class Runs {
         run.transcript.running()
       },
       output: (stream: Stream, bytes: Uint8Array) => run.transcript.append(stream, bytes),
+      image: (mimeType: ImageType, bytes: Uint8Array) => run.transcript.image(mimeType, bytes),
     }
     const startMs = wallMs()
     run.slotRun = lease.slot.run(run.spec, input, observer, docked)

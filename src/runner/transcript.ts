@@ -1,4 +1,4 @@
-import type { RunEvent, RunResult, Stream } from '../base/run.ts'
+import type { ImageType, RunEvent, RunResult, ShownImage, Stream } from '../base/run.ts'
 
 /** Largest output event; a reader is never handed more at once. */
 const maxEventBytes = 64 * 1024
@@ -15,6 +15,7 @@ type Entry =
   | { kind: 'running'; end: number }
   | { kind: 'output'; end: number; stream: Stream; source: 'head' | 'tail'; offset: number; bytes: number }
   | { kind: 'gap'; end: number; stream: Stream; bytes: number }
+  | ({ kind: 'image'; end: number } & ShownImage)
   | { kind: 'ended'; end: number; result: RunResult }
 
 /**
@@ -27,6 +28,7 @@ export class Transcript {
   readonly #entries: Entry[] = []
   readonly #listeners = new Set<() => void>()
   #end = 0
+  #imagesBytes = 0
   #ended = false
 
   /** @param softBytes kept per stream, head and tail together. */
@@ -40,7 +42,8 @@ export class Transcript {
 
   /** Bytes of memory that hold output and its order. */
   get retainedBytes(): number {
-    return this.#kept.stdout.retainedBytes + this.#kept.stderr.retainedBytes + this.#entries.length * segmentBytes
+    const { stdout, stderr } = this.#kept
+    return stdout.retainedBytes + stderr.retainedBytes + this.#imagesBytes + this.#entries.length * segmentBytes
   }
 
   /** Calls back after each change until the returned function is called. */
@@ -70,6 +73,12 @@ export class Transcript {
     }
   }
 
+  /** Keeps `bytes` as they are; whoever tells of images holds to their bounds. */
+  image(mimeType: ImageType, bytes: Uint8Array): void {
+    this.#imagesBytes += bytes.length
+    this.#push({ kind: 'image', end: this.#end + 1, mimeType, bytes })
+  }
+
   /** The last word; nothing is appended after it. */
   finish(result: RunResult): void {
     for (const stream of ['stdout', 'stderr'] as const) {
@@ -94,6 +103,8 @@ export class Transcript {
         return { kind: 'running', seq: entry.end }
       case 'gap':
         return { kind: 'gap', seq: entry.end, stream: entry.stream, bytes: entry.bytes }
+      case 'image':
+        return { kind: 'image', seq: entry.end, mimeType: entry.mimeType, bytes: entry.bytes }
       case 'ended':
         return { kind: 'ended', seq: entry.end, result: entry.result }
       case 'output': {

@@ -51,7 +51,7 @@ export const history = (db: Kysely<Tables>): Store['history'] => ({
     }),
 })
 
-const besideRuns = ['runOutputs', 'runCodes', 'runMetadata', 'claims', 'tasks', 'deliveries'] as const
+const besideRuns = ['runOutputs', 'runImages', 'runCodes', 'runMetadata', 'claims', 'tasks', 'deliveries'] as const
 
 async function deleteRuns(db: Transaction<Tables>, ids: readonly string[]): Promise<void> {
   for (const table of besideRuns) {

@@ -3,6 +3,7 @@ import { StartRefused } from '../base/errors.ts'
 import { addAdmin } from './steps/admin.ts'
 import { addAudit } from './steps/audit.ts'
 import { addExecutions } from './steps/executions.ts'
+import { addRunImages } from './steps/run-images.ts'
 import { addStorage } from './steps/storage.ts'
 import { addUsedLinks } from './steps/used-links.ts'
 import type { Tables } from './tables.ts'
@@ -21,6 +22,7 @@ const steps: readonly Step[] = [
   addUsedLinks,
   addExecutions,
   addStorage,
+  addRunImages,
 ]
 
 const newestVersion = steps.length

@@ -1,6 +1,6 @@
 import type { Kysely, Transaction } from 'kysely'
 import { statusOf } from '../base/execution-status.ts'
-import { type Ending, noTimings, type RunResult } from '../base/run.ts'
+import { type Ending, noTimings, type RunResult, type ShownImage } from '../base/run.ts'
 import type { Append } from './audit.ts'
 import { auditOfRun } from './audit-of-run.ts'
 import { Compiled } from './compiled.ts'
@@ -51,6 +51,13 @@ export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }:
             .insertInto('runOutputs')
             .values(toStoredOutput(stored, finishedAt, output))
             .execute()
+          const images = output.images.map((image, position) => ({
+            runId: id,
+            position,
+            ...image,
+            endedAt: finishedAt,
+          }))
+          if (images.length > 0) await transaction.insertInto('runImages').values(images).execute()
         }
         if (stored.deliveryMode === 'webhook') await makeDue(transaction, id, finishedAt)
         await countRun(transaction, stored, finishedAt, result)
@@ -61,7 +68,14 @@ export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }:
 
     async output(id) {
       const stored = await db.selectFrom('runOutputs').selectAll().where('runId', '=', id).executeTakeFirst()
-      return stored && toOutput(stored)
+      if (stored === undefined) return undefined
+      const images = await db
+        .selectFrom('runImages')
+        .select(['mimeType', 'bytes'])
+        .where('runId', '=', id)
+        .orderBy('position')
+        .execute()
+      return toOutput(stored, images)
     },
 
     async get(id) {
@@ -128,6 +142,11 @@ export async function forget(db: Kysely<Tables>, now: string, endedBefore: strin
   await db.deleteFrom('tasks').where('expiresAt', '<', now).execute()
   await db.deleteFrom('usedLinks').where('expiresAt', '<', now).execute()
   await db.deleteFrom('runOutputs').where('endedAt', '<', endedBefore).where('withRun', '=', 0).execute()
+  await db
+    .deleteFrom('runImages')
+    .where('endedAt', '<', endedBefore)
+    .where('runId', 'not in', db.selectFrom('runOutputs').select('runId'))
+    .execute()
 }
 
 type NewRun = Omit<RunRow, 'finishedAt' | 'ending' | 'result'>
@@ -173,8 +192,9 @@ const toStoredOutput = (
   endedAt,
 })
 
-const toOutput = (stored: StoredOutput): KeptOutput => ({
+const toOutput = (stored: StoredOutput, images: readonly ShownImage[]): KeptOutput => ({
   stdout: { head: stored.stdoutHead, omittedBytes: stored.stdoutOmittedBytes, tail: stored.stdoutTail },
   stderr: { head: stored.stderrHead, omittedBytes: stored.stderrOmittedBytes, tail: stored.stderrTail },
   ...(stored.order && { order: stored.order }),
+  images,
 })

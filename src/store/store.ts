@@ -2,7 +2,7 @@
  * The rows of the product. Every method is async, whatever the database: SQLite now, PostgreSQL by the same contract.
  * Times are ISO 8601 strings in UTC. Nothing here knows HTTP, MCP or a sandbox.
  */
-import type { Ending, Language, RunResult } from '../base/run.ts'
+import type { Ending, Language, RunResult, ShownImage } from '../base/run.ts'
 import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
 import type { BesideRun, DeliveryMode, DeliveryRows, HistoryRows, OrgSettingsRows } from './run-history.ts'
@@ -92,7 +92,8 @@ export interface KeptStream {
 export interface KeptOutput {
   stdout: KeptStream
   stderr: KeptStream
-  /** In which order the two came (`core/output-order.ts`); absent where that was not kept. */
+  images: readonly ShownImage[]
+  /** In which order all of it came (`core/output-order.ts`); absent where that was not kept. */
   order?: Uint8Array
 }
 

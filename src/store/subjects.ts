@@ -66,6 +66,7 @@ async function eraseRuns(db: Transaction<Tables>, orgId: string, subject: string
   await db.deleteFrom('runCodes').where('runId', 'in', ids).execute()
   await db.deleteFrom('runMetadata').where('runId', 'in', ids).execute()
   await db.deleteFrom('deliveries').where('runId', 'in', ids).execute()
+  await db.deleteFrom('runImages').where('runId', 'in', ids).execute()
   await db.deleteFrom('claims').where('runId', 'in', ids).execute()
   await db.deleteFrom('tasks').where('runId', 'in', ids).execute()
   const changed = await db

@@ -1,4 +1,5 @@
 import type { ExecutionStatus } from '../base/execution-status.ts'
+import type { ImageType } from '../base/run.ts'
 import type { AdminTokenRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditLine } from './audit-rows.ts'
 import type { DeliveryRow, OrgSettingsRow } from './run-history.ts'
@@ -31,6 +32,14 @@ export interface StoredOutput {
   withRun: number
 }
 
+export interface StoredImage {
+  runId: string
+  position: number
+  mimeType: ImageType
+  bytes: Uint8Array
+  endedAt: string
+}
+
 /** Names in code are camelCase, columns are their snake_case. */
 export interface Tables {
   schemaVersion: { id: number; version: number }
@@ -49,6 +58,7 @@ export interface Tables {
   runMetadata: { runId: string; orgId: string; key: string; value: string }
   deliveries: DeliveryRow
   orgSettings: OrgSettingsRow
+  runImages: StoredImage
   claims: ClaimRow
   tasks: TaskRow
   hiddenTools: { orgId: string; tool: string }

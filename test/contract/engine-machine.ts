@@ -112,6 +112,7 @@ export function start(
     {
       running: options.onRunning ?? (() => undefined),
       output: (stream, bytes) => said[stream].push(Buffer.from(bytes)),
+      image: () => undefined,
     },
     { dock: options.dock, volumes: options.volumes },
   )

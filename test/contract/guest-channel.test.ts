@@ -92,7 +92,7 @@ describe('frames from a guest', () => {
     const good = wire(fromGuest.hello, 0, new Uint8Array(4))
     for (const [at, value] of [
       [8, 1],
-      [8, 72],
+      [8, 73],
       [9, 1],
       [10, 1],
       [11, 255],
@@ -138,6 +138,7 @@ describe('frames to a guest', () => {
     shownCpus: 6,
     codeBytes: 7,
     creditBytes: 8,
+    imageCreditBytes: 9,
   }
 
   it('describe a jail as the protocol says', () => {
@@ -155,6 +156,7 @@ describe('frames to a guest', () => {
       [10, 6],
       [11, 7],
       [13, 8],
+      [17, 9],
     ])
     const withFile = readRecords(encodePrepare(9, { ...preparation, codeFile: 'main.py', stdinBytes: 10 }))
     expect(withFile.filter((record) => !records.some(([tag]) => tag === record[0]))).toEqual([

@@ -29,6 +29,7 @@ export const kinds = {
   go: 4,
   credit: 5,
   kill: 6,
+  imageCredit: 9,
   hello: 64,
   waiting: 65,
   stdout: 66,
@@ -36,6 +37,7 @@ export const kinds = {
   exited: 68,
   failed: 69,
   forker: 70,
+  images: 72,
 } as const
 export type Kind = (typeof kinds)[keyof typeof kinds]
 
@@ -98,6 +100,8 @@ export interface Request {
   cpus?: number
   /** Output bytes granted before the first output. */
   credit?: number
+  /** The same for images. */
+  imageCredit?: number
 }
 
 /** The payload of a PREPARE frame. */
@@ -123,6 +127,7 @@ export function preparation(request: Request): Buffer {
     record(11, BigInt(code.length)),
     ...(request.stdin === undefined ? [] : [record(12, BigInt(Buffer.from(request.stdin).length))]),
     record(13, BigInt(request.credit ?? 1 << 20)),
+    record(17, BigInt(request.imageCredit ?? 1 << 20)),
   ])
 }
 

@@ -252,9 +252,9 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
       expect([line('NoNewPrivs'), line('Seccomp')]).toEqual(['1', '2'])
       expect([line('SigBlk'), line('SigIgn')]).toEqual(['0000000000000000', '0000000000000000'])
     })
-    it('inherits three descriptors and the environment that was asked for, nothing else', async () => {
+    it('inherits three descriptors, one for images, and the environment that was asked for, nothing else', async () => {
       const outcome = await slot.run({ args: ['ls', '/proc/self/fd'] })
-      expect(outcome.stdout.toString()).toBe('0\n1\n2\n3\n') // 3 is ls looking
+      expect(outcome.stdout.toString()).toBe('0\n1\n2\n3\n60\n') // 3 is ls looking
       const env = await slot.run({ args: ['env'], env: { ONLY: 'this' } })
       expect(env.stdout.toString().split('\n').toSorted()).toEqual([
         '',
@@ -508,6 +508,28 @@ print(open('/proc/net/unix').read().count('left'))
     const outcome = await slot.finish(run, false).finally(() => clearInterval(killing))
     expect(outcome).toMatchObject({ how: 'killed', stdout: Buffer.alloc(0) })
     expect(await slot.run({ args: ['true'] })).toMatchObject({ how: 'exited', value: 0 })
+  })
+
+  it('hands on what is written for images apart from output, within a credit of its own', async () => {
+    const write = 'import os; print(os.write(60, b"i" * 40_000)); os.write(60, b"j" * 40_000)'
+    const run = slot.prepare({ args: ['python3', '-c', write], imageCredit: 50_000 })
+    await slot.expect(kinds.waiting)
+    slot.send(frame(kinds.go, run))
+    const images: Buffer[] = []
+    let output = ''
+    while (output === '' || Buffer.concat(images).length < 50_000) {
+      const next = await slot.next()
+      if (next?.kind === kinds.images) images.push(next.payload)
+      else if (next?.kind === kinds.stdout) output += next.payload.toString()
+      else throw new Error(`frame ${next?.kind} before all images had credit`)
+    }
+    const more = Buffer.alloc(4)
+    more.writeUInt32LE(30_000)
+    slot.send(frame(kinds.imageCredit, run, more))
+    const { how, frames } = await slot.finish(run)
+    for (const { kind, payload } of frames) if (kind === kinds.images) images.push(payload)
+    expect([how, output]).toEqual(['exited', '40000\n'])
+    expect(Buffer.concat(images).toString()).toBe('i'.repeat(40_000) + 'j'.repeat(40_000))
   })
 })
 

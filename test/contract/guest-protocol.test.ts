@@ -39,7 +39,7 @@ const prepared = (without: number, ...more: Buffer[]): Buffer => {
 
 /** What the runner must never send. Each ends the guest with 70, after saying why. */
 const broken: [string, Buffer[]][] = [
-  ['a kind that is not known', [frame(9, 1)]],
+  ['a kind that is not known', [frame(10, 1)]],
   ['a kind of the other direction', [frame(kinds.exited, 1)]],
   ['a payload longer than the limit', [header(1048577, 1, kinds.prepare)]],
   ['a payload of 4 GiB', [header(0xffffffff, 1, kinds.code)]],

@@ -47,6 +47,7 @@ const task = (more: Partial<TaskRow> = {}): TaskRow => ({
 const output: KeptOutput = {
   stdout: { head: Buffer.from([0, 255, 10]), omittedBytes: 2 ** 40, tail: Buffer.from('tail') },
   stderr: { head: Buffer.alloc(0), omittedBytes: 0, tail: Buffer.alloc(0) },
+  images: [{ mimeType: 'image/png', bytes: Buffer.from([137, 0, 255]) }],
 }
 
 describe('a claim', () => {

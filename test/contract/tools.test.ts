@@ -36,6 +36,7 @@ function transcript(
     runId: 'trc_1',
     stdout: text(stdout),
     stderr: text(stderr),
+    images: [],
     outputLost: false,
     result: {
       ending,

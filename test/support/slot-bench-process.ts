@@ -82,6 +82,7 @@ function start(request: Extract<Request, { verb: 'start' }>): void {
     { ...program, limits },
     {
       running: () => say({ run: id, kind: 'running' }),
+      image: () => undefined,
       output: (stream, bytes) => {
         const room = keptOutputBytes - kept[stream]
         kept[stream] += bytes.length

@@ -1,10 +1,11 @@
 import Type from 'typebox'
 import { type ExecutionStatus, executionStatuses, statusOf } from '../../base/execution-status.ts'
-import { languages } from '../../base/run.ts'
+import { languages, type ShownImage } from '../../base/run.ts'
 import { type Transcript, toTranscript } from '../../core/fold.ts'
 import { type Delivery, type HistoryRun, type RecordedRun, resultOf } from '../../core/history.ts'
 import { endingInWords, exitCodeOf } from '../../tools/execute/ending-words.ts'
 import { type Asked, endingOnTheWire, succeeded, toStructuredContent } from '../../tools/execute/result.ts'
+import { inBase64 } from '../../tools/execute/rich.ts'
 
 const oneOf = <const Values extends readonly string[]>(values: Values) =>
   Type.Unsafe<Values[number]>({ type: 'string', enum: [...values] })
@@ -48,7 +49,10 @@ export const Execution = Type.Object(
   { description: 'One that has ended has the fields of the result of sandbox_execute as well.' },
 )
 
-/** A finished run as REST clients read it; besides the common fields it carries everything the tool answers. */
+/**
+ * A finished run as REST clients read it, with its images unless they were streamed; besides the common fields it carries
+ * everything the tool answers.
+ */
 export function toExecution(
   transcript: Transcript,
   {
@@ -58,7 +62,7 @@ export function toExecution(
   }: { createdAt: string; completedAt: string; deliveryMode: HistoryRun['deliveryMode'] },
   asked: Asked,
 ): Record<string, unknown> {
-  const { result, stdout, stderr } = transcript
+  const { result, stdout, stderr, images } = transcript
   return {
     ...toStructuredContent(transcript, asked),
     ...statusFields(result.ending),
@@ -66,8 +70,14 @@ export function toExecution(
     created_at: createdAt,
     completed_at: completedAt,
     delivery_mode: deliveryMode,
+    ...(deliveryMode === 'inline' && images.length > 0 && { images: images.map(imageOnTheWire) }),
   }
 }
+
+export const imageOnTheWire = ({ mimeType, bytes }: ShownImage): { mime_type: string; data_base64: string } => ({
+  mime_type: mimeType,
+  data_base64: inBase64(bytes),
+})
 
 /** A run in a list: without what it printed. */
 export function toListed(row: HistoryRun): Record<string, unknown> {

@@ -1,6 +1,7 @@
 import type { Stream } from '../../base/run.ts'
 import { LiveText } from '../../core/live-text.ts'
 import type { OutputEvent } from '../../core/output-order.ts'
+import { imageOnTheWire } from './execution.ts'
 
 export type OutputEncoding = 'text' | 'base64'
 
@@ -18,8 +19,12 @@ export class OutputLines {
 
   /** @returns one or more lines, or nothing where the event says nothing by itself. */
   add(event: OutputEvent): string {
-    const { kind, stream, seq } = event
-    if (kind === 'gap') {
+    const { seq } = event
+    if (event.kind === 'image') {
+      return seq > this.#afterSeq ? line({ type: 'image', seq, ...imageOnTheWire(event) }) : ''
+    }
+    const { stream } = event
+    if (event.kind === 'gap') {
       const rest = this.rest(stream, seq)
       return seq > this.#afterSeq ? rest + line({ type: 'gap', seq, stream, bytes: event.bytes }) : ''
     }

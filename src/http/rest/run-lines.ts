@@ -2,7 +2,7 @@ import { timestamp } from '../../base/clock.ts'
 import type { ExecuteEvent } from '../../core/execute.ts'
 import { Fold } from '../../core/fold.ts'
 import type { Asked } from '../../tools/execute/result.ts'
-import { toExecution } from './execution.ts'
+import { imageOnTheWire, toExecution } from './execution.ts'
 import { line, type OutputEncoding, OutputLines } from './output-lines.ts'
 
 /** The events of one run as lines of JSON; the last one is the whole execution. */
@@ -33,9 +33,12 @@ export class RunLines {
         return ''
       case 'output':
       case 'gap':
+      case 'image':
         return this.#output.add(event)
-      case 'recorded':
-        return line({ type: 'result', ...this.#execution() })
+      case 'recorded': {
+        const images = event.transcript.images.map((image) => line({ type: 'image', ...imageOnTheWire(image) }))
+        return images.join('') + line({ type: 'result', ...this.#execution() })
+      }
       case 'ended': {
         const rest = this.#output.rest('stdout', event.seq) + this.#output.rest('stderr', event.seq)
         return rest + line({ type: 'result', seq: event.seq, ...this.#execution() })

@@ -14,7 +14,7 @@ export interface Asked {
 /** The answer of a run: Markdown for a model, fields for a program. An error is any ending but exit 0. */
 export function toToolResult(transcript: Transcript, { timings }: Asked): ToolResult {
   return {
-    content: [{ type: 'text', text: toMarkdown(transcript) }, ...richContent(transcript)],
+    content: [{ type: 'text', text: toMarkdown(transcript) }, ...richContent(transcript.result, transcript.images)],
     structuredContent: toStructuredContent(transcript, { timings }),
     isError: !succeeded(transcript.result.ending),
   }

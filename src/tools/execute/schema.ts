@@ -141,6 +141,9 @@ const measured = {
   files_truncated: Type.Optional(
     Type.Boolean({ description: 'More files have changed, or may have, than are listed.' }),
   ),
+  images_shown: Type.Optional(count('Images that come with this answer; absent where there were none.')),
+  images_dropped: Type.Optional(count('Too many or too large to come with it.')),
+  images_ignored: Type.Optional(Type.Boolean({ description: 'Something was shown that is no image.' })),
   oom_kills: Type.Optional(count('Processes that were killed for memory, also when the program lived on.')),
   limits: Type.Optional(
     Type.Object({

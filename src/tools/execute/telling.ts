@@ -28,6 +28,7 @@ function textOf(event: ExecuteEvent, live: LiveText): string {
     case 'accepted':
     case 'recorded':
     case 'running':
+    case 'image':
       return ''
     case 'output':
       return live.add(event.stream, event.bytes)

@@ -26,7 +26,8 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   const { runId, createdAt, ending, result, output } = execution
   const [stdoutOffset, stderrOffset] = readCursor(since)
   const kept = output ?? nothingKept
-  const all = ending === null ? { stdout: wholeCharacters(kept.stdout), stderr: wholeCharacters(kept.stderr) } : kept
+  const all =
+    ending === null ? { ...kept, stdout: wholeCharacters(kept.stdout), stderr: wholeCharacters(kept.stderr) } : kept
   const stdout = toStreamText(keptAfter(all.stdout, stdoutOffset), 0)
   const stderr = toStreamText(keptAfter(all.stderr, stderrOffset), 0)
   const cursor = `${bytesOf(all.stdout)}.${bytesOf(all.stderr)}`
@@ -42,7 +43,7 @@ export function toExecutionResult(execution: Execution, since: string | undefine
     if (result) parts.push(...richNotes(result))
   }
   return {
-    content: [{ type: 'text', text: parts.join('\n\n') }, ...(result ? richContent({ result }) : [])],
+    content: [{ type: 'text', text: parts.join('\n\n') }, ...(result ? richContent(result, kept.images) : [])],
     structuredContent: {
       ...measured,
       status: ending === null ? 'running' : 'ended',

@@ -1,0 +1,158 @@
+import { existsSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { callTool, post } from '../support/calls.ts'
+import { type Glovebox, Place } from '../support/glovebox.ts'
+
+const hasMatplotlib = existsSync('/usr/lib/python3/dist-packages/matplotlib')
+
+const place = new Place()
+let server: Glovebox
+beforeAll(async () => {
+  server = await place.start('--limit-thread', '64MiB', '--storage-reserve', '0')
+}, 60_000)
+afterAll(() => place.remove())
+
+interface Item {
+  type: string
+  data?: string
+  mimeType?: string
+}
+
+interface Shown {
+  /** Widths and heights, as the images say. */
+  sizes: string[]
+  text: string
+  fields: {
+    images_shown?: number
+    images_dropped?: number
+    images_ignored?: boolean
+    exit_code: number
+    stdout: string
+  }
+}
+
+const sizeOf = (image: Buffer) => `${image.readUInt32BE(16)}x${image.readUInt32BE(20)}`
+
+async function run(code: string, more: object = {}): Promise<Shown> {
+  const { body } = await callTool(server.url, { language: 'python', code, ...more })
+  const content = body.result?.content as unknown as Item[]
+  const images = content.filter(({ type }) => type === 'image')
+  for (const { mimeType } of images) expect(mimeType).toBe('image/png')
+  return {
+    sizes: images.map(({ data }) => sizeOf(Buffer.from(data ?? '', 'base64'))),
+    text: body.result?.content[0]?.text ?? '',
+    fields: body.result?.structuredContent as unknown as Shown['fields'],
+  }
+}
+
+const png = (width: number, height: number) => `
+import zlib, struct
+def chunk(t, d): return struct.pack('>I', len(d)) + t + d + struct.pack('>I', zlib.crc32(t + d))
+image = b'\\x89PNG\\r\\n\\x1a\\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', ${width}, ${height}, 8, 0, 0, 0, 0)) + chunk(b'IDAT', zlib.compress(bytes((${width} + 1) * ${height}))) + chunk(b'IEND', b'')
+record = struct.pack('<IBBH', len(image), 1, 1, 0) + image
+`
+
+const figure = (width: number) => `plt.figure(figsize=(${width}, 1), dpi=50); plt.plot([1, 2])`
+
+describe.skipIf(!hasMatplotlib)('a figure of matplotlib', () => {
+  // In an interpreter of its own, then in forks of one that waits, with a thread and without.
+  it.each([
+    ['first', {}],
+    ['forked', {}],
+    ['in a thread', { thread_id: 'figures' }],
+    ['in the thread again', { thread_id: 'figures' }],
+    ['with a standard input', { stdin: 'x' }],
+  ])('comes back as an image, once: %s', async (_how, more) => {
+    const code = `
+import matplotlib.pyplot as plt
+${figure(2)}
+${figure(3)}
+plt.show()
+plt.show()
+${figure(4)}
+print('drawn')
+`
+    const { sizes, fields } = await run(code, more)
+    expect(fields).toMatchObject({ exit_code: 0, stdout: 'drawn\n', images_shown: 3, images_dropped: 0 })
+    expect(sizes).toEqual(['100x50', '150x50', '200x50'])
+    expect((await run('print(1)', more)).sizes).toEqual([])
+  })
+
+  it('that is open when the program fails comes all the same', async () => {
+    const { sizes, fields } = await run(`import matplotlib.pyplot as plt\n${figure(2)}\n1 / 0`)
+    expect([sizes, fields.exit_code]).toEqual([['100x50'], 1])
+  })
+
+  it('is shown by the process that drew it, not by what that forks', async () => {
+    const code = `
+import matplotlib.pyplot as plt, multiprocessing, os
+${figure(2)}
+def work(): plt.show()
+child = multiprocessing.get_context('fork').Process(target=work)
+child.start(); child.join()
+if os.fork() == 0: raise SystemExit(0)
+os.wait()
+`
+    expect((await run(code)).sizes).toEqual(['100x50'])
+  })
+
+  it('is left to a program that chooses a backend of its own, and to savefig', async () => {
+    const own = `import matplotlib.pyplot as plt, os\n${figure(2)}\nplt.savefig('a.png'); print(os.path.getsize('a.png') > 100, plt.get_backend())`
+    expect(await run(own, { env_vars: { MPLBACKEND: 'agg' } })).toMatchObject({
+      sizes: [],
+      fields: { stdout: 'True agg\n' },
+    })
+    expect((await run(`${own}; plt.close()`)).fields.stdout).toMatch(/^True /)
+  })
+
+  it('comes from a program that a shell starts, and from one that ignores its environment', async () => {
+    const code = `printf 'import matplotlib.pyplot as plt\\n${figure(2)}\\n' >/tmp/p.py; python3 -I /tmp/p.py`
+    expect((await run(code, { language: 'bash' })).sizes).toEqual(['100x50'])
+  })
+})
+
+describe('an image', () => {
+  it('of any program comes back by its descriptor, over REST and line by line too', async () => {
+    const code = `import os\n${png(5, 7)}\nos.write(60, record)`
+    expect((await run(code)).sizes).toEqual(['5x7'])
+    const body = { language: 'python', code }
+    const { body: execution } = await post<{ images: { mime_type: string; data_base64: string }[] }>(
+      `${server.url}/v1/sandbox/execute`,
+      body,
+    )
+    expect(execution.images.map(({ mime_type }) => mime_type)).toEqual(['image/png'])
+    const response = await fetch(`${server.url}/v1/sandbox/execute`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/x-ndjson' },
+      body: JSON.stringify(body),
+    })
+    const lines = (await response.text())
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+    const [image, result] = [lines.find(({ type }) => type === 'image'), lines.at(-1)]
+    expect(image).toEqual({ type: 'image', seq: expect.any(Number), ...execution.images[0] })
+    expect([result?.type, result?.images_shown, result?.images]).toEqual(['result', 1, undefined])
+  })
+
+  it('is told again to who repeats the call', async () => {
+    const code = `import os\n${png(9, 9)}\nos.write(60, record)`
+    const more = { idempotency_key: 'shown-once' }
+    expect([(await run(code, more)).sizes, (await run(code, more)).sizes]).toEqual([['9x9'], ['9x9']])
+  })
+
+  it('that is none is said to be none, and takes nothing from the answer', async () => {
+    const { sizes, text, fields } = await run(
+      `import os\n${png(5, 7)}\nos.write(60, record + b'any text that is none' + record)\nprint('on')`,
+    )
+    expect(sizes).toEqual(['5x7'])
+    expect(fields).toMatchObject({ stdout: 'on\n', images_shown: 1, images_ignored: true, exit_code: 0 })
+    expect(text).toContain('shown as an image that is none')
+  })
+
+  it('after image without end stops the program, and costs no memory of ours', async () => {
+    const { fields } = await run(`import os\n${png(5, 7)}\nwhile True: os.write(60, record * 500)`)
+    expect(fields).toMatchObject({ ending: { kind: 'output_limit' }, images_shown: 16 })
+    expect((await run('print("next")')).fields.stdout).toBe('next\n')
+  })
+})
