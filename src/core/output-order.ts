@@ -43,7 +43,9 @@ export class OutputOrder {
 
 /** Tells what is kept as it was told live; without its order, one stream after the other. */
 export function* replay({ stdout, stderr, images, order }: KeptOutput): Generator<OutputEvent, number, undefined> {
-  const [first = 0, ...stretches] = order ? readNumbers(order) : [1, ...inTurn({ stdout, stderr }), ...images.map(() => imageNumber)]
+  const [first = 0, ...stretches] = order
+    ? readNumbers(order)
+    : [1, ...inTurn({ stdout, stderr }), ...images.map(() => imageNumber)]
   const shown = images.values()
   const read = { stdout: 0, stderr: 0 }
   let seq = first
