@@ -21,7 +21,7 @@
 #endif
 
 enum { PREPARE = 1, CODE, STDIN, GO, CREDIT, KILL };
-enum { SAYS_HELLO = 64, WAITING, STDOUT, STDERR, EXITED, FAILED, FORKER };
+enum { SAYS_HELLO = 64, WAITING, STDOUT, STDERR, EXITED, FAILED, FORKER, HOST_GONE, IMAGES };
 
 static uint8_t payload[1 << 20];
 static char deed[64];
@@ -132,7 +132,7 @@ static void exited(uint8_t how, uint32_t value)
 
 static void say_hello(void)
 {
-	uint32_t version = 1;
+	uint32_t version = 2;
 
 	if (strcmp(HELLO, "silent") == 0)
 		stay();
@@ -144,7 +144,7 @@ static void say_hello(void)
 	if (strcmp(HELLO, "huge") == 0)
 		put((uint32_t[3]){0xfffffff0, 0, SAYS_HELLO}, 12);
 	if (strcmp(HELLO, "another") == 0)
-		version = 2;
+		version = 3;
 	if (strcmp(HELLO, "late") == 0)
 		frame_of(0, WAITING, &version, 4);
 	frame_of(0, SAYS_HELLO, &version, 4);
@@ -212,6 +212,8 @@ static void spoil_before_start(void)
 		frame(WAITING, &others, 4);
 	if (is("early-output"))
 		frame(STDOUT, "x", 1);
+	if (is("early-images"))
+		frame(IMAGES, "x", 1);
 	if (is("early-exit"))
 		exited(0, 0);
 	if (is("endless-failure"))
@@ -225,6 +227,12 @@ static void spoil_run(void)
 	if (is("endless-output"))
 		for (;;)
 			frame(STDOUT, memset(payload, 'x', 65536), 65536);
+	if (is("endless-images"))
+		for (;;)
+			frame(IMAGES, memset(payload, 'x', 65536), 65536);
+	if (is("empty-images"))
+		for (;;)
+			frame(IMAGES, NULL, 0);
 	if (is("empty-output"))
 		for (;;)
 			frame(STDERR, NULL, 0);
