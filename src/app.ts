@@ -6,6 +6,9 @@ import type { Instance } from './base/instance.ts'
 import { type Config, readProfile } from './config.ts'
 import { createCore } from './core/core.ts'
 import { type MasterKeySource, openVault } from './core/master-key.ts'
+import { AllowedDestinations } from './gateway/destination.ts'
+import { Outbound } from './gateway/outbound.ts'
+import { toDelivered } from './http/rest/execution.ts'
 import { buildServer } from './http/server.ts'
 import type { Log } from './observe/log.ts'
 import { Metrics } from './observe/metrics.ts'
@@ -45,6 +48,10 @@ export async function openApp(config: Config, instance: Instance, version: strin
       region: config.region,
       runHistoryMs: config.runHistoryMs,
       metrics,
+      webhooks: {
+        outbound: new Outbound(new AllowedDestinations(config.outboundAllow)),
+        toBody: (run) => JSON.stringify(toDelivered(run)),
+      },
       log,
     })
     undo.add(() => core.close('leave', 0))

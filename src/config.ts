@@ -29,6 +29,7 @@ export interface Config {
   allowedHosts: readonly string[]
   allowedOrigins: readonly string[]
   trustedProxies: readonly string[]
+  outboundAllow: readonly string[]
   maxBodyBytes: number
   logLevel: LogLevel
   logFormat: LogFormat
@@ -149,6 +150,14 @@ function checkMachine(values: Values): void {
       refuse(`trusted_proxies holds ${proxy}, which is no address.`, 'Write addresses, or networks as 10.0.0.0/8.')
     }
   }
+  for (const entry of values.outbound_allow) {
+    if (entry.includes('/') && !isAddressOrNetwork(entry)) {
+      refuse(
+        `outbound_allow holds ${entry}, which is no network.`,
+        'Write hosts, addresses, or networks as 10.0.0.0/8.',
+      )
+    }
+  }
   if (values.slots_ready > values.slots_max) {
     refuse(
       `slots_ready (${values.slots_ready}) is more than slots_max (${values.slots_max}).`,
@@ -207,6 +216,7 @@ function toConfig(values: Values): Omit<Config, 'profiles' | 'sources' | 'values
     allowedHosts: values.allowed_hosts,
     allowedOrigins: values.allowed_origins,
     trustedProxies: values.trusted_proxies,
+    outboundAllow: values.outbound_allow,
     maxBodyBytes: values.max_body_bytes,
     logLevel: values.log_level,
     logFormat: values.log_format,
@@ -314,6 +324,7 @@ function toProfile(name: string, values: ProfileValues): Profile {
       detachAfterMs: values.detach_after_s === 0 ? null : values.detach_after_s * 1000,
       onBusyThread: values.thread_busy,
       busyWaitMs: values.thread_busy_wait_s * 1000,
+      webhookUrl: values.webhook_url === '' ? null : values.webhook_url,
     },
     storage:
       values.storage === 'none'

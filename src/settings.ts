@@ -91,6 +91,11 @@ const server = {
     [],
     'Addresses and networks, such as 10.0.0.0/8, of proxies whose X-Forwarded-For is believed; nobody else is.',
   ),
+  outbound_allow: setting(
+    names,
+    [],
+    'Hosts, addresses and networks, such as 10.0.0.0/8, that webhooks may reach though they are not public, over plain http too and at any port.',
+  ),
   max_body_bytes: setting(bytes(64 * KiB, 64 * MiB), 4 * MiB, 'Largest request body.', { unit: 'bytes' }),
   log_level: setting(Type.Enum(logLevels), 'info', 'Least important lines that are logged.'),
   log_format: setting(Type.Enum(logFormats), 'auto', 'auto is pretty on a terminal and JSON lines otherwise.'),
@@ -270,6 +275,12 @@ const profile = {
     }),
     [],
     'Modules of Python that are imported before a run needs them. Each must import without leaving a thread behind.',
+    { inProfiles },
+  ),
+  webhook_url: setting(
+    Type.String({ pattern: '^(https?://[\\x21-\\x7e]{1,2000})?$' }),
+    '',
+    'Where the ending of a run is told that was asked for with Prefer: respond-async and names no address itself.',
     { inProfiles },
   ),
   toolsets: setting(

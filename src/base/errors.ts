@@ -150,6 +150,14 @@ const rows = {
     message: 'This {owner} has reached its limit {limit}, which is {amount}.',
     hint: 'Come again in {retryAfterSeconds} s, or ask an administrator for more.',
   },
+  webhooks_full: {
+    http: 429,
+    rpc: -32000,
+    error: 'rate_limited',
+    retry: 'later',
+    message: 'This org has {amount} endings that are still to be told to its addresses.',
+    hint: 'See that its receivers answer, and try again in {retryAfterSeconds} s.',
+  },
   forbidden: {
     http: 403,
     rpc: -32600,
@@ -281,6 +289,14 @@ const rows = {
     retry: 'never',
     message: '{field} {problem}.',
     hint: 'Mend the field named and call again.',
+  },
+  destination_refused: {
+    http: 400,
+    rpc: -32602,
+    error: 'validation_error',
+    retry: 'never',
+    message: 'This address cannot be reached from here: {reason}.',
+    hint: 'Use an https address on the public internet, or ask the operator to add its host to outbound_allow.',
   },
   code_empty: {
     http: 400,

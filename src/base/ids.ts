@@ -13,6 +13,7 @@ const prefixes = {
   volume: 'vol',
   front: 'frt',
   session: 'ses',
+  event: 'evt',
 } as const
 
 const idBytes = 15

@@ -34,6 +34,8 @@ export interface CallPolicy {
   onBusyThread: BusyAnswer
   /** How long `wait` waits before it refuses. */
   busyWaitMs: number
+  /** Where the ending of a run is told that names no address itself. */
+  webhookUrl: string | null
 }
 
 /** What a key may run: made from the configuration at start, the same for every run until the next start. */

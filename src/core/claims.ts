@@ -26,8 +26,28 @@ export function toClaim(request: ExecuteRequest): Claim | undefined {
 }
 
 /** Everything that was asked, as it was asked; whether somebody waits for it is not part of it. */
-function hashOf({ code, language, timeoutSeconds, threadId, metadata, env, stdin, subject }: ExecuteRequest): string {
+function hashOf({
+  code,
+  language,
+  timeoutSeconds,
+  threadId,
+  metadata,
+  env,
+  stdin,
+  subject,
+  webhookUrl,
+}: ExecuteRequest): string {
   const variables = env && Object.entries(env).sort(([a], [b]) => (a < b ? -1 : 1))
-  const asked = [code, language, timeoutSeconds, threadId, metadata, variables, stdin, subject]
+  const asked = [
+    code,
+    language,
+    timeoutSeconds,
+    threadId,
+    metadata,
+    variables,
+    stdin,
+    subject,
+    ...(webhookUrl === undefined ? [] : [webhookUrl]),
+  ]
   return createHash('sha256').update(JSON.stringify(asked)).digest('hex')
 }

@@ -30,6 +30,7 @@ import { Tasks } from './tasks.ts'
 import { Upkeep } from './upkeep.ts'
 import type { Vault } from './vault.ts'
 import { Volumes } from './volumes.ts'
+import { type WebhookRooms, Webhooks } from './webhooks.ts'
 
 /** What the product does. Every verb takes the caller and decides what that caller may do. */
 export interface Core {
@@ -141,12 +142,15 @@ export interface CoreRooms {
   runHistoryMs: number
   /** Told of every run. */
   metrics: Metrics
+  /** How endings are told to addresses of clients. */
+  webhooks: Pick<WebhookRooms, 'outbound' | 'toBody'>
   log: Log
 }
 
 /** Builds core, writes the profiles as they are now, and recovers what an earlier front left. */
 export async function createCore({ store, runner, metrics, log, ...rooms }: CoreRooms): Promise<Core> {
-  const runs = new Runs(store, runner, new Allowances(store), metrics, log)
+  const webhooks = new Webhooks({ store, vault: rooms.vault, ...rooms.webhooks, log })
+  const runs = new Runs({ store, runner, allowances: new Allowances(store), webhooks, metrics, log })
   for (const profile of rooms.profiles) await store.profiles.ensure(toProfileRow(profile))
   const { vault, region } = rooms
   const profiles = new Profiles(store, vault, rooms.profiles, rooms.readProfile)
@@ -160,6 +164,7 @@ export async function createCore({ store, runner, metrics, log, ...rooms }: Core
   await runs.startWatching()
   keys.startWatching()
   upkeep.start()
+  webhooks.start()
   return {
     execute: (caller, request, signal) => execute(store, runs, runner, caller, request, signal),
     outlive: (caller, runId) => runs.outlive(caller, runId),
@@ -191,6 +196,7 @@ export async function createCore({ store, runner, metrics, log, ...rooms }: Core
       await upkeep.stop()
       await keys.stop()
       await runs.stop(what, graceMs)
+      await webhooks.stop()
     },
   }
 }

@@ -6,7 +6,8 @@ import type { Caller } from './caller.ts'
 import { Fold, type Transcript } from './fold.ts'
 import { recall } from './recall.ts'
 import { check, type ExecuteRequest } from './request.ts'
-import type { BegunRun, Runs } from './runs.ts'
+import type { BegunRun } from './run-rows.ts'
+import type { Runs } from './runs.ts'
 
 /**
  * First comes `accepted`, once the run has a place; last comes `ended`, when its row is written. Of a run that was

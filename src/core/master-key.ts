@@ -102,6 +102,12 @@ export async function ensureSecret(store: Store, vault: Vault, name: string, val
   return vault.open(secretPlace(name), await store.secrets.ensure(name, vault.seal(secretPlace(name), value)))
 }
 
+/** The row of a secret of the product itself. */
+export const sealedSecret = (vault: Vault, name: string, value: string): { name: string; value: string } => ({
+  name,
+  value: vault.seal(secretPlace(name), value),
+})
+
 /**
  * Replaces the master key: seals everything again, in one step that a crash does or does not do. No server may run.
  * @throws StartRefused where the key is given by value: then only its owner can replace it.

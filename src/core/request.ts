@@ -33,6 +33,8 @@ export interface ExecuteRequest {
   idempotencyKey?: string | undefined
   /** How its answer reaches the caller; `inline` where it is not said. */
   deliveryMode?: DeliveryMode
+  /** Where its ending is told; with `webhook` alone. */
+  webhookUrl?: string
 }
 
 /** What will be run: every rule holds, every default is filled in. */
@@ -50,6 +52,7 @@ export interface CheckedRequest {
   detached: boolean
   kept: boolean
   deliveryMode: DeliveryMode
+  webhookUrl: string | undefined
   claim: Claim | undefined
   /** The home directory is this thread's. */
   thread: AskedThread | undefined
@@ -72,6 +75,7 @@ export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request
     detached: request.detached,
     kept: request.kept === true || request.idempotencyKey !== undefined,
     deliveryMode: request.deliveryMode ?? 'inline',
+    webhookUrl: request.webhookUrl,
     claim: toClaim(request),
   }
 }

@@ -2,10 +2,32 @@
 import { createHash } from 'node:crypto'
 import { newId } from '../base/ids.ts'
 import type { RunSpec, RunVolume } from '../base/run.ts'
-import type { ClaimRow, RunRow } from '../store/store.ts'
+import type { Log } from '../observe/log.ts'
+import type { Metrics } from '../observe/metrics.ts'
+import type { Runner } from '../runner/messages.ts'
+import type { ClaimRow, RunRow, Store } from '../store/store.ts'
+import type { Allowances } from './allowances.ts'
 import type { Caller } from './caller.ts'
 import { type Claim, claimLifeMs } from './claims.ts'
 import type { CheckedRequest } from './request.ts'
+import type { Webhooks } from './webhooks.ts'
+
+/** What runs work on. */
+export interface RunRooms {
+  store: Store
+  runner: Runner
+  allowances: Allowances
+  webhooks: Webhooks
+  metrics: Metrics
+  log: Log
+}
+
+export interface BegunRun {
+  spec: RunSpec
+  createdAt: string
+  /** What it prints is kept with its ending. */
+  kept: boolean
+}
 
 /** A run that has no ending yet. */
 export type NewRunRow = Omit<RunRow, 'finishedAt' | 'ending' | 'result'>

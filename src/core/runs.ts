@@ -13,16 +13,10 @@ import type { Claim } from './claims.ts'
 import { Fold } from './fold.ts'
 import { KnownHistorySettings } from './history-settings.ts'
 import type { CheckedRequest } from './request.ts'
-import { type NewRunRow, toClaimRow, toRow, toRunSpec } from './run-rows.ts'
+import { type BegunRun, type NewRunRow, type RunRooms, toClaimRow, toRow, toRunSpec } from './run-rows.ts'
 import { Threads } from './threads.ts'
 import { Volumes } from './volumes.ts'
-
-export interface BegunRun {
-  spec: RunSpec
-  createdAt: string
-  /** What it prints is kept with its ending. */
-  kept: boolean
-}
+import type { Webhooks } from './webhooks.ts'
 
 /** How soon a runner that came back is noticed; only a property is read, so it costs nothing. */
 const watchIntervalMs = 500
@@ -47,13 +41,15 @@ export class Runs {
   readonly #volumes: Volumes
   readonly #allowances: Allowances
   readonly #keeps: KnownHistorySettings
+  readonly #webhooks: Webhooks
   #watch: NodeJS.Timeout | undefined
   #recoveredLife: string | undefined
   #retryAtMs = Number.POSITIVE_INFINITY
   #recovering: Promise<void> | undefined
   #closing = false
 
-  constructor(store: Store, runner: Runner, allowances: Allowances, metrics: Metrics, log: Log) {
+  constructor({ store, runner, allowances, webhooks, metrics, log }: RunRooms) {
+    this.#webhooks = webhooks
     this.#store = store
     this.#allowances = allowances
     this.#runner = runner
@@ -89,13 +85,15 @@ export class Runs {
     const subject = asked.thread
       ? await this.#threads.subjectFor(caller.orgId, asked.thread, asked.subject)
       : asked.subject
+    const { webhookUrl } = asked
+    const delivery = webhookUrl === undefined ? undefined : await this.#webhooks.promise(caller.orgId, webhookUrl)
     const createdAt = timestamp()
     const keeps = await this.#keeps.of(caller.orgId)
     const kept = asked.kept || keeps.keep_output
     const row = toRow(spec, { ...asked, subject, kept, keepsOutput: keeps.keep_output }, owner, createdAt)
     await this.#allowances.admit(row)
     this.#inFlight.add(row.id)
-    const taken = await this.#write(row, asked.claim, keeps.keep_code ? { code: asked.input.code } : {})
+    const taken = await this.#write(row, asked.claim, { ...(keeps.keep_code && { code: asked.input.code }), delivery })
     if (taken) return { taken }
     try {
       await this.#requireLiveKey(spec)
@@ -168,6 +166,8 @@ export class Runs {
   async close(runId: string, ending: Ending): Promise<void> {
     try {
       await this.#store.runs.unclaim(runId)
+      // Whoever asked is told now that it was refused; of a run that was cancelled before it began the ending is told.
+      if (ending.kind === 'failed') await this.#store.deliveries.drop(runId)
       await this.#record(runId, ending, null)
     } finally {
       await this.#threads.free(runId)

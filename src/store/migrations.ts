@@ -6,6 +6,7 @@ import { addExecutions } from './steps/executions.ts'
 import { addRunImages } from './steps/run-images.ts'
 import { addStorage } from './steps/storage.ts'
 import { addUsedLinks } from './steps/used-links.ts'
+import { addDeliveriesByOrg } from './steps/webhooks.ts'
 import type { Tables } from './tables.ts'
 
 type Step = (db: Kysely<Tables>) => Promise<void>
@@ -23,6 +24,7 @@ const steps: readonly Step[] = [
   addExecutions,
   addStorage,
   addRunImages,
+  addDeliveriesByOrg,
 ]
 
 const newestVersion = steps.length

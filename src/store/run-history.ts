@@ -81,6 +81,8 @@ export interface DeliveryRows {
     id: string,
     changes: Pick<DeliveryRow, 'status' | 'attempts' | 'dueAt' | 'problem' | 'updatedAt'>,
   ): Promise<void>
+  /** How many of an org wait or are due; counting ends at `max`. */
+  outstanding(orgId: string, max: number): Promise<number>
   /** Of a run that never started, and was refused. */
   drop(runId: string): Promise<void>
 }

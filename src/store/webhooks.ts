@@ -28,6 +28,17 @@ export const deliveries = (db: Kysely<Tables>): Store['deliveries'] => ({
     await db.updateTable('deliveries').set(changes).where('id', '=', id).execute()
   },
 
+  async outstanding(orgId, max) {
+    const some = await db
+      .selectFrom('deliveries')
+      .select('id')
+      .where('orgId', '=', orgId)
+      .where('status', 'in', ['waiting', 'due'])
+      .limit(max)
+      .execute()
+    return some.length
+  },
+
   async drop(runId) {
     await db.deleteFrom('deliveries').where('runId', '=', runId).execute()
   },

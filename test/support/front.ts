@@ -6,7 +6,11 @@ import { type Profile, toolsets } from '../../src/base/profile.ts'
 import { loadConfig, readProfile } from '../../src/config.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
+import type { RecordedRun } from '../../src/core/history.ts'
 import { Vault } from '../../src/core/vault.ts'
+import { AllowedDestinations } from '../../src/gateway/destination.ts'
+import { Outbound } from '../../src/gateway/outbound.ts'
+import { toDelivered } from '../../src/http/rest/execution.ts'
 import type { HttpRooms } from '../../src/http/routes.ts'
 import { buildServer, type HttpConfig } from '../../src/http/server.ts'
 import { createLog, type Log } from '../../src/observe/log.ts'
@@ -38,7 +42,7 @@ export const testProfile: Profile = {
   preload: [],
   storage: { kind: 'none' },
   volumes: [],
-  calls: { toolsets, detachAfterMs: null, onBusyThread: 'refuse', busyWaitMs: 1_000 },
+  calls: { toolsets, detachAfterMs: null, onBusyThread: 'refuse', busyWaitMs: 1_000, webhookUrl: null },
 }
 
 export const threadsProfile: Profile = {
@@ -51,6 +55,10 @@ export const coreSettings = {
   vault: new Vault(Buffer.alloc(32, 'test')),
   region: 'us',
   runHistoryMs: 30 * 24 * 60 * 60 * 1000,
+  webhooks: {
+    outbound: new Outbound(new AllowedDestinations(['127.0.0.1'])),
+    toBody: (run: RecordedRun) => JSON.stringify(toDelivered(run)),
+  },
   readProfile: (name: string, written: Readonly<Record<string, unknown>>) =>
     readProfile(loadConfig({ flags: {}, env: {}, file: undefined }).values, name, written),
 }

@@ -1,5 +1,6 @@
 import type { RouteHandlerMethod } from 'fastify'
 import type { Administered } from '../../core/admin/admin.ts'
+import { historyOf, webhookSecret, webhookSecretRotation } from './history.ts'
 import { key, keyRotation, keysOf } from './keys.ts'
 import { limits, usage } from './limits.ts'
 import { org, orgs } from './orgs.ts'
@@ -28,6 +29,9 @@ export function adminRoutes(
     [`${inOrg}/volumes`]: volumesOf(on),
     [`${inOrg}/volumes/:volume`]: volume(on),
     [`${inOrg}/limits`]: limits(on),
+    [`${inOrg}/history`]: historyOf(on),
+    [`${inOrg}/webhook-secret`]: webhookSecret(on),
+    [`${inOrg}/webhook-secret/rotate`]: webhookSecretRotation(on),
     [`${inOrg}/usage`]: usage(on),
     [`${inOrg}/tools`]: toolsOf(on, known),
     [`${inOrg}/tools/:tool`]: tool(on, known),

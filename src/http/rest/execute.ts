@@ -1,10 +1,14 @@
-import type { FastifyReply, RouteHandlerMethod } from 'fastify'
+import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import Type from 'typebox'
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
 import type { ExecuteEvent } from '../../core/execute.ts'
 import { Fold } from '../../core/fold.ts'
 import { PacedText } from '../../core/paced-text.ts'
+import type { ExecuteRequest } from '../../core/request.ts'
+import { addressMissing } from '../../core/webhooks.ts'
 import { parseJson } from '../../mcp/json.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { compile } from '../../tools/arguments.ts'
@@ -18,7 +22,24 @@ import { encodingOf, wantsLines } from './execution-output.ts'
 import type { OutputEncoding } from './output-lines.ts'
 import { RunLines } from './run-lines.ts'
 
-const checkBody = compile(SandboxExecuteInput)
+/** The arguments of the tool, and where the ending is told. */
+export const ExecuteBody = Type.Object(
+  {
+    ...SandboxExecuteInput.properties,
+    webhook_url: Type.Optional(
+      Type.String({
+        maxLength: 2_048,
+        description: 'With Prefer: respond-async: where the execution is posted to when it has ended. Must be https.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+/** The answer to `Prefer: respond-async`. */
+export const Accepted = Type.Object({ trace_id: Type.String(), status: Type.Literal('running') })
+
+const checkBody = compile(ExecuteBody)
 
 /** Cancels nothing: a run is ended by its limits or by `/v1/executions/{id}/cancel`, never by a lost connection. */
 const never = new AbortController().signal
@@ -31,18 +52,53 @@ export const executeCode =
   (core: Core, catalog: Catalog): RouteHandlerMethod =>
   async (request, reply) => {
     await requireOffered(sandboxExecute.name, catalog, core, request.caller)
-    const streams = wantsLines(request)
     const body = checkBody(parseJson(request.body as Buffer))
     const told = { timings: body.timings === true }
-    const asked = {
+    const encoding = encodingOf((request.query as { encoding?: unknown }).encoding)
+    const mode = prefersAsync(request) ? 'webhook' : wantsLines(request) ? 'streaming' : 'inline'
+    const asked: ExecuteRequest = {
       ...toRequest(body, true),
       kept: true,
-      deliveryMode: streams ? ('streaming' as const) : ('inline' as const),
+      deliveryMode: mode,
+      ...webhookOf(mode, body.webhook_url, request.caller),
     }
-    const encoding = encodingOf((request.query as { encoding?: unknown }).encoding)
     const events = core.execute(request.caller, asked, never)
-    return streams ? sendLines(reply, events, { ...told, encoding }, request.log as Log) : sendOnce(reply, events, told)
+    switch (mode) {
+      case 'webhook':
+        return sendAccepted(reply, core, events)
+      case 'streaming':
+        return sendLines(reply, events, { ...told, encoding }, request.log as Log)
+      case 'inline':
+        return sendOnce(reply, events, told)
+    }
   }
+
+/** https://www.rfc-editor.org/rfc/rfc7240#section-4.1 */
+const prefersAsync = ({ headers }: FastifyRequest): boolean =>
+  [headers.prefer ?? []]
+    .flat()
+    .join(',')
+    .split(',')
+    .some((preference) => preference.split(';')[0]!.trim().toLowerCase() === 'respond-async')
+
+function webhookOf(mode: string, url: string | undefined, { profile }: Caller): { webhookUrl?: string } {
+  if (mode === 'webhook') {
+    const webhookUrl = url ?? profile.calls.webhookUrl
+    if (webhookUrl === null) throw addressMissing()
+    return { webhookUrl }
+  }
+  if (url === undefined) return {}
+  throw new Refusal('invalid_argument', { field: 'webhook_url', problem: 'takes the header Prefer: respond-async' })
+}
+
+/** The run goes on by itself; its row, and the promise to tell its ending, are on the disk. */
+async function sendAccepted(reply: FastifyReply, core: Core, events: AsyncGenerator<ExecuteEvent>): Promise<void> {
+  const { value: accepted } = await events.next()
+  if (accepted?.kind !== 'accepted') throw new Error('a run told of itself before it was accepted')
+  core.leave(events)
+  reply.header('x-trace-id', accepted.runId).header('preference-applied', 'respond-async')
+  return sendJson(reply, 202, JSON.stringify({ trace_id: accepted.runId, status: 'running' }))
+}
 
 async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent>, asked: Asked): Promise<void> {
   const fold = new Fold()

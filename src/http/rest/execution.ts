@@ -109,6 +109,12 @@ export function toRecorded({ row, output, code, delivery }: RecordedRun): Record
   return { ...ended, ...toListed(row), ...lost, output_kept: output !== null, ...beside }
 }
 
+/** What a webhook is sent: the run, without how that goes. */
+export function toDelivered(run: RecordedRun): Record<string, unknown> {
+  const { delivery: _, code: __, ...told } = toRecorded(run)
+  return told
+}
+
 const unfinished = {
   status: 'running' satisfies ExecutionStatus,
   success: null,
