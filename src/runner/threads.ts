@@ -76,6 +76,7 @@ export class Threads {
     try {
       return await this.reading(id, work)
     } finally {
+      this.#changes.wrote(key)
       use.writers -= 1
       if (use.writers === 0) this.#uses.delete(key)
     }
@@ -155,6 +156,8 @@ export class ThreadClaim {
   /** Mounts it, made first if need be. @throws Refusal unavailable. */
   async mount(): Promise<void> {
     this.#lease = await this.#warm.acquire(this.#id, this.#quota)
+    // What cannot be read now is found out, and told, after the run.
+    await this.#changes.settle(keyOf(this.#id), this.#id.name, this.#mounted.root.fd).catch(() => undefined)
   }
 
   /** @returns the entry of the slot's dock at which it is now. */

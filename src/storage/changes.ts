@@ -45,6 +45,21 @@ interface Known {
 export class Changes {
   /** By thread; those whose tick is over are dropped. */
   readonly #recent = new Map<string, { atMs: number; files: ReadonlyMap<string, Known> }>()
+  /** When files were written, by thread; likewise. */
+  readonly #written = new Map<string, number>()
+
+  /** Files of a thread were written by somebody else than a run, until now. */
+  wrote(key: string): void {
+    this.#dropOld(wallMs())
+    this.#written.delete(key)
+    this.#written.set(key, wallMs())
+  }
+
+  /** To be called before a run: what was written a moment ago will not be taken for its work. */
+  async settle(key: string, threadId: string, root: number): Promise<void> {
+    const isRecent = Math.abs(wallMs() - (this.#written.get(key) ?? 0)) <= tickMs
+    if (isRecent) await this.since(key, threadId, root, wallMs())
+  }
 
   /**
    * @param key of the thread.
@@ -82,6 +97,10 @@ export class Changes {
 
   /** In the order of their times, unless the clock was set back. */
   #dropOld(atMs: number): void {
+    for (const [key, writtenMs] of this.#written) {
+      if (Math.abs(atMs - writtenMs) <= tickMs) break
+      this.#written.delete(key)
+    }
     for (const [key, recent] of this.#recent) {
       if (Math.abs(atMs - recent.atMs) <= tickMs) return
       this.#recent.delete(key)

@@ -96,6 +96,15 @@ describe('the changes of a run', () => {
     expect(await paths(Date.now())).toEqual([])
   })
 
+  it('do not hold what was uploaded a moment before', async () => {
+    write('uploaded', 'x')
+    changes.wrote('key')
+    await changes.settle('key', 'thread', root)
+    const startMs = Date.now()
+    write('made', 'x')
+    expect(await paths(startMs)).toEqual(['made'])
+  })
+
   it('leave out what programs keep for themselves', async () => {
     const startMs = Date.now()
     for (const name of ['__pycache__', '.cache', '.local', 'node_modules', 'kept']) {
