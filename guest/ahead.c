@@ -67,8 +67,8 @@ const char *ahead_begin(struct run *run, const struct frame *frame)
 	run->env_bytes = bytes_of(asked.env);
 	source_open(&run->source, run->env_bytes + asked.code_bytes, 0);
 	bool has_storage = asked.dock != NULL || asked.volumes != NULL;
-	if ((run->env_bytes > 0 || has_storage) && run->preparation.ahead == AHEAD_STARTED)
-		wrong = "variables or storage for a program that is started already";
+	if (run->env_bytes > 0 && run->preparation.ahead == AHEAD_STARTED)
+		wrong = "variables for a program that is started already";
 	else if (!add_variables(run, asked.env))
 		wrong = "variables that do not fit";
 	else if (has_storage)

@@ -127,13 +127,9 @@ static void hide_init(void)
 	give_up();
 }
 
-/* No main process of its own: a host's child joins. It is told which namespaces are the jail's, and waits for nothing
- * but orphans to reap, sealed as any init, until the guest kills it. */
-static _Noreturn void await_guest(void)
+static void open_spaces(int spaces[JAIL_NAMESPACES])
 {
 	static const char *const names[] = {"pid", "mnt", "net", "ipc", "uts"};
-	struct report report = {.kind = REPORT_MADE};
-	int spaces[JAIL_NAMESPACES];
 	char path[32];
 
 	for (size_t i = 0; i < JAIL_NAMESPACES; i++) {
@@ -144,10 +140,36 @@ static _Noreturn void await_guest(void)
 			give_up();
 		}
 	}
-	if (seccomp_load() < 0 || ids_drop_capabilities() < 0)
-		give_up();
+}
+
+static void tell_made(const int spaces[JAIL_NAMESPACES])
+{
+	struct report report = {.kind = REPORT_MADE};
+
 	if (pass_send(CHANNEL, &report, sizeof(report), spaces, JAIL_NAMESPACES) < 0)
 		_exit(EXIT_JAIL_FAILED);
+}
+
+/* Storage may come after the program was started. */
+static void offer_to_storage(void)
+{
+	int spaces[JAIL_NAMESPACES];
+
+	open_spaces(spaces);
+	tell_made(spaces);
+	descriptors_close_from(CHANNEL + 1);
+}
+
+/* No main process of its own: a host's child joins. It is told which namespaces are the jail's, and waits for nothing
+ * but orphans to reap, sealed as any init, until the guest kills it. */
+static _Noreturn void await_guest(void)
+{
+	int spaces[JAIL_NAMESPACES];
+
+	open_spaces(spaces);
+	if (seccomp_load() < 0 || ids_drop_capabilities() < 0)
+		give_up();
+	tell_made(spaces);
 	descriptors_close_from(0);
 	for (;;) {
 		sigset_t child;
@@ -192,6 +214,8 @@ _Noreturn void jail_become_init(const struct ends *ends)
 	hide_init();
 	if (p->ahead == AHEAD_JOINED)
 		await_guest();
+	if (p->ahead == AHEAD_STARTED)
+		offer_to_storage();
 	if (seccomp_load() < 0)
 		give_up();
 

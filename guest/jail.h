@@ -44,7 +44,7 @@ enum report_kind {
 	REPORT_READY = 1,  /* the main process waits for GO; `value` is its pid as the guest sees it */
 	REPORT_FAILED = 2, /* making the jail failed: `text` */
 	REPORT_STATUS = 3, /* the main process ended: `value` is its wait status */
-	REPORT_MADE = 4,   /* the jail is there, and has no main process yet: its namespaces come along */
+	REPORT_MADE = 4,   /* of a jail that is made ahead: it has no main process yet, its namespaces come along */
 };
 
 struct report {

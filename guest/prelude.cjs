@@ -8,6 +8,8 @@
  * Input: the source text came by standard input where none was given, and a stream that has ended never says so again.
  * The program finds another that is empty.
  *
+ * Home: it may have become a thread's while node waited, and the working directory is still what that covers.
+ *
  * `require`: for code that node takes for an ES module. With it, code that mixes `require` and top-level `await` runs,
  * where node alone says that it cannot tell what the code is. CommonJS code keeps its own.
  */
@@ -23,6 +25,7 @@ for (const name of ['stdout', 'stderr']) {
 }
 if (process.argv[1] === '-') {
   process.stdin.once('end', () => {
+    process.chdir('/home/baponi')
     let empty
     const get = () => (empty ??= require('node:fs').createReadStream('/dev/null'))
     Object.defineProperty(process, 'stdin', { configurable: true, enumerable: true, get })

@@ -1,6 +1,5 @@
 import type { Limits, RunSpec } from '../base/run.ts'
 import {
-  type Docked,
   encodeFrame,
   encodePrepare,
   type Frame,
@@ -62,11 +61,9 @@ export class AheadJail {
   }
 
   /** Whether a run can take it: nothing of the run shows that the jail was there before. */
-  fits(spec: RunSpec, stdin: Uint8Array | undefined, { dock, volumes }: Docked): boolean {
+  fits(spec: RunSpec, stdin: Uint8Array | undefined): boolean {
     if (this.#phase !== 'making' && this.#phase !== 'ready') return false
     if (spec.language !== this.#spec.language || stdin !== undefined) return false
-    // It would stay in the directory that storage covers.
-    if ((dock ?? volumes) !== undefined && this.#command.way !== 'joined') return false
     return fixedLimits.every((name) => spec.limits[name] === this.#spec.limits[name]) && this.#command.takes(spec.env)
   }
 

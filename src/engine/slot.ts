@@ -230,7 +230,7 @@ export class Slot {
     const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
     const env = { ...this.#parts.env, ...spec.env }
     const request = { ...command, ...input, env, ...docked, limits: spec.limits }
-    return this.#execute(request, observer, this.#ahead?.fits(spec, input.stdin, docked) ? this.#ahead : undefined)
+    return this.#execute(request, observer, this.#ahead?.fits(spec, input.stdin) ? this.#ahead : undefined)
   }
 
   /**
