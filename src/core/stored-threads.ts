@@ -68,7 +68,7 @@ export class StoredThreads {
     return { ...toView(row, sizeBytes), quota_bytes: row.quotaBytes ?? quotaBytes, used_bytes: usedBytes }
   }
 
-  /** Deletes a thread with all that it holds. @throws Refusal thread_unknown, thread_busy, unavailable. */
+  /** Deletes a thread with all that it holds. @throws Refusal thread_unknown, thread_busy. */
   async remove(caller: Caller, id: string): Promise<void> {
     const { orgId } = await this.#existing(caller, id)
     await this.#alone(orgId, id, async () => {
@@ -141,12 +141,16 @@ export class StoredThreads {
     return (await this.#alone(orgId, id, work).catch(passBusy)) === true
   }
 
-  /** A thread that the runner does not give stays, as if nobody had asked. */
+  /**
+   * A thread that the runner does not give stays, as if nobody had asked. Where it is not known whether the runner has
+   * erased it, it is gone for everybody, and `settle` does the rest.
+   */
   async #finishRemoval(orgId: string, id: string): Promise<void> {
     try {
       await this.#runner.storage.remove({ area: 'threads', org: orgId, name: id })
     } catch (error) {
-      await this.#store.threads.settle(orgId, id)
+      if (error instanceof Refusal && error.code === 'unavailable') return
+      if (error instanceof Refusal) await this.#store.threads.settle(orgId, id)
       throw error
     }
     await this.#store.threads.remove(orgId, id)

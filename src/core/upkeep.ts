@@ -48,7 +48,9 @@ export class Upkeep {
 
   async #settle(): Promise<void> {
     await this.#threads.settle()
-    await this.#volumes.settle()
+    await this.#volumes.settle(this.#profiles, ({ orgId, slug }, profile) => {
+      this.#log.warn({ org_id: orgId, volume: slug, profile }, 'a volume was not removed, since a profile mounts it')
+    })
   }
 
   async #expire(): Promise<void> {

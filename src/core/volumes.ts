@@ -6,6 +6,7 @@ import type { VolumeRow } from '../store/storage-rows.ts'
 import type { Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
 import { type Page, type PageRequest, page } from './paging.ts'
+import type { Profiles } from './profiles.ts'
 
 /** A volume as a key sees it whose profile mounts it. */
 export interface CallerVolume {
@@ -24,6 +25,20 @@ export interface CallerVolume {
 export const quotaOf = ({ quotaBytes, quotaFiles }: VolumeRow) => ({ bytes: quotaBytes, inodes: quotaFiles })
 
 export const volumeRef = ({ orgId, id }: VolumeRow): StorageRef => ({ area: 'volumes', org: orgId, name: id })
+
+/** @returns a profile that mounts the volume and that a live key of its org is bound to. */
+export async function profileThatMounts(
+  { keys }: Pick<Store, 'keys'>,
+  profiles: Profiles,
+  { orgId, slug }: VolumeRow,
+): Promise<string | undefined> {
+  const live = (await keys.list(orgId)).filter(({ revokedAt }) => revokedAt === null)
+  for (const name of new Set(live.map((key) => key.profile))) {
+    const profile = await profiles.get(orgId, name)
+    if (profile?.volumes.some((volume) => volume.slug === slug)) return name
+  }
+  return undefined
+}
 
 /** The volumes that profiles mount, for the keys of an org. */
 export class Volumes {
@@ -80,11 +95,18 @@ export class Volumes {
   }
 
   /**
-   * Erases what volumes held that are on their way out; one that a run has is tried again with the next call.
+   * Erases what volumes held that are on their way out; one that a run has is tried again with the next call. One that
+   * a profile mounts stays: the command that wanted it removed knew of other profiles than this server.
+   * @param kept told which stay.
    * @throws Refusal unavailable while no runner is there.
    */
-  async settle(): Promise<void> {
+  async settle(profiles: Profiles, kept: (row: VolumeRow, profile: string) => void): Promise<void> {
     for (const row of await this.#store.volumes.removing()) {
+      const profile = await profileThatMounts(this.#store, profiles, row)
+      if (profile !== undefined) {
+        if (await this.#store.volumes.setRemoving(row.id, null)) kept(row, profile)
+        continue
+      }
       try {
         await this.#runner.storage.remove(volumeRef(row))
         await this.#store.volumes.remove(row.id)

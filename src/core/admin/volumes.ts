@@ -4,7 +4,7 @@ import { newId } from '../../base/ids.ts'
 import type { VolumeRow } from '../../store/storage-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { requireStorageRoom } from '../storage-room.ts'
-import { quotaOf, volumeRef } from '../volumes.ts'
+import { profileThatMounts, quotaOf, volumeRef } from '../volumes.ts'
 import { type Admin, type Administered, act, checkName, requireInOrg, unknown } from './admin.ts'
 
 /** What is said of a volume; what is absent stays as it is, or is as usual. */
@@ -182,14 +182,9 @@ async function existing(volumes: Administered['store']['volumes'], orgId: string
 }
 
 /** @throws Refusal in_use. */
-async function requireUnmounted({ store, profiles }: Administered, { orgId, slug }: VolumeRow): Promise<void> {
-  const live = (await store.keys.list(orgId)).filter(({ revokedAt }) => revokedAt === null)
-  for (const name of new Set(live.map((key) => key.profile))) {
-    const profile = await profiles.get(orgId, name)
-    if (profile?.volumes.some((volume) => volume.slug === slug)) {
-      throw new Refusal('in_use', { what: `The volume ${slug}`, by: `the profile ${name}` })
-    }
-  }
+async function requireUnmounted({ store, profiles }: Administered, row: VolumeRow): Promise<void> {
+  const name = await profileThatMounts(store, profiles, row)
+  if (name !== undefined) throw new Refusal('in_use', { what: `The volume ${row.slug}`, by: `the profile ${name}` })
 }
 
 /** What is in use grows when it is next mounted, and so does what the runner cannot be asked about now. */
