@@ -17,7 +17,7 @@ import type { Asked } from '../../tools/execute/result.ts'
 import { sandboxExecute, toRequest } from '../../tools/execute/sandbox-execute.ts'
 import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
 import { errorBody, sendJson, startWriting } from '../answer.ts'
-import { toExecution } from './execution.ts'
+import { imagesOf, toExecution } from './execution.ts'
 import { encodingOf, wantsLines } from './execution-output.ts'
 import type { OutputEncoding } from './output-lines.ts'
 import { RunLines } from './run-lines.ts'
@@ -111,7 +111,8 @@ async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent
     }
   }
   const how = { createdAt, completedAt: timestamp(), deliveryMode: 'inline' } as const
-  return sendJson(reply, 200, JSON.stringify(toExecution(fold.finish(), how, asked)))
+  const transcript = fold.finish()
+  return sendJson(reply, 200, JSON.stringify({ ...toExecution(transcript, how, asked), ...imagesOf(transcript) }))
 }
 
 /** Events are read to their end at their own pace, also when the client is slow or gone. */

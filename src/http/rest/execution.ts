@@ -39,6 +39,11 @@ export const Execution = Type.Object(
     stdout: orNull('string', 'null while it goes on, and where what it printed is not kept.'),
     stderr: orNull('string', 'As stdout.'),
     truncated: orNull('boolean', 'Whether output was left out.'),
+    images: Type.Optional(
+      Type.Array(Type.Object({ mime_type: Type.String(), data_base64: Type.String() }), {
+        description: 'What it showed, where that is kept; absent where there was nothing.',
+      }),
+    ),
     output_kept: Type.Boolean({ description: 'Whether stdout and stderr are what it printed.' }),
     code: orNull('string', 'Where the org keeps code.'),
     delivery: Type.Unsafe<unknown>({
@@ -49,10 +54,7 @@ export const Execution = Type.Object(
   { description: 'One that has ended has the fields of the result of sandbox_execute as well.' },
 )
 
-/**
- * A finished run as REST clients read it, with its images unless they were streamed; besides the common fields it carries
- * everything the tool answers.
- */
+/** A finished run as REST clients read it; besides the common fields it carries everything the tool answers. */
 export function toExecution(
   transcript: Transcript,
   {
@@ -62,7 +64,7 @@ export function toExecution(
   }: { createdAt: string; completedAt: string; deliveryMode: HistoryRun['deliveryMode'] },
   asked: Asked,
 ): Record<string, unknown> {
-  const { result, stdout, stderr, images } = transcript
+  const { result, stdout, stderr } = transcript
   return {
     ...toStructuredContent(transcript, asked),
     ...statusFields(result.ending),
@@ -70,9 +72,12 @@ export function toExecution(
     created_at: createdAt,
     completed_at: completedAt,
     delivery_mode: deliveryMode,
-    ...(deliveryMode === 'inline' && images.length > 0 && { images: images.map(imageOnTheWire) }),
   }
 }
+
+/** What a run showed, where that is told at once. */
+export const imagesOf = ({ images }: Transcript): object =>
+  images.length > 0 ? { images: images.map(imageOnTheWire) } : {}
 
 export const imageOnTheWire = ({ mimeType, bytes }: ShownImage): { mime_type: string; data_base64: string } => ({
   mime_type: mimeType,
@@ -104,14 +109,15 @@ export function toRecorded({ row, output, code, delivery }: RecordedRun): Record
     return { ...toListed(row), stdout: null, stderr: null, truncated: null, output_kept: false, ...beside }
   }
   const how = { createdAt, completedAt, deliveryMode }
-  const ended = toExecution(toTranscript(row.id, resultOf(row), output), how, { timings: true })
+  const transcript = toTranscript(row.id, resultOf(row), output)
+  const ended = { ...toExecution(transcript, how, { timings: true }), ...imagesOf(transcript) }
   const lost = output === null ? { stdout: null, stderr: null } : {}
   return { ...ended, ...toListed(row), ...lost, output_kept: output !== null, ...beside }
 }
 
-/** What a webhook is sent: the run, without how that goes. */
+/** What a webhook is sent: the run, without how that goes, and without images, which may be asked for. */
 export function toDelivered(run: RecordedRun): Record<string, unknown> {
-  const { delivery: _, code: __, ...told } = toRecorded(run)
+  const { delivery: _, code: __, images: ___, ...told } = toRecorded(run)
   return told
 }
 
