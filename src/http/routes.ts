@@ -9,6 +9,7 @@ import { adminRoutes } from './admin/routes.ts'
 import { alive, ready } from './health.ts'
 import { mcpEndpoint } from './mcp.ts'
 import { metrics } from './metrics.ts'
+import { openApi } from './openapi/serve.ts'
 import { getBlob, putBlob } from './rest/blobs.ts'
 import { executeCode } from './rest/execute.ts'
 import { executionOutput } from './rest/execution-output.ts'
@@ -38,6 +39,7 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
   only(app, '/healthz', { GET: alive }, { open: true })
   only(app, '/readyz', { GET: ready(rooms.core) }, { open: true })
   only(app, '/metrics', { GET: metrics(rooms.metrics, rooms.core) }, { operator: true })
+  only(app, '/openapi.json', { GET: openApi(rooms.version) }, { open: true })
   only(app, '/mcp', { POST: mcp.post, GET: mcp.get, DELETE: mcp.delete })
   only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core, catalog) })
   const { publicUrl } = rooms

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { FastifyInstance } from 'fastify'
 import { type Profile, toolsets } from '../../src/base/profile.ts'
 import { loadConfig, readProfile } from '../../src/config.ts'
 import type { Caller } from '../../src/core/caller.ts'
@@ -98,6 +99,8 @@ export async function openRooms(profile: Profile = testProfile): Promise<Rooms> 
 export interface Front extends Rooms {
   url: string
   port: number
+  /** The server itself, to be asked for its routes. */
+  app: FastifyInstance
   /** Sends one JSON body. */
   post(path: string, body: unknown, headers?: Record<string, string>): Promise<Response>
 }
@@ -134,6 +137,7 @@ export async function openFront(
     ...rooms,
     url,
     port,
+    app,
     post: (path, body, headers = {}) =>
       fetch(`${url}${path}`, {
         method: 'POST',

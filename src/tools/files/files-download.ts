@@ -23,7 +23,7 @@ export const filesDownload = tool({
   title: 'Download a file',
   toolset: 'files',
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true },
-  offered: ({ storage }) => storage.kind !== 'none',
+  offered: ({ storage, volumes }) => storage.kind !== 'none' || volumes.length > 0,
   describe: () =>
     `Download file content from a thread or volume. Text is returned as text, PNG, JPEG, GIF and WebP as an image, WAV, MP3, Ogg and FLAC as audio; at most ${bytesInWords(inlineMaxBytes)}. For anything else a link is returned.`,
   input: Type.Object(fileArguments, { additionalProperties: false }),

@@ -46,7 +46,7 @@ export const filesUpload = tool({
   title: 'Upload a file',
   toolset: 'files',
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
-  offered: ({ storage }) => storage.kind !== 'none',
+  offered: ({ storage, volumes }) => storage.kind !== 'none' || volumes.length > 0,
   describe: () =>
     `Write a file to a thread or volume, in place of an earlier one; missing directories are made. Give a small file as content (at most ${bytesInWords(inlineMaxBytes)}). For a larger one give its size instead: the answer is a link, good for one upload, and the command line that uploads the file to it from where it is, so that its bytes never pass through you.`,
   input: Input,

@@ -1,0 +1,261 @@
+import { createConfig, lintFromString } from '@redocly/openapi-core'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { operator } from '../../src/core/admin/admin.ts'
+import { createKey } from '../../src/core/admin/keys.ts'
+import { createOrg } from '../../src/core/admin/orgs.ts'
+import { createToken } from '../../src/core/admin/tokens.ts'
+import { isRaw, type Operation } from '../../src/http/openapi/operation.ts'
+import { operations } from '../../src/http/openapi/operations.ts'
+import { type Front, openFront, threadsProfile } from '../support/front.ts'
+
+let front: Front
+beforeAll(async () => {
+  front = await openFront(threadsProfile, { dev: false, trustedProxies: ['127.0.0.1'] })
+})
+afterAll(() => front.close())
+
+describe('the document of the API', () => {
+  it('is OpenAPI in the eyes of a public linter, without a warning', async () => {
+    const response = await fetch(`${front.url}/openapi.json`)
+    expect(response.status).toBe(200)
+    const config = await createConfig({ extends: ['recommended-strict'] })
+    const problems = await lintFromString({ source: await response.text(), config, absoluteRef: 'openapi.json' })
+    expect(problems.map(({ ruleId, message, location }) => [ruleId, message, location[0]?.pointer])).toEqual([])
+    const etag = response.headers.get('etag') ?? ''
+    expect((await fetch(`${front.url}/openapi.json`, { headers: { 'if-none-match': etag } })).status).toBe(304)
+  })
+
+  it('describes every path that is served, and no other', () => {
+    const served = servedPaths(front.app.printRoutes({ commonPrefix: false })).map(toTemplate)
+    const described = Object.keys(operations).map((name) => name.split(' ')[1]!)
+    expect([...new Set(served)].sort()).toEqual([...new Set(described)].sort())
+  })
+
+  it('describes every method: any other is answered with those that are', async () => {
+    const { key } = await orgWith('methods')
+    const token = (await createToken(front.core.administered, operator, { name: 'methods', role: 'owner' })).secret
+    const paths = Map.groupBy(Object.keys(operations), (name) => name.split(' ')[1]!)
+    for (const [path, names] of paths) {
+      const described = names.map((name) => name.split(' ')[0]!)
+      const by = operations[names[0]!]!.by
+      const secret = by === 'admin token' ? token : key
+      const answer = await fetch(front.url + path.replaceAll(/\{\w+\}/g, 'x'), {
+        method: 'OPTIONS',
+        headers: { 'x-api-key': secret },
+      })
+      expect([path, answer.status]).toEqual([path, 405])
+      expect([path, answer.headers.get('allow')?.split(', ').sort()]).toEqual([path, described.sort()])
+    }
+  })
+
+  it('gives every operation a name of its own', () => {
+    const ids = Object.values(operations).map(({ id }) => id)
+    expect(new Set(ids).size).toBe(ids.length)
+  })
+})
+
+/** The framework prints its routes as a tree: four characters for each level, then a piece of the path. */
+function servedPaths(tree: string): string[] {
+  const above: string[] = []
+  const paths: string[] = []
+  for (const line of tree.split('\n')) {
+    const [, indent, piece, methods] = /^([│ ]*)[├└]── (\S*)( \(.*)?$/.exec(line) ?? []
+    if (indent === undefined || piece === undefined) continue
+    const depth = indent.length / 4
+    above[depth] = (above[depth - 1] ?? '') + piece
+    if (methods !== undefined && above[depth] !== '') paths.push(above[depth])
+  }
+  return paths
+}
+
+const toTemplate = (url: string): string => url.replaceAll(/:(\w+)/g, '{$1}')
+
+interface Own {
+  org: string
+  keyId: string
+  key: string
+  token: string
+}
+
+let orgs = 0
+async function orgWith(name: string): Promise<Own> {
+  const { id: org } = await createOrg(front.core.administered, operator, `${name} ${++orgs}`)
+  const { id: keyId, secret } = await createKey(front.core.administered, operator, org, {}, [])
+  const token = await createToken(front.core.administered, operator, { name, role: 'owner', org_id: org })
+  return { org, keyId, key: secret, token: token.secret }
+}
+
+/** What the other org has, by the words of paths; everything in it bears a mark that must never be told. */
+async function possessionsOf({ org, keyId, key }: Own): Promise<Record<string, string>> {
+  const body = { language: 'bash', code: 'echo other-mark >other-mark; echo other-mark', thread_id: 'other-thread' }
+  const run = await front.post('/v1/sandbox/execute', body, { 'x-api-key': key })
+  const { trace_id: runId } = (await run.json()) as { trace_id: string }
+  const profile = await fetch(`${front.url}/admin/v1/orgs/${org}/profiles`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${everywhere}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'other-mark', settings: {} }),
+  })
+  const volume = await fetch(`${front.url}/admin/v1/orgs/${org}/volumes`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${everywhere}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ slug: 'other-volume' }),
+  })
+  expect([profile.status, volume.status]).toEqual([201, 201])
+  return { org, key: keyId, id: runId, thread: 'other-thread', profile: 'other-mark', volume: 'other-volume' }
+}
+
+let everywhere = ''
+
+/** Bodies that name what belongs to the other org, where a path does not. */
+const bodies: Readonly<Record<string, (thread: string) => object>> = {
+  listFiles: (id) => ({ source: 'thread', id }),
+  uploadFile: (id) => ({ source: 'thread', id, path: 'f', size: 1 }),
+  downloadFile: (id) => ({ source: 'thread', id, path: 'other-mark' }),
+  deleteFiles: (id) => ({ source: 'thread', id, path: 'other-mark' }),
+  renameOrg: () => ({ name: 'x' }),
+  switchTool: () => ({ shown: true }),
+  createProfile: () => ({ name: 'x' }),
+  replaceProfile: () => ({ settings: {} }),
+  forkThread: () => ({ to: 'copy' }),
+  createVolume: () => ({ slug: 'x' }),
+}
+
+/** Words of paths that name nothing of an org. */
+const ownWords: Readonly<Record<string, string>> = { tool: 'files_download', token: 'tok_none' }
+
+/** What names nothing that another org could have. A route that is new and neither here nor has an id fails. */
+const namesNothing = new Set([
+  ...['execute', 'alive', 'ready', 'openapi', 'metrics', 'mcp', 'mcpEvents', 'endMcpSession'],
+  ...['listExecutions', 'listThreads', 'listVolumes'],
+  ...['listOrgs', 'createOrg', 'listTokens', 'createToken', 'revokeToken'],
+  // Links are bound to who made them: test/protocol/files.test.ts.
+  ...['getBlob', 'headBlob', 'putBlob'],
+])
+
+describe('two orgs', () => {
+  it('never see each other, through any operation', async () => {
+    everywhere = (await createToken(front.core.administered, operator, { name: 'all', role: 'owner' })).secret
+    const [mine, other] = [await orgWith('mine'), await orgWith('other-mark')]
+    const theirs = await possessionsOf(other)
+    let asked = 0
+    for (const [name, operation] of Object.entries(operations)) {
+      if (namesNothing.has(operation.id)) continue
+      const [real, made] = [await ask(mine, name, operation, theirs), await ask(mine, name, operation, nothing)]
+      asked += 1
+      expect([name, real.status]).toEqual([name, made.status])
+      // Uploads make what is not there; nothing of theirs is looked at.
+      if (operation.id !== 'uploadFile') expect([name, real.status]).toEqual([name, 404])
+      expect([name, real.text]).toEqual([name, made.text])
+    }
+    expect(asked).toBeGreaterThan(15)
+    const left = await front.post(
+      '/v1/files/list',
+      { source: 'thread', id: 'other-thread' },
+      { 'x-api-key': other.key },
+    )
+    expect(await left.text()).toContain('other-mark')
+  })
+
+  const nothing: Record<string, string> = {
+    org: 'org_none',
+    key: 'key_none',
+    id: 'trc_none',
+    thread: 'none-thread',
+    profile: 'none-mark',
+    volume: 'none-volume',
+  }
+
+  async function ask(mine: Own, name: string, operation: Operation, ids: Record<string, string>) {
+    const [method = '', template = ''] = name.split(' ')
+    const words = { ...ids, ...ownWords }
+    const path = template.replaceAll(/\{(\w+)\}/g, (_, word: string) => {
+      const value = words[word as keyof typeof words]
+      if (value === undefined) throw new Error(`no recipe for {${word}} of ${name}`)
+      return value
+    })
+    const body = bodies[operation.id]?.(ids.thread ?? '')
+    if (path === template && body === undefined) throw new Error(`no recipe for ${name}`)
+    const secret = operation.by === 'admin token' ? mine.token : mine.key
+    const sends = body !== undefined || method === 'POST' || (operation.body && !isRaw(operation.body))
+    const response = await fetch(front.url + path, {
+      method,
+      headers: { 'x-api-key': secret, ...(sends && { 'content-type': 'application/json' }) },
+      ...(sends && { body: JSON.stringify(body ?? {}) }),
+    })
+    let text = await response.text()
+    for (const [word, id] of Object.entries(ids)) text = text.replaceAll(id, `{${word}}`)
+    text = text.replaceAll(/"(url|expires_at)":"[^"]*"/g, '')
+    expect([name, text.includes('other-mark')]).toEqual([name, false])
+    return { status: response.status, text }
+  }
+})
+
+describe('an answer', () => {
+  it('is what the document says', async () => {
+    const own = await orgWith('answers')
+    const token = (await createToken(front.core.administered, operator, { name: 'answers', role: 'owner' })).secret
+    const ajv = new Ajv2020({ strict: false })
+    const holds = async (name: string, path: string, body?: object) => {
+      const [method = ''] = name.split(' ')
+      const response = await fetch(front.url + path, {
+        method,
+        headers: {
+          'x-api-key': operations[name]!.by === 'key' ? own.key : token,
+          ...(method !== 'GET' && { 'content-type': 'application/json' }),
+        },
+        ...(body && { body: JSON.stringify(body) }),
+      })
+      const schema = operations[name]!.answers[response.status]
+      expect([name, response.status, schema !== undefined]).toEqual([name, response.status, true])
+      if (schema === undefined || schema === null || isRaw(schema)) return
+      const validate = ajv.compile(schema)
+      validate(await response.json())
+      expect([name, validate.errors]).toEqual([name, null])
+    }
+    const org = `/admin/v1/orgs/${own.org}`
+    const at = '/admin/v1/orgs/{org}'
+    await holds('POST /v1/sandbox/execute', '/v1/sandbox/execute', {
+      language: 'bash',
+      code: 'echo x >f',
+      thread_id: 'a',
+    })
+    await holds('POST /v1/files/list', '/v1/files/list', { source: 'thread', id: 'a' })
+    await holds('POST /v1/files/upload', '/v1/files/upload', { source: 'thread', id: 'a', path: 'g', size: 1 })
+    await holds('POST /v1/files/download', '/v1/files/download', { source: 'thread', id: 'a', path: 'f' })
+    await holds('POST /v1/files/delete', '/v1/files/delete', { source: 'thread', id: 'a', path: 'f' })
+    await holds('GET /v1/executions', '/v1/executions?thread_id=a')
+    const { data } = (await (
+      await fetch(`${front.url}/v1/executions`, { headers: { 'x-api-key': own.key } })
+    ).json()) as {
+      data: { trace_id: string }[]
+    }
+    const runId = data[0]?.trace_id ?? ''
+    await holds('GET /v1/executions/{id}', `/v1/executions/${runId}`)
+    await holds('GET /v1/executions/{id}/output', `/v1/executions/${runId}/output`)
+    await holds('GET /v1/threads', '/v1/threads')
+    await holds('GET /v1/threads/{id}', '/v1/threads/a')
+    await holds('POST /v1/threads/{id}/fork', '/v1/threads/a/fork', { to: 'b' })
+    await holds('DELETE /v1/threads/{id}', '/v1/threads/b')
+    await holds('GET /v1/volumes', '/v1/volumes')
+    await holds('GET /admin/v1/orgs', '/admin/v1/orgs')
+    await holds('POST /admin/v1/orgs', '/admin/v1/orgs', { name: 'answers made' })
+    await holds(`GET ${at}`, org)
+    await holds(`POST ${at}/keys`, `${org}/keys`, { env_vars: { A: 'b' }, tools: ['sandbox_execute'] })
+    await holds(`GET ${at}/keys`, `${org}/keys`)
+    await holds(`GET ${at}/keys/{key}`, `${org}/keys/${own.keyId}`)
+    await holds(`POST ${at}/keys/{key}/rotate`, `${org}/keys/${own.keyId}/rotate`, {})
+    await holds(`POST ${at}/profiles`, `${org}/profiles`, { name: 'p', settings: { env: { A: 'b' } } })
+    await holds(`GET ${at}/profiles`, `${org}/profiles`)
+    await holds(`PUT ${at}/limits`, `${org}/limits`, { concurrent_runs: 3 })
+    await holds(`GET ${at}/usage`, `${org}/usage`)
+    await holds(`GET ${at}/tools`, `${org}/tools`)
+    await holds(`PUT ${at}/tools/{tool}`, `${org}/tools/files_upload`, { shown: true })
+    await holds(`POST ${at}/volumes`, `${org}/volumes`, { slug: 'v' })
+    await holds(`GET ${at}/volumes`, `${org}/volumes`)
+    await holds(`GET ${at}/volumes/{volume}`, `${org}/volumes/v`)
+    await holds(`PATCH ${at}/volumes/{volume}`, `${org}/volumes/v`, { name: 'for people' })
+    await holds('GET /admin/v1/tokens', '/admin/v1/tokens')
+    await holds('POST /admin/v1/tokens', '/admin/v1/tokens', { name: 't', role: 'member' })
+  })
+})
