@@ -118,6 +118,7 @@ const bodies: Readonly<Record<string, (thread: string) => object>> = {
   createProfile: () => ({ name: 'x' }),
   replaceProfile: () => ({ settings: {} }),
   forkThread: () => ({ to: 'copy' }),
+  setHistory: () => ({ keep_code: false }),
   createVolume: () => ({ slug: 'x' }),
 }
 
@@ -251,6 +252,10 @@ describe('an answer', () => {
     await holds(`GET ${at}/usage`, `${org}/usage`)
     await holds(`GET ${at}/tools`, `${org}/tools`)
     await holds(`PUT ${at}/tools/{tool}`, `${org}/tools/files_upload`, { shown: true })
+    await holds(`GET ${at}/history`, `${org}/history`)
+    await holds(`PATCH ${at}/history`, `${org}/history`, { keep_code: true })
+    await holds(`GET ${at}/webhook-secret`, `${org}/webhook-secret`)
+    await holds(`POST ${at}/webhook-secret/rotate`, `${org}/webhook-secret/rotate`)
     await holds(`POST ${at}/volumes`, `${org}/volumes`, { slug: 'v' })
     await holds(`GET ${at}/volumes`, `${org}/volumes`)
     await holds(`GET ${at}/volumes/{volume}`, `${org}/volumes/v`)

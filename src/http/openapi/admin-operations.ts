@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox'
 import type { RefusalCode } from '../../base/errors.ts'
+import { HistoryBody, WebhookSecret } from '../admin/history.ts'
 import { KeyBody, RotateBody } from '../admin/keys.ts'
 import { LimitsBody } from '../admin/limits.ts'
 import { OrgBody } from '../admin/orgs.ts'
@@ -128,6 +129,23 @@ export const adminOperations: Readonly<Record<string, Operation>> = {
     'Remove a volume that no profile mounts',
     { 204: null },
     { refusals: ['in_use'] },
+  ),
+  [`GET ${inOrg}/history`]: administration('getHistory', 'Tell what is kept of the runs of an organisation', {
+    200: HistoryBody,
+  }),
+  [`PATCH ${inOrg}/history`]: administration(
+    'setHistory',
+    'Say what is kept of the runs of an organisation',
+    { 200: HistoryBody },
+    { body: HistoryBody },
+  ),
+  [`GET ${inOrg}/webhook-secret`]: administration('getWebhookSecret', 'Tell what webhooks are signed with', {
+    200: WebhookSecret,
+  }),
+  [`POST ${inOrg}/webhook-secret/rotate`]: administration(
+    'rotateWebhookSecret',
+    'Sign webhooks with another secret from now on',
+    { 200: WebhookSecret },
   ),
   [`GET ${inOrg}/limits`]: administration('getOrgLimits', 'Look at the limits of an organisation', {
     200: answers.Limits,

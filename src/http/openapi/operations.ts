@@ -1,5 +1,5 @@
 import type { RefusalCode } from '../../base/errors.ts'
-import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
+import { Accepted, ExecuteBody } from '../rest/execute.ts'
 import { Execution } from '../rest/execution.ts'
 import { Cancelling, ExecutionList, ExecutionOutputSoFar } from '../rest/executions.ts'
 import { DeleteBody, DownloadBody, ListBody, UploadBody } from '../rest/files.ts'
@@ -41,12 +41,12 @@ const rest: Readonly<Record<string, Operation>> = {
   'POST /v1/sandbox/execute': {
     id: 'execute',
     summary:
-      'Run code. With Accept: application/x-ndjson the answer comes line by line as it happens. A run that started is a 200, however it ended',
+      'Run code. With Accept: application/x-ndjson the answer comes line by line as it happens; with Prefer: respond-async it is posted to webhook_url. A run that started is a 200, however it ended',
     by: 'key',
     group: 'Execute',
     query: { encoding: 'Of output in lines: text, or base64 for the bytes as they were printed.' },
-    body: SandboxExecuteInput,
-    answers: { 200: answers.ExecutionAnswer },
+    body: ExecuteBody,
+    answers: { 200: answers.ExecutionAnswer, 202: Accepted },
     refusals: runRefusals,
   },
   'GET /v1/executions': {
