@@ -4,7 +4,7 @@ import { OciBundle } from './oci-bundle.ts'
 import { bare, bubblewrap, type Contender, oci, podman, unusable } from './one-process-per-run.ts'
 import { PhaseLog, type Phases } from './phases.ts'
 import { holdingProgram, programs } from './programs.ts'
-import { type Cell, type Measured, measure, type Pace } from './rounds.ts'
+import { type Brief, type Cell, type Measured, measure, type Pace } from './rounds.ts'
 import { memoryOfRuns, memoryOfSlot, runMemory } from './run-memory.ts'
 import { SandboxRuntime } from './sandbox-runtime.ts'
 
@@ -49,7 +49,7 @@ export interface LatencyPlan extends Pace {
   /** How many at once, besides one. */
   atOnce: readonly number[]
   /** Of contenders and of our own slow paths: alone, and several at once. */
-  contenderRounds: { alone: number; several: number }
+  contenders: { alone: Brief; several: Brief }
 }
 
 /**
@@ -115,7 +115,7 @@ function cellsOf(
   language: Language,
   servers: OurServers,
   present: readonly Contender[],
-  { atOnce, contenderRounds }: LatencyPlan,
+  { atOnce, contenders: brief }: LatencyPlan,
   phases: PhaseLog,
 ): LatencyCell[] {
   const program = programs[language]
@@ -128,8 +128,8 @@ function cellsOf(
       if (more.log !== undefined) phases.add(language, more.log, answer, performance.now() - calledMs)
     }
   }
-  type Load = { count?: number; gapMs?: number; roundsMax?: number }
-  const cell = (contender: string, call: () => Promise<void>, { count = 1, gapMs = 0, roundsMax }: Load = {}) => {
+  type Load = { count?: number; gapMs?: number; brief?: Brief }
+  const cell = (contender: string, call: () => Promise<void>, { count = 1, gapMs = 0, brief }: Load = {}) => {
     const id = idOf(language, contender, count, gapMs)
     const bareId = idOf(language, bare.name, count, gapMs)
     return {
@@ -139,7 +139,7 @@ function cellsOf(
       call,
       atOnce: count,
       gapMs,
-      roundsMax,
+      brief,
       against: id === bareId ? undefined : bareId,
     }
   }
@@ -159,11 +159,11 @@ function cellsOf(
     cell(ourWarm, mcp(warm, { log: gapMs }), { gapMs }),
     cell(`${ourWarm}, warm thread`, mcp(warm, { thread: () => `warm-${language}` }), { gapMs }),
     cell(`${ourWarm}, new thread`, mcp(warm, { thread: () => `new-${language}-${++threads}` }), { gapMs }),
-    ...others.map(([name, call]) => cell(name, call, { roundsMax: contenderRounds.alone })),
+    ...others.map(([name, call]) => cell(name, call, { brief: brief.alone })),
     ...atOnce.flatMap((count) => [
       cell(bare.name, bare.callOf(program), { count }),
       cell(ourWarm, mcp(warm), { count }),
-      ...others.map(([name, call]) => cell(name, call, { count, roundsMax: contenderRounds.several })),
+      ...others.map(([name, call]) => cell(name, call, { count, brief: brief.several })),
     ]),
   ]
 }

@@ -4,6 +4,8 @@ import type { Answered, Overload } from './overload.ts'
 
 /** Served runs of the org that got fewer, over those of the other: at least this is called fair. */
 const fairFrom = 0.8
+/** So many times its longest waits alone is called ruined, where the heavy org waits less than that. */
+const ruinedFrom = 3
 
 /** What happens when more is asked for than there is, each property with its verdict. */
 export function loadPart(burst: Burst | undefined, overload: Overload | undefined): string {
@@ -40,14 +42,20 @@ function verdictsPart({ equal, alone, light, heavy }: Overload): string {
   const failed = all.reduce((sum, answered) => sum + answered.failed, 0)
   const served = equal.map((answered) => answered.served)
   const share = Math.min(...served) / Math.max(...served)
+  const turnedAway = equal.map(({ served, refused }) => refused / (served + refused))
   const verdicts: [property: string, figure: string, holds: boolean][] = [
+    [
+      'the load was more than there is; otherwise what it was measured from was a bad moment, and the rest says little',
+      `${shown(Math.min(...turnedAway) * 100)} % told to come again`,
+      Math.min(...turnedAway) > 0,
+    ],
     ['every refusal is a 503 that says when to come again, and nothing else fails', `${failed} others`, failed === 0],
     ['two equal orgs are served alike', `${shown(share)} of the other`, share >= fairFrom],
     ['a light org is never refused beside a heavy one', `${light.refused} refused`, light.refused === 0],
     [
-      'the longest waits of a light org are below the usual ones of the heavy org',
+      `the longest waits of a light org are below the usual ones of the heavy org, or below ${ruinedFrom} × its own alone`,
       `${shown(light.p99Ms / heavy.p50Ms)} of them, ${shown(light.p99Ms / alone.p99Ms)} × alone`,
-      light.p99Ms < heavy.p50Ms,
+      light.p99Ms < Math.max(heavy.p50Ms, ruinedFrom * alone.p99Ms),
     ],
   ]
   return table(

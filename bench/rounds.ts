@@ -13,8 +13,14 @@ export interface Cell {
   gapMs: number
   /** The cell whose time and rate this one's are divided by. */
   against: string | undefined
-  /** Fewer rounds than the others have, for what takes long and is needed less exactly. */
-  roundsMax?: number | undefined
+  /** For what takes long and is needed less exactly. */
+  brief?: Brief | undefined
+}
+
+export interface Brief {
+  /** At most; the others may have more. */
+  rounds: number
+  blockMs: number
 }
 
 interface Block {
@@ -54,15 +60,16 @@ const warmUpCalls = 3
  */
 export async function measure(cells: readonly Cell[], pace: Pace, tell: (done: string) => void): Promise<Measured[]> {
   for (const cell of cells) {
-    const calls = cell.roundsMax === undefined ? warmUpCalls : 1
-    for (let count = 0; count < calls; count++) await Promise.all(timesOver(cell.atOnce, cell.call))
+    if (cell.brief) continue
+    for (let count = 0; count < warmUpCalls; count++) await Promise.all(timesOver(cell.atOnce, cell.call))
   }
   const blocks = new Map<string, Block[]>(cells.map(({ id }) => [id, []]))
   const startedMs = performance.now()
   for (let round = 0; round < pace.rounds; round++) {
     if (round > 0 && performance.now() - startedMs > pace.roundsWithinMs) break
     for (const cell of round % 2 === 0 ? cells : [...cells].reverse()) {
-      if (round < (cell.roundsMax ?? pace.rounds)) blocks.get(cell.id)!.push(await runBlock(cell, pace.blockMs))
+      const { rounds, blockMs } = cell.brief ?? pace
+      if (round < rounds) blocks.get(cell.id)!.push(await runBlock(cell, blockMs))
     }
     tell(`round ${round + 1} of ${pace.rounds}`)
   }
