@@ -63,6 +63,23 @@ export function addAdministration(program: Command, means: Means): void {
         return limits(config, { org: options.org!, ...(options.key && { key: options.key }), ...flags }, io)
       }),
     )
+  add(program, 'history', 'Print what is kept of the runs of an org; change what is named first.')
+    .option('--org <name>', 'whose', 'default')
+    .option('--keep-code <yes|no>', 'whether code is kept with the run')
+    .option('--keep-output <yes|no>', 'whether what it printed is kept with the run')
+    .action(
+      run(async (config, options: { org: string; keepCode?: string; keepOutput?: string }) =>
+        (await import('./orgs.ts')).history(config, options, io),
+      ),
+    )
+  add(program, 'webhook-secret', 'Print what the webhooks of an org are signed with.')
+    .option('--org <name>', 'whose', 'default')
+    .option('--rotate', 'make another first; every try from now on is signed with it')
+    .action(
+      run(async (config, options: { org: string; rotate?: boolean }) =>
+        (await import('./orgs.ts')).webhookSecret(config, options, io),
+      ),
+    )
   add(program, 'usage', 'Print what the runs of an org used, by day and key.')
     .option('--org <name>', 'whose', 'default')
     .option('--from <day>', 'as 2027-01-31; by default thirty days ago')

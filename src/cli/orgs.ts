@@ -3,11 +3,13 @@ import { readFileSync } from 'node:fs'
 import type { Config } from '../config.ts'
 import { asMap, readFileText } from '../config-sources.ts'
 import { operator } from '../core/admin/admin.ts'
+import { historySettingsOf, setHistorySettings } from '../core/admin/history.ts'
 import { limitsOf, setLimits, usageOf } from '../core/admin/limits.ts'
 import { createOrg, renameOrg } from '../core/admin/orgs.ts'
 import { createProfile, getProfile, listProfiles, removeProfile, replaceProfile } from '../core/admin/profiles.ts'
+import { rotateWebhookSecret, webhookSecretOf } from '../core/admin/webhooks.ts'
 import type { Amounts } from '../core/allowances.ts'
-import { everyItem, orgNamed, printJson, printTable, withAdministered } from './administer.ts'
+import { everyItem, explain, orgNamed, printJson, printTable, withAdministered } from './administer.ts'
 import { exitCodes, type Io } from './io.ts'
 
 export function orgsList(config: Config, io: Io): Promise<number> {
@@ -90,6 +92,40 @@ export function limits(
     }
     if (named.length > 0) await setLimits(on, operator, owner, amounts)
     printJson(amounts, io)
+    return exitCodes.ok
+  })
+}
+
+/** Prints what is kept of the runs of an org; changes what flags name first. */
+export function history(
+  config: Config,
+  { org, keepCode, keepOutput }: { org: string; keepCode?: string; keepOutput?: string },
+  io: Io,
+): Promise<number> {
+  const odd = [keepCode, keepOutput].find((word) => word !== undefined && word !== 'yes' && word !== 'no')
+  if (odd !== undefined) return Promise.resolve(explain(`Say yes or no, not ${odd}.`, io))
+  return withAdministered(config, io, async (on) => {
+    const { id } = await orgNamed(on.store, org)
+    const changes = {
+      ...(keepCode !== undefined && { keep_code: keepCode === 'yes' }),
+      ...(keepOutput !== undefined && { keep_output: keepOutput === 'yes' }),
+    }
+    const isAsked = Object.keys(changes).length > 0
+    printJson(await (isAsked ? setHistorySettings(on, operator, id, changes) : historySettingsOf(on, operator, id)), io)
+    return exitCodes.ok
+  })
+}
+
+/** Prints what the webhooks of an org are signed with. @param rotate whether another is made first. */
+export function webhookSecret(
+  config: Config,
+  { org, rotate = false }: { org: string; rotate?: boolean },
+  io: Io,
+): Promise<number> {
+  return withAdministered(config, io, async (on) => {
+    const { id } = await orgNamed(on.store, org)
+    const secret = await (rotate ? rotateWebhookSecret(on, operator, id) : webhookSecretOf(on, operator, id))
+    io.stdout.write(`${secret}\n`)
     return exitCodes.ok
   })
 }

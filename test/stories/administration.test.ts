@@ -1,0 +1,100 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Glovebox, Place, program } from '../support/glovebox.ts'
+import { manageKeys } from '../support/keys.ts'
+
+const place = new Place()
+let server: Glovebox
+beforeAll(async () => {
+  server = await place.start('--no-dev')
+}, 60_000)
+afterAll(() => place.remove())
+
+/** Runs a command of administration beside the server, as its operator would. */
+async function glovebox(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const own = [
+    ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
+    ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`],
+  ]
+  const child = spawn(program, [...words, ...own], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { PATH: process.env.PATH },
+  })
+  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
+  return { code: code as number, stdout, stderr }
+}
+
+const run = (secret: string, code: string) =>
+  fetch(`${server.url}/v1/sandbox/execute`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-api-key': secret },
+    body: JSON.stringify({ language: 'bash', code }),
+  })
+
+describe('the command line of an operator', () => {
+  it('makes an org with a profile and a key of its own, which run code at once', async () => {
+    expect((await glovebox('orgs', 'create', 'acme')).stdout).toMatch(/^org_/)
+    expect((await glovebox('orgs', 'create', 'acme')).code).toBe(64)
+    const file = join(place.directory, 'shell.yaml')
+    writeFileSync(file, 'languages: [bash]\ndefault_language: bash\nenv: { WHERE: profile }\n')
+    expect(await glovebox('profiles', 'set', 'shell', file, '--org', 'acme')).toMatchObject({ code: 0, stderr: '' })
+    expect((await glovebox('profiles', 'list', '--org', 'acme')).stdout).toMatch(/shell +acme/)
+    const made = await glovebox('keys', 'create', '--org', 'acme', '--profile', 'shell', '--env', 'OWN=key')
+    const answer = await run(made.stdout.trim(), 'echo $WHERE $OWN')
+    expect(await answer.json()).toMatchObject({ stdout: 'profile key\n' })
+    expect((await glovebox('profiles', 'remove', 'shell', '--org', 'acme')).code).toBe(64)
+    expect((await glovebox('usage', '--org', 'acme')).stdout).toMatch(/key_\S+ +1 /)
+  })
+
+  it('rotates, changes and revokes a key', async () => {
+    const { stderr, stdout: first } = await manageKeys(place, ['create', '--org', 'beta'])
+    const id = /key_[\w-]+/.exec(stderr)?.[0] ?? ''
+    const second = (await glovebox('keys', 'rotate', id)).stdout.trim()
+    expect([(await run(first.trim(), 'true')).status, (await run(second, 'true')).status]).toEqual([401, 200])
+    expect((await glovebox('keys', 'update', id, '--tools', 'execution_get')).code).toBe(0)
+    expect((await run(second, 'true')).status).toBe(404)
+    expect((await glovebox('keys', 'revoke', id)).code).toBe(0)
+    expect((await run(second, 'true')).status).toBe(401)
+  })
+
+  it('sets limits, which hold within a second', async () => {
+    const key = (await manageKeys(place, ['create', '--org', 'gamma'])).stdout.trim()
+    expect((await glovebox('limits', '--org', 'gamma', '--runs-per-minute', '0')).stdout).toContain(
+      '"runs_per_minute": 0',
+    )
+    await expect.poll(async () => (await run(key, 'true')).status, { timeout: 10_000 }).toBe(429)
+    expect((await glovebox('limits', '--org', 'gamma', '--runs-per-minute', 'none')).stdout.trim()).toBe('{}')
+    await expect.poll(async () => (await run(key, 'true')).status, { timeout: 10_000 }).toBe(200)
+  })
+
+  it('makes tokens for /admin/v1', async () => {
+    const made = await glovebox('tokens', 'create', '--role', 'member', '--name', 'dashboard')
+    const orgs = () =>
+      fetch(`${server.url}/admin/v1/orgs`, { headers: { authorization: `Bearer ${made.stdout.trim()}` } })
+    expect((await orgs()).status).toBe(200)
+    expect((await glovebox('tokens', 'list')).stdout).toMatch(/member +all +dashboard/)
+    const id = /tok_[\w-]+/.exec(made.stderr)?.[0] ?? ''
+    expect((await glovebox('tokens', 'revoke', id)).code).toBe(0)
+    expect((await orgs()).status).toBe(401)
+    expect((await glovebox('tokens', 'create', '--role', 'king')).code).toBe(64)
+  })
+
+  it('says what is kept of runs and what webhooks are signed with', async () => {
+    await glovebox('orgs', 'create', 'delta')
+    const kept = await glovebox('history', '--org', 'delta', '--keep-code', 'yes')
+    expect(JSON.parse(kept.stdout)).toEqual({ keep_code: true, keep_output: false })
+    expect((await glovebox('history', '--org', 'delta', '--keep-code', 'maybe')).code).toBe(64)
+    const secret = (await glovebox('webhook-secret', '--org', 'delta')).stdout
+    expect(secret).toMatch(/^whsec_/)
+    expect((await glovebox('webhook-secret', '--org', 'delta')).stdout).toBe(secret)
+    expect((await glovebox('webhook-secret', '--org', 'delta', '--rotate')).stdout).not.toBe(secret)
+  })
+
+  it('replaces the master key only while no server runs', async () => {
+    expect((await glovebox('secrets', 'rotate')).code).not.toBe(0)
+  })
+})
