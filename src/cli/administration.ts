@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import type { Config } from '../config.ts'
 import type { SettingName } from '../settings.ts'
+import type { AuditFlags } from './audit.ts'
 import type { Io } from './io.ts'
 import type { KeyFlags } from './keys.ts'
 import type { LimitFlags } from './orgs.ts'
@@ -44,6 +45,8 @@ export function addAdministration(program: Command, means: Means): void {
   addVolumes(program.command('volumes').description('Manage the volumes of an org, which profiles mount.'))
   addTools(program.command('tools').description('Switch tools off and on, for all keys of an org.'))
   addTokens(program.command('tokens').description('Manage the tokens of /admin/v1.'))
+  addAudit(program.command('audit').description('Prove and read what was done.'))
+  addSubjects(program.command('subjects').description('Export or erase what is kept of a person or case.'))
   add(program, 'limits', 'Print the limits of an org or key; set those that are named, "none" takes one away.')
     .option('--org <name>', 'whose', 'default')
     .option('--key <id>', 'of this key of the org')
@@ -210,6 +213,47 @@ export function addAdministration(program: Command, means: Means): void {
           ),
         )
     }
+  }
+
+  function addAudit(audit: Command): void {
+    const filtered = (command: Command) =>
+      command
+        .option('--org <name>', 'of this one alone')
+        .option('--action <action>', 'such as run or key.create')
+        .option('--actor <id>', 'of a key or token')
+        .option('--subject <name>', 'of this person or case')
+        .option('--from <time>', 'as 2027-01-31, or with a time of day')
+        .option('--until <time>', 'the first moment that does not count')
+    add(audit, 'verify', 'Prove that no line was changed, added or taken away.')
+      .option('--anchor <seq:hash>', 'what an earlier proof printed')
+      .action(
+        run(async (config, { anchor }: { anchor?: string }) =>
+          (await import('./audit.ts')).auditVerify(config, anchor, io),
+        ),
+      )
+    filtered(add(audit, 'list', 'Print the newest lines.')).action(
+      run(async (config, flags: AuditFlags) => (await import('./audit.ts')).auditList(config, flags, io)),
+    )
+    filtered(add(audit, 'export', 'Print every line as JSON, oldest first.')).action(
+      run(async (config, flags: AuditFlags) => (await import('./audit.ts')).auditExport(config, flags, io)),
+    )
+  }
+
+  function addSubjects(subjects: Command): void {
+    add(subjects, 'export <subject>', 'Print all that is kept of one, as lines of JSON.')
+      .option('--org <name>', 'whose', 'default')
+      .action(
+        run(async (config, subject: string, { org }: { org: string }) =>
+          (await import('./audit.ts')).subjectsExport(config, subject, org, io),
+        ),
+      )
+    add(subjects, 'erase <subject>', 'Erase all that is kept of one, for good; a server has to run.')
+      .option('--org <name>', 'whose', 'default')
+      .action(
+        run(async (config, subject: string, { org }: { org: string }) =>
+          (await import('./audit.ts')).subjectsErase(config, subject, org, io),
+        ),
+      )
   }
 
   function addTokens(tokens: Command): void {

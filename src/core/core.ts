@@ -4,7 +4,7 @@ import type { Profile } from '../base/profile.ts'
 import type { RunEvent } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Metrics, RunnerFigures } from '../observe/metrics.ts'
-import type { Runner } from '../runner/messages.ts'
+import type { Runner, RunnerFiles } from '../runner/messages.ts'
 import type { RunRow, Store } from '../store/store.ts'
 import type { Admin, Administered } from './admin/admin.ts'
 import { authenticateAdmin } from './admin/tokens.ts'
@@ -109,6 +109,9 @@ export interface Core {
    */
   authenticateAdmin(secret: string): Promise<Admin>
 
+  /** Files of threads, for what concerns no caller. */
+  readonly threadFiles: RunnerFiles
+
   /** What the verbs of `core/admin/` work on. */
   readonly administered: Administered
 
@@ -171,6 +174,7 @@ export async function createCore({ store, runner, metrics, log, ...rooms }: Core
     leave: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
     cancel: (caller, runId) => runs.cancel(caller, runId),
     look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),
+    threadFiles: runner.files,
     files: new Files(store, runner, volumes),
     links: new SignedLinks(store, await ensureSecret(store, vault, 'signing_of_links', newLinkSecret())),
     callerOfLink: ({ keyId }) => keys.callerOf(keyId),

@@ -64,7 +64,7 @@ export function routes(app: FastifyInstance, rooms: HttpRooms): void {
   only(app, '/v1/volumes', { GET: listVolumes(rooms.core) })
 
   const tools = catalog.toolNames
-  for (const [path, handlers] of Object.entries(adminRoutes(rooms.core.administered, tools))) {
+  for (const [path, handlers] of Object.entries(adminRoutes(rooms.core, tools))) {
     only(app, path, handlers, { admin: true })
   }
 

@@ -2,7 +2,6 @@
 
 export interface ErasedRows {
   runs: number
-  threads: number
   /** Numbers of the lines that lost what was beside them, as ranges with both ends, in order. */
   auditLines: readonly (readonly [number, number])[]
 }

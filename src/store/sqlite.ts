@@ -77,7 +77,7 @@ export async function openStore(path: string): Promise<Store> {
     tasks: tasks(db, durably),
     usage: usage(db),
     audit: audit(db, append),
-    subjects: subjects(db, durably, append),
+    subjects: withoutTrace(db, subjects(db, durably, append)),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
     close: () => db.destroy(),
   }
@@ -94,6 +94,16 @@ const changeable = (db: Kysely<Tables>): Rows => ({
   orgSettings: orgSettings(db),
   secrets: secrets(db),
   volumes: volumes(db),
+})
+
+/** The log holds pages as they were before an erasure, until it is moved into the database and cut off. */
+const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subjects'] => ({
+  ...rows,
+  erase: async (...words) => {
+    const erased = await rows.erase(...words)
+    await sql`pragma wal_checkpoint(truncate)`.execute(db)
+    return erased
+  },
 })
 
 /**
@@ -121,6 +131,8 @@ function openDatabase(path: string): NodeSqlite {
     // A killed process loses nothing; a power cut may lose the last writes but never damages the file.
     // https://www.sqlite.org/pragma.html#pragma_synchronous
     database.exec('pragma journal_mode = wal; pragma synchronous = normal; pragma trusted_schema = off')
+    // What is deleted is overwritten, so that what was erased is in no free page: see `Store.subjects`.
+    database.exec('pragma secure_delete = on')
     database.exec(`pragma wal_autocheckpoint = ${checkpointPages}`)
     return new NodeSqlite(database)
   } catch (error) {

@@ -295,11 +295,11 @@ export interface Store {
     runs(orgId: string, subject: string, after: { createdAt: string; id: string }, limit: number): Promise<RunRow[]>
     threads(orgId: string, subject: string): Promise<ThreadRow[]>
     /**
-     * Forgets in one transaction all that rows say of a subject: its runs with what they printed, its threads, what
-     * stands beside the lines of the audit; and writes the line that says so.
-     * @returns how much there was.
+     * Forgets in one transaction all that rows say of a subject: its runs with what they printed, and what stands beside
+     * the lines of the audit; and writes the line that says so. Nothing of it is left in the files of the database.
+     * @returns how much there was; `in_use` while one of its runs goes on or one of its threads is there.
      */
-    erase(orgId: string, subject: string, line: (erased: ErasedRows) => AuditEntry): Promise<ErasedRows>
+    erase(orgId: string, subject: string, line: (erased: ErasedRows) => AuditEntry): Promise<ErasedRows | 'in_use'>
   }
   secrets: {
     /** @returns the secret of this name: the one that is there, or else this one, kept from now on. */

@@ -49,9 +49,9 @@ export const subjects = (db: Kysely<Tables>, durably: Durably, append: Append): 
 
   erase: (orgId, subject, line) =>
     durably(async (transaction) => {
+      if (await isInUse(transaction, orgId, subject)) return 'in_use'
       const erased = {
         runs: await eraseRuns(transaction, orgId, subject),
-        threads: await eraseThreads(transaction, orgId, subject),
         auditLines: await eraseAudit(transaction, orgId, subject),
       }
       await append(transaction, line(erased))
@@ -78,13 +78,24 @@ async function eraseRuns(db: Transaction<Tables>, orgId: string, subject: string
   return Number(changed.numUpdatedRows)
 }
 
-async function eraseThreads(db: Transaction<Tables>, orgId: string, subject: string): Promise<number> {
-  const deleted = await db
-    .deleteFrom('threads')
+/** A run that goes on, or a thread that is there. */
+async function isInUse(db: Transaction<Tables>, orgId: string, subject: string): Promise<boolean> {
+  const run = await db
+    .selectFrom('runs')
+    .select('id')
     .where('orgId', '=', orgId)
     .where('subject', '=', subject)
+    .where('finishedAt', 'is', null)
+    .limit(1)
     .executeTakeFirst()
-  return Number(deleted.numDeletedRows)
+  const thread = await db
+    .selectFrom('threads')
+    .select('id')
+    .where('orgId', '=', orgId)
+    .where('subject', '=', subject)
+    .limit(1)
+    .executeTakeFirst()
+  return run !== undefined || thread !== undefined
 }
 
 async function eraseAudit(db: Transaction<Tables>, orgId: string, subject: string): Promise<ErasedRows['auditLines']> {

@@ -118,6 +118,8 @@ const bodies: Readonly<Record<string, (thread: string) => object>> = {
   createProfile: () => ({ name: 'x' }),
   replaceProfile: () => ({ settings: {} }),
   forkThread: () => ({ to: 'copy' }),
+  exportSubject: () => ({ subject: 'other-mark' }),
+  eraseSubject: () => ({ subject: 'other-mark' }),
   setHistory: () => ({ keep_code: false }),
   createVolume: () => ({ slug: 'x' }),
 }
@@ -129,7 +131,7 @@ const ownWords: Readonly<Record<string, string>> = { tool: 'files_download', tok
 const namesNothing = new Set([
   ...['execute', 'alive', 'ready', 'openapi', 'metrics', 'mcp', 'mcpEvents', 'endMcpSession'],
   ...['listExecutions', 'listThreads', 'listVolumes'],
-  ...['listOrgs', 'createOrg', 'listTokens', 'createToken', 'revokeToken'],
+  ...['listOrgs', 'createOrg', 'listAudit', 'exportAudit', 'verifyAudit', 'listTokens', 'createToken', 'revokeToken'],
   // Links are bound to who made them: test/protocol/files.test.ts.
   ...['getBlob', 'headBlob', 'putBlob'],
 ])
@@ -260,6 +262,9 @@ describe('an answer', () => {
     await holds(`GET ${at}/volumes`, `${org}/volumes`)
     await holds(`GET ${at}/volumes/{volume}`, `${org}/volumes/v`)
     await holds(`PATCH ${at}/volumes/{volume}`, `${org}/volumes/v`, { name: 'for people' })
+    await holds('GET /admin/v1/audit', '/admin/v1/audit')
+    await holds('POST /admin/v1/audit/verify', '/admin/v1/audit/verify', {})
+    await holds(`POST ${at}/subjects/erase`, `${org}/subjects/erase`, { subject: 'nobody' })
     await holds('GET /admin/v1/tokens', '/admin/v1/tokens')
     await holds('POST /admin/v1/tokens', '/admin/v1/tokens', { name: 't', role: 'member' })
   })

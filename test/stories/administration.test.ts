@@ -94,6 +94,24 @@ describe('the command line of an operator', () => {
     expect((await glovebox('webhook-secret', '--org', 'delta', '--rotate')).stdout).not.toBe(secret)
   })
 
+  it('proves the audit, and erases what is kept of a person', async () => {
+    const key = (await manageKeys(place, ['create', '--org', 'epsilon'])).stdout.trim()
+    await fetch(`${server.url}/v1/sandbox/execute`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': key },
+      body: JSON.stringify({ language: 'bash', code: 'echo x >f', thread_id: 'of-ada', subject: 'Ada' }),
+    })
+    const proof = await glovebox('audit', 'verify')
+    expect(proof).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+:[0-9a-f]{64}\n$/) })
+    expect((await glovebox('audit', 'list', '--org', 'epsilon')).stdout).toMatch(/run +trc_/)
+    expect((await glovebox('subjects', 'export', 'Ada', '--org', 'epsilon')).stdout.split('\n')).toHaveLength(4)
+    const erased = await glovebox('subjects', 'erase', 'Ada', '--org', 'epsilon')
+    expect(erased.stdout).toBe('Erased what was kept of 1 runs, 1 threads and 1 lines of the audit.\n')
+    expect((await glovebox('audit', 'verify', '--anchor', proof.stdout.trim())).code).toBe(0)
+    expect((await glovebox('audit', 'verify', '--anchor', `1:${'0'.repeat(64)}`)).code).toBe(1)
+    expect((await glovebox('audit', 'export', '--org', 'epsilon')).stdout).not.toContain('Ada')
+  })
+
   it('replaces the master key only while no server runs', async () => {
     expect((await glovebox('secrets', 'rotate')).code).not.toBe(0)
   })

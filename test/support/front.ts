@@ -73,6 +73,7 @@ export interface Rooms {
   log: Log
   /** What was logged, one JSON text per line. */
   lines: string[]
+  databasePath: string
   close(): Promise<void>
 }
 
@@ -82,7 +83,8 @@ export async function openRooms(profile: Profile = testProfile): Promise<Rooms> 
   const lines: string[] = []
   const destination = { write: (line: string) => lines.push(line) }
   const log = createLog({ level: 'debug', format: 'json', destination })
-  const store = await openStore(join(directory, 'glovebox.sqlite'))
+  const databasePath = join(directory, 'glovebox.sqlite')
+  const store = await openStore(databasePath)
   const runner = new ProcessRunner()
   const metrics = new Metrics()
   const core = await createCore({ store, runner, profiles: [profile], metrics, log, ...coreSettings })
@@ -93,7 +95,7 @@ export async function openRooms(profile: Profile = testProfile): Promise<Rooms> 
     await store.close()
     await rm(directory, { recursive: true })
   }
-  return { store, runner, core, caller, metrics, log, lines, close }
+  return { store, runner, core, caller, metrics, log, lines, databasePath, close }
 }
 
 export interface Front extends Rooms {

@@ -5,7 +5,7 @@ import type { Admin, Administered } from '../../core/admin/admin.ts'
 import { type Page, toPageRequest } from '../../core/paging.ts'
 import { parseJson } from '../../mcp/json.ts'
 import { compile } from '../../tools/arguments.ts'
-import { sendJson } from '../answer.ts'
+import { sendJson, startWriting } from '../answer.ts'
 
 /** What a handler of administration is given. */
 export interface Asked<Body> {
@@ -20,6 +20,8 @@ export interface Asked<Body> {
 export interface Answered {
   status: 200 | 201 | 204
   body?: unknown
+  /** In place of a body: one JSON text a line, as they come. */
+  lines?: AsyncGenerator<object, void, undefined>
 }
 
 /**
@@ -36,8 +38,8 @@ export function administer<Schema extends TObject>(
     const query = readQuery(request, words)
     const body = check ? check(parseJson(request.body as Buffer)) : (undefined as never)
     const path = request.params as Record<string, string>
-    const { status, body: answer } = await work({ on, admin: request.admin, path, query, body })
-    return send(reply, status, answer)
+    const answered = await work({ on, admin: request.admin, path, query, body })
+    return answered.lines ? sendLines(reply, answered.lines) : send(reply, answered.status, answered.body)
   }
 }
 
@@ -57,6 +59,25 @@ function readQuery(request: FastifyRequest, words: readonly string[]): Record<st
 async function send(reply: FastifyReply, status: number, body: unknown): Promise<void> {
   if (status !== 204) return sendJson(reply, status, JSON.stringify(body))
   await reply.code(status).send()
+}
+
+/** A fault on the way ends the connection, so that nobody takes a part for the whole. */
+async function sendLines(reply: FastifyReply, lines: AsyncGenerator<object, void, undefined>): Promise<void> {
+  // What is refused before the first line is answered as any other.
+  const first = await lines.next()
+  reply.code(200).header('content-type', 'application/x-ndjson')
+  const writer = startWriting(reply)
+  try {
+    for (let next = first; !next.done && !writer.gone; next = await lines.next()) {
+      await writer.write(`${JSON.stringify(next.value)}\n`)
+    }
+    writer.end()
+  } catch (error) {
+    reply.raw.destroy()
+    throw error
+  } finally {
+    await lines.return()
+  }
 }
 
 /** The words of a query that ask for a part of a list. */

@@ -1,5 +1,6 @@
 import type { RouteHandlerMethod } from 'fastify'
-import type { Administered } from '../../core/admin/admin.ts'
+import type { Core } from '../../core/core.ts'
+import { auditExport, auditLines, auditVerification, subjectErasure, subjectExport } from './audit.ts'
 import { historyOf, webhookSecret, webhookSecretRotation } from './history.ts'
 import { key, keyRotation, keysOf } from './keys.ts'
 import { limits, usage } from './limits.ts'
@@ -13,9 +14,10 @@ type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /** Every path of administration. @param known names of all tools there are. */
 export function adminRoutes(
-  on: Administered,
+  core: Pick<Core, 'administered' | 'threadFiles'>,
   known: readonly string[],
 ): Record<string, Partial<Record<Method, RouteHandlerMethod>>> {
+  const on = core.administered
   const inOrg = '/admin/v1/orgs/:org'
   return {
     '/admin/v1/orgs': orgs(on),
@@ -35,6 +37,11 @@ export function adminRoutes(
     [`${inOrg}/usage`]: usage(on),
     [`${inOrg}/tools`]: toolsOf(on, known),
     [`${inOrg}/tools/:tool`]: tool(on, known),
+    [`${inOrg}/subjects/export`]: subjectExport(on, core),
+    [`${inOrg}/subjects/erase`]: subjectErasure(on),
+    '/admin/v1/audit': auditLines(on),
+    '/admin/v1/audit/export': auditExport(on),
+    '/admin/v1/audit/verify': auditVerification(on),
     '/admin/v1/tokens': tokens(on),
     '/admin/v1/tokens/:token': token(on),
   }

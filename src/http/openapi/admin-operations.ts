@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox'
 import type { RefusalCode } from '../../base/errors.ts'
+import { AuditRecord, Erased, SubjectBody, Verdict, VerifyBody } from '../admin/audit.ts'
 import { HistoryBody, WebhookSecret } from '../admin/history.ts'
 import { KeyBody, RotateBody } from '../admin/keys.ts'
 import { LimitsBody } from '../admin/limits.ts'
@@ -32,6 +33,15 @@ const administration = (
   ...(more.query && { query: more.query }),
   refusals: ['invalid_argument', 'forbidden', 'not_found', ...(more.refusals ?? [])],
 })
+
+const auditFilter = {
+  org: 'Of this organisation alone, by id.',
+  action: 'Such as run or key.create.',
+  actor: 'Id of a key or token.',
+  subject: 'Of this person or case.',
+  from: 'A day or time, ISO 8601.',
+  until: 'The first moment that does not count.',
+}
 
 const inOrg = '/admin/v1/orgs/{org}'
 
@@ -175,6 +185,36 @@ export const adminOperations: Readonly<Record<string, Operation>> = {
     'Show a tool to all keys of an organisation, or hide it from them',
     { 200: answers.ToolSwitch },
     { body: ToolBody },
+  ),
+  [`POST ${inOrg}/subjects/export`]: administration(
+    'exportSubject',
+    'Export all that is kept of a person or case, as lines of JSON',
+    { 200: { mediaType: 'application/x-ndjson' } },
+    { body: SubjectBody },
+  ),
+  [`POST ${inOrg}/subjects/erase`]: administration(
+    'eraseSubject',
+    'Erase all that is kept of a person or case, for good',
+    { 200: Erased },
+    { body: SubjectBody, refusals: ['subject_active', 'unavailable'] },
+  ),
+  'GET /admin/v1/audit': administration(
+    'listAudit',
+    'List the audit, the newest line first',
+    { 200: answers.listOf(AuditRecord) },
+    { query: { ...auditFilter, ...paged } },
+  ),
+  'GET /admin/v1/audit/export': administration(
+    'exportAudit',
+    'Export the audit as lines of JSON, oldest first',
+    { 200: { mediaType: 'application/x-ndjson' } },
+    { query: auditFilter },
+  ),
+  'POST /admin/v1/audit/verify': administration(
+    'verifyAudit',
+    'Prove that no line of the audit was changed, added or taken away',
+    { 200: Verdict },
+    { body: VerifyBody },
   ),
   'GET /admin/v1/tokens': administration(
     'listTokens',

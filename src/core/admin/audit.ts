@@ -1,0 +1,81 @@
+import { Refusal } from '../../base/errors.ts'
+import type { AuditFilter } from '../../store/audit-rows.ts'
+import { type AuditRecord, eachLine, toRecord, type Verdict, verifyAudit } from '../audit.ts'
+import { type Page, type PageRequest, page } from '../paging.ts'
+import { type Admin, type Administered, requireInOrg, requireInstance } from './admin.ts'
+
+/** What is looked for, as it came. */
+export interface AuditQuery {
+  /** Id of an org. */
+  org?: string | undefined
+  action?: string | undefined
+  actor?: string | undefined
+  subject?: string | undefined
+  /** ISO 8601. */
+  from?: string | undefined
+  until?: string | undefined
+}
+
+/** Of an admin of one org, the lines of that one. @throws Refusal forbidden, not_found, invalid_argument. */
+async function filterOf({ store }: Administered, admin: Admin, query: AuditQuery): Promise<AuditFilter> {
+  const { org = admin.orgId ?? undefined, from, until, ...rest } = query
+  if (org === undefined) requireInstance(admin, 'member')
+  else await requireInOrg(store, admin, 'member', org)
+  return { ...rest, orgId: org, until: checkTime('until', until), from: checkTime('from', from) }
+}
+
+function checkTime(field: string, time: string | undefined): string | undefined {
+  if (time === undefined) return undefined
+  const atMs = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(time)
+    ? Date.parse(time)
+    : Number.NaN
+  if (!Number.isNaN(atMs)) return new Date(atMs).toISOString()
+  throw new Refusal('invalid_argument', { field, problem: 'must be a day or time as 2027-01-31T12:00:00Z' })
+}
+
+/** Newest first. @throws Refusal forbidden, not_found, invalid_argument. */
+export async function listAudit(
+  on: Administered,
+  admin: Admin,
+  query: AuditQuery,
+  asked: PageRequest,
+): Promise<Page<AuditRecord>> {
+  const filter = await filterOf(on, admin, query)
+  const { items, nextCursor } = await page(
+    asked,
+    [''],
+    ({ seq }: AuditRecord) => [String(seq)],
+    async ([before], limit) => {
+      const beforeSeq = before === '' ? Number.MAX_SAFE_INTEGER : Number(before)
+      return (await on.store.audit.newest(filter, beforeSeq, limit)).map(toRecord)
+    },
+  )
+  return { items, nextCursor }
+}
+
+/** Every line that matches, oldest first. @throws Refusal forbidden, not_found, invalid_argument. */
+export async function exportAudit(
+  on: Administered,
+  admin: Admin,
+  query: AuditQuery,
+): Promise<AsyncGenerator<AuditRecord, void, undefined>> {
+  const filter = await filterOf(on, admin, query)
+  return (async function* () {
+    for await (const line of eachLine(on.store, filter)) yield toRecord(line)
+  })()
+}
+
+/**
+ * Proves the whole audit; see `verifyAudit`.
+ * @param anchor `SEQ:HASH` as an earlier verification printed it.
+ * @throws Refusal forbidden, invalid_argument.
+ */
+export function verifyWholeAudit({ store }: Administered, admin: Admin, anchor: string | undefined): Promise<Verdict> {
+  requireInstance(admin, 'member')
+  if (anchor === undefined) return verifyAudit(store)
+  const [, seq, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(anchor) ?? []
+  if (seq === undefined || hash === undefined) {
+    throw new Refusal('invalid_argument', { field: 'anchor', problem: 'must be SEQ:HASH, as a verification prints it' })
+  }
+  return verifyAudit(store, { seq: Number(seq), hash })
+}
