@@ -22,7 +22,7 @@ const table: readonly { mimeType: string; begins: (bytes: Buffer) => boolean }[]
 export const lookedAtBytes = 4096
 
 /** The image or audio that begins like this; `undefined` where it is none. */
-export const mediaTypeOf = (bytes: Buffer): string | undefined => table.find(({ begins }) => begins(bytes))?.mimeType
+const mediaTypeOf = (bytes: Buffer): string | undefined => table.find(({ begins }) => begins(bytes))?.mimeType
 
 /** What a file holds that begins with these bytes. SVG is text. @param isWhole whether they are all of it. */
 export function contentOf(bytes: Buffer, isWhole: boolean): { kind: FileKind; mimeType: string } {

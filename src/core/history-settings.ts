@@ -7,7 +7,7 @@ export interface HistorySettings {
   keep_output: boolean
 }
 
-export const nothingKeptByDefault: HistorySettings = { keep_code: false, keep_output: false }
+const nothingKeptByDefault: HistorySettings = { keep_code: false, keep_output: false }
 
 export const readHistorySettings = (settings: string | undefined): HistorySettings =>
   settings === undefined ? nothingKeptByDefault : { ...nothingKeptByDefault, ...(JSON.parse(settings) as object) }

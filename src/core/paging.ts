@@ -14,7 +14,7 @@ export interface PageRequest {
 }
 
 const limitDefault = 50
-export const pageLimitMax = 200
+const pageLimitMax = 200
 
 /**
  * Reads one page.

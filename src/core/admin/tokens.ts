@@ -17,7 +17,7 @@ import {
 } from './admin.ts'
 
 /** How every admin token begins, so that nobody takes it for a key. */
-export const tokenPrefix = 'gba_'
+const tokenPrefix = 'gba_'
 const secretBytes = 32
 const shownCharacters = 4
 

@@ -1,11 +1,11 @@
-import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import type { FastifyReply, RouteHandlerMethod } from 'fastify'
 import type { Static, TObject } from 'typebox'
-import { Refusal } from '../../base/errors.ts'
 import type { Admin, Administered } from '../../core/admin/admin.ts'
 import { type Page, toPageRequest } from '../../core/paging.ts'
 import { parseJson } from '../../mcp/json.ts'
 import { compile } from '../../tools/arguments.ts'
 import { sendJson, startWriting } from '../answer.ts'
+import { readQuery } from '../query.ts'
 
 /** What a handler of administration is given. */
 export interface Asked<Body> {
@@ -35,25 +35,12 @@ export function administer<Schema extends TObject>(
 ): RouteHandlerMethod {
   const check = schema && compile(schema)
   return async (request, reply) => {
-    const query = readQuery(request, words)
+    const query = readQuery(request.query, words)
     const body = check ? check(parseJson(request.body as Buffer)) : (undefined as never)
     const path = request.params as Record<string, string>
     const answered = await work({ on, admin: request.admin, path, query, body })
     return answered.lines ? sendLines(reply, answered.lines) : send(reply, answered.status, answered.body)
   }
-}
-
-function readQuery(request: FastifyRequest, words: readonly string[]): Record<string, string> {
-  const query: Record<string, string> = {}
-  for (const [name, value] of Object.entries(request.query as Record<string, unknown>)) {
-    if (!words.includes(name)) {
-      const known = words.length === 0 ? 'there are none here' : `known are ${words.join(', ')}`
-      throw new Refusal('invalid_argument', { field: name.slice(0, 64), problem: `is not a parameter; ${known}` })
-    }
-    if (typeof value !== 'string') throw new Refusal('invalid_argument', { field: name, problem: 'must be given once' })
-    query[name] = value
-  }
-  return query
 }
 
 async function send(reply: FastifyReply, status: number, body: unknown): Promise<void> {
@@ -79,9 +66,6 @@ async function sendLines(reply: FastifyReply, lines: AsyncGenerator<object, void
     await lines.return()
   }
 }
-
-/** The words of a query that ask for a part of a list. */
-export const pageWords = ['cursor', 'limit'] as const
 
 export const pageOf = toPageRequest
 

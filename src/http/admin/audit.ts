@@ -3,7 +3,8 @@ import type { Administered } from '../../core/admin/admin.ts'
 import { exportAudit, listAudit, verifyWholeAudit } from '../../core/admin/audit.ts'
 import { eraseSubject, exportSubject } from '../../core/admin/subjects.ts'
 import type { Core } from '../../core/core.ts'
-import { administer, pageOf, pageWords, toList } from './answer.ts'
+import { pageWords } from '../query.ts'
+import { administer, pageOf, toList } from './answer.ts'
 
 const filterWords = ['org', 'action', 'actor', 'subject', 'until', 'from'] as const
 

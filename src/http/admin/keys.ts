@@ -1,7 +1,8 @@
 import Type from 'typebox'
 import type { Administered } from '../../core/admin/admin.ts'
 import { createKey, getKey, listKeys, revokeKey, rotateKey, updateKey } from '../../core/admin/keys.ts'
-import { administer, pageOf, pageWords, toList } from './answer.ts'
+import { pageWords } from '../query.ts'
+import { administer, pageOf, toList } from './answer.ts'
 
 const nullable = (schema: object) => Type.Unsafe<never>({ anyOf: [schema, { type: 'null' }] })
 

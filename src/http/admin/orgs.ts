@@ -1,7 +1,8 @@
 import Type from 'typebox'
 import type { Administered } from '../../core/admin/admin.ts'
 import { createOrg, getOrg, listOrgs, renameOrg } from '../../core/admin/orgs.ts'
-import { administer, pageOf, pageWords, toList } from './answer.ts'
+import { pageWords } from '../query.ts'
+import { administer, pageOf, toList } from './answer.ts'
 
 export const OrgBody = Type.Object({ name: Type.String() }, { additionalProperties: false })
 

@@ -1,7 +1,8 @@
 import Type from 'typebox'
 import type { Administered } from '../../core/admin/admin.ts'
 import { createProfile, getProfile, listProfiles, removeProfile, replaceProfile } from '../../core/admin/profiles.ts'
-import { administer, pageOf, pageWords, toList } from './answer.ts'
+import { pageWords } from '../query.ts'
+import { administer, pageOf, toList } from './answer.ts'
 
 const Settings = Type.Unsafe<Record<string, unknown>>({
   type: 'object',

@@ -1,7 +1,8 @@
 import Type from 'typebox'
 import { type Administered, type Role, roles } from '../../core/admin/admin.ts'
 import { createToken, listTokens, revokeToken } from '../../core/admin/tokens.ts'
-import { administer, pageOf, pageWords, toList } from './answer.ts'
+import { pageWords } from '../query.ts'
+import { administer, pageOf, toList } from './answer.ts'
 
 export const TokenBody = Type.Object(
   {

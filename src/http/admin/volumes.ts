@@ -1,7 +1,8 @@
 import Type from 'typebox'
 import type { Administered } from '../../core/admin/admin.ts'
 import { createVolume, inspectVolume, listVolumes, removeVolume, updateVolume } from '../../core/admin/volumes.ts'
-import { administer, pageOf, pageWords, toList } from './answer.ts'
+import { pageWords } from '../query.ts'
+import { administer, pageOf, toList } from './answer.ts'
 
 const slug = Type.String({ description: 'Where runs find it: /volumes/<slug>.' })
 const rest = {

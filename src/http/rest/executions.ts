@@ -1,11 +1,11 @@
 import type { FastifyReply, RouteHandlerMethod } from 'fastify'
 import Type from 'typebox'
-import { Refusal } from '../../base/errors.ts'
 import type { Core } from '../../core/core.ts'
 import { nothingKept, toStreamText, wholeCharacters } from '../../core/fold.ts'
 import { toPageRequest } from '../../core/paging.ts'
 import { endingOnTheWire } from '../../tools/execute/result.ts'
 import { sendJson } from '../answer.ts'
+import { pageWords, readQuery } from '../query.ts'
 import { ListedExecution, toListed, toRecorded } from './execution.ts'
 
 export const ExecutionList = Type.Object({
@@ -46,7 +46,7 @@ export const getExecution =
     return answer(reply, id, toRecorded(await core.execution(request.caller, id)))
   }
 
-const filters = ['thread_id', 'status', 'language', 'created_after', 'created_before', 'cursor', 'limit'] as const
+const filters = ['thread_id', 'status', 'language', 'created_after', 'created_before', ...pageWords] as const
 const metadataPrefix = 'metadata.'
 
 export const listExecutions =
@@ -94,20 +94,4 @@ interface LookArguments {
 function answer(reply: FastifyReply, id: string, body: object): Promise<void> {
   reply.header('x-trace-id', id)
   return sendJson(reply, 200, JSON.stringify(body))
-}
-
-/** BOUNDARY: a query has no other words than these, each once. @param prefix of further ones. */
-export function readQuery(query: unknown, known: readonly string[], prefix?: string): Record<string, string> {
-  const read: Record<string, string> = Object.create(null) as Record<string, string>
-  for (const [name, value] of Object.entries(query as Record<string, unknown>)) {
-    const field = name.slice(0, 64)
-    if (!known.includes(name) && !(prefix !== undefined && name.startsWith(prefix) && name !== prefix)) {
-      const names = [...known, ...(prefix === undefined ? [] : [`${prefix}KEY`])]
-      const problem = names.length === 0 ? 'there are none here' : `known are ${names.join(', ')}`
-      throw new Refusal('invalid_argument', { field, problem: `is not a parameter; ${problem}` })
-    }
-    if (typeof value !== 'string') throw new Refusal('invalid_argument', { field, problem: 'must be given once' })
-    read[name] = value
-  }
-  return read
 }

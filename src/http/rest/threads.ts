@@ -4,7 +4,7 @@ import type { Core } from '../../core/core.ts'
 import { parseJson } from '../../mcp/json.ts'
 import { compile } from '../../tools/arguments.ts'
 import { sendJson } from '../answer.ts'
-import { pageAsked } from './page-query.ts'
+import { pageAsked } from '../query.ts'
 
 const shown = {
   id: Type.String(),

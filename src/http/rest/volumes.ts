@@ -2,7 +2,7 @@ import type { RouteHandlerMethod } from 'fastify'
 import Type from 'typebox'
 import type { Core } from '../../core/core.ts'
 import { sendJson } from '../answer.ts'
-import { pageAsked } from './page-query.ts'
+import { pageAsked } from '../query.ts'
 
 export const CallerVolume = Type.Object({
   slug: Type.String(),
