@@ -1,7 +1,9 @@
 import type { Burst } from './burst.ts'
 import type { ColdSlot } from './cold-slot.ts'
+import { type DownloadFigure, downloadsPart } from './downloads.ts'
 import type { EndlessOutput } from './endless-output.ts'
 import { mebibytes, shown, table } from './figures.ts'
+import { type LargeFile, largeFilePart } from './large-file.ts'
 import type { Latency } from './latency.ts'
 import { beforeAndAfterPart, latencyPart } from './latency-report.ts'
 import { loadPart } from './load-report.ts'
@@ -30,6 +32,8 @@ export interface Results {
   mcp?: McpFigure[]
   cancel?: CancelFigure[]
   storage?: StorageFigure[]
+  downloads?: DownloadFigure[]
+  largeFile?: LargeFile
 }
 
 /**
@@ -50,6 +54,8 @@ export function toMarkdown(results: Results, tried?: string): string {
     ...(mcp ? [mcpPart(mcp)] : []),
     ...(cancel ? [cancelPart(cancel)] : []),
     ...(storage ? [`## Threads\n\n${storageTable(storage)}`] : []),
+    ...(results.downloads ? [downloadsPart(results.downloads)] : []),
+    ...(results.largeFile ? [largeFilePart(results.largeFile)] : []),
     ...(tried === undefined ? [] : [tried]),
     '',
   ].join('\n\n')

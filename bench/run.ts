@@ -8,8 +8,10 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { measureBurst } from './burst.ts'
 import { measureColdSlots } from './cold-slot.ts'
+import { measureDownloads } from './downloads.ts'
 import { measureEndlessOutput } from './endless-output.ts'
 import { GloveboxServer } from './glovebox-server.ts'
+import { measureLargeFile } from './large-file.ts'
 import { measureLatency } from './latency.ts'
 import { describeMachine } from './machine.ts'
 import { measureManyThreads } from './many-threads.ts'
@@ -41,6 +43,7 @@ const full = {
   storageRounds: 30,
   transferBytes: 1024 * 1024 * 1024,
   manyThreads: { threads: 2_000, warm: 200 },
+  downloadRounds: 3,
   mcpRounds: 6,
   cancelRounds: 100,
 }
@@ -58,13 +61,16 @@ const quick = {
   storageRounds: 5,
   transferBytes: 128 * 1024 * 1024,
   manyThreads: { threads: 100, warm: 20 },
+  downloadRounds: 1,
   mcpRounds: 2,
   cancelRounds: 20,
 }
 
+const largeFileBytes = 3 * 1024 ** 3
+
 const usage = `npm run bench -- [--quick] [--only WORD]… [--name NAME]
   --quick  about half a minute, coarse; written down only with --name
-  --only   preload, load, cold, resources, output, storage, mcp, cancel, or any part of a row's name (python, runc, "4 at once"); may be repeated
+  --only   preload, load, cold, resources, output, storage, mcp, cancel, downloads, or large (3 GiB up and down, only when asked for), or any part of a row's name (python, runc, "4 at once"); may be repeated
   --name   results go to bench/results/NAME.md and .json; a full run writes "latest" by itself
 `
 
@@ -90,7 +96,7 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
   const startedMs = performance.now()
   const tell = (done: string) =>
     process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
-  const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'cancel', 'storage']
+  const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'cancel', 'storage', 'downloads', 'large']
   const wants = (section: string) => only.length === 0 || only.includes(section)
   const cellWords = only.filter((word) => !sections.includes(word))
   const wantsCell = (id: string) => only.length === 0 || cellWords.some((word) => id.includes(word))
@@ -135,6 +141,15 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
       ...(await measureThreadFiles(plan.transferBytes)),
     ]
     tell('storage')
+  }
+  if (wants('downloads')) {
+    results.downloads = await measureDownloads({ ...plan, rounds: plan.downloadRounds })
+    tell('downloads')
+  }
+  // Gigabytes on the disk: only for who asks for it.
+  if (only.includes('large')) {
+    results.largeFile = await measureLargeFile(largeFileBytes)
+    tell('one large file')
   }
   results.seconds = (performance.now() - startedMs) / 1000
   return results
