@@ -36,6 +36,7 @@ export const ourOwnInterpreter = 'glovebox MCP, own interpreter'
 export const ourCold = 'glovebox MCP, cold slot'
 
 /** As between the calls of an agent: caches of the processor cool down a little. */
+const longPauseMs = 100
 const pauseMs = 10
 
 /** One server for each way in which we can be asked to run something. */
@@ -159,6 +160,9 @@ function cellsOf(
     cell(ourWarm, mcp(warm, { log: gapMs }), { gapMs }),
     cell(`${ourWarm}, warm thread`, mcp(warm, { thread: () => `warm-${language}` }), { gapMs }),
     cell(`${ourWarm}, new thread`, mcp(warm, { thread: () => `new-${language}-${++threads}` }), { gapMs }),
+    // Longer than any interpreter takes to wait ready again.
+    cell(bare.name, bare.callOf(program), { gapMs: longPauseMs }),
+    cell(ourWarm, mcp(warm), { gapMs: longPauseMs }),
     ...others.map(([name, call]) => cell(name, call, { brief: brief.alone })),
     ...atOnce.flatMap((count) => [
       cell(bare.name, bare.callOf(program), { count }),
