@@ -53,7 +53,7 @@ const server = {
   dev: setting(
     Type.Boolean(),
     false,
-    'Development mode: callers on this machine need no key. Otherwise every path but /healthz and /readyz needs one.',
+    'Development mode: callers on this machine need no key. Otherwise every path but /healthz, /readyz and /openapi.json needs one.',
   ),
   region: setting(
     Type.String({ pattern: '^[a-z0-9]{1,16}$' }),
@@ -63,7 +63,7 @@ const server = {
   master_key_file: setting(
     Type.String({ pattern: '^(/[^\\0]*)?$' }),
     '',
-    'File of the key that secrets in the database are sealed with, 32 bytes in base64; made when missing. Empty: master.key beside the database.',
+    'File of the key that secrets in the database are sealed with, 32 bytes in base64; made when missing. It and its directory belong to front_uid. Empty: master.key beside the database.',
   ),
   master_key: setting(
     Type.String({ pattern: '^[A-Za-z0-9+/=]*$' }),

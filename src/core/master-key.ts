@@ -55,7 +55,7 @@ async function make(store: Store, file: string): Promise<Buffer> {
 
 /** On the disk before anything is sealed with it. */
 function writeSafely(file: string, key: Buffer): void {
-  const descriptor = openSync(file, 'wx', 0o600)
+  const descriptor = create(file)
   writeSync(descriptor, `${key.toString('base64')}\n`)
   fsyncSync(descriptor)
   closeSync(descriptor)
@@ -64,12 +64,22 @@ function writeSafely(file: string, key: Buffer): void {
   closeSync(directory)
 }
 
+const remedy = 'It, and the directory that it is made in, must belong to the user of the front (front_uid).'
+
+function create(file: string): number {
+  try {
+    return openSync(file, 'wx', 0o600)
+  } catch (error) {
+    throw new StartRefused(`The master key ${file} cannot be made: ${(error as Error).message}.`, remedy)
+  }
+}
+
 function readIfThere(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new StartRefused(`The master key ${file} cannot be read: ${(error as Error).message}.`, 'See whose it is.')
+    throw new StartRefused(`The master key ${file} cannot be read: ${(error as Error).message}.`, remedy)
   }
 }
 

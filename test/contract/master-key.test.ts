@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { StartRefused } from '../../src/base/errors.ts'
 import { ensureSecret, openVault, replaceMasterKey } from '../../src/core/master-key.ts'
 import { SealBroken, Vault } from '../../src/core/vault.ts'
 import { openStore } from '../../src/store/sqlite.ts'
@@ -58,6 +59,12 @@ describe('a master key', () => {
     await expect(openVault(store, { ...source(), value: randomBytes(32).toString('base64') })).rejects.toThrow(
       'not the one',
     )
+  })
+
+  it('that cannot be made stops the start, and says whose it must be', async () => {
+    const nowhere = { value: '', file: join(directory, 'missing', 'master.key') }
+    await expect(openVault(store, nowhere)).rejects.toThrow(StartRefused)
+    await expect(openVault(store, nowhere)).rejects.toMatchObject({ remedy: expect.stringContaining('front_uid') })
   })
 
   it('is replaced with everything that it sealed', async () => {
