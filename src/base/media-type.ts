@@ -6,7 +6,7 @@ const at = (offset: number, text: string) => (bytes: Buffer) =>
 
 const riff = (of: string) => (bytes: Buffer) => at(0, 'RIFF')(bytes) && at(8, of)(bytes)
 
-/** https://mimesniff.spec.whatwg.org/#matching-an-image-type-pattern, and the same for audio. */
+/** https://mimesniff.spec.whatwg.org/#matching-an-image-type-pattern, and the section on audio after it. */
 const table: readonly { mimeType: string; begins: (bytes: Buffer) => boolean }[] = [
   { mimeType: 'image/png', begins: at(0, '\x89PNG\r\n\x1a\n') },
   { mimeType: 'image/jpeg', begins: at(0, '\xff\xd8\xff') },
@@ -14,7 +14,7 @@ const table: readonly { mimeType: string; begins: (bytes: Buffer) => boolean }[]
   { mimeType: 'image/webp', begins: riff('WEBPVP') },
   { mimeType: 'audio/wav', begins: riff('WAVE') },
   { mimeType: 'audio/mpeg', begins: at(0, 'ID3') },
-  { mimeType: 'audio/ogg', begins: at(0, 'OggS') },
+  { mimeType: 'audio/ogg', begins: at(0, 'OggS\0') },
   { mimeType: 'audio/flac', begins: at(0, 'fLaC') },
 ]
 

@@ -26,7 +26,8 @@ interface Means {
   exit(code: number): void
 }
 
-const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]
+/** Of an option that may be repeated, every value. */
+export const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]
 
 export function addAdministration(program: Command, means: Means): void {
   const { withSettings, configOf, io, exit } = means

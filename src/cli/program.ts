@@ -3,7 +3,7 @@ import { Command, CommanderError, Option } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import { type Config, loadConfig } from '../config.ts'
 import { flagOf, type SettingName, settings } from '../settings.ts'
-import { addAdministration } from './administration.ts'
+import { addAdministration, collect } from './administration.ts'
 import { receiveConfig } from './hand-over.ts'
 import { exitCodes, type Io, type RunArguments } from './io.ts'
 import type { TransferWords } from './push.ts'
@@ -137,8 +137,6 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
   })
   return program
 }
-
-const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]
 
 /** Gives a command one flag for each of these settings, and `--config`. */
 function withSettings(command: Command, names = Object.keys(settings) as readonly SettingName[]): Command {

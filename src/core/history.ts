@@ -8,9 +8,9 @@ import type { DeliveryRow, RunFilter } from '../store/run-history.ts'
 import type { KeptOutput, RunRow, Store } from '../store/store.ts'
 import type { Caller } from './caller.ts'
 import { nothingKept } from './fold.ts'
-import { checkTime } from './history-times.ts'
 import { replay } from './output-order.ts'
 import { type Page, type PageRequest, page } from './paging.ts'
+import { checkTime } from './times.ts'
 
 /** A run as its row has it, and whom its ending is told. */
 export type HistoryRun = RunRow

@@ -2,6 +2,7 @@ import { Refusal } from '../../base/errors.ts'
 import type { AuditFilter } from '../../store/audit-rows.ts'
 import { type AuditRecord, eachLine, toRecord, type Verdict, verifyAudit } from '../audit.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
+import { checkTime } from '../times.ts'
 import { type Admin, type Administered, requireInOrg, requireInstance } from './admin.ts'
 
 /** What is looked for, as it came. */
@@ -22,15 +23,6 @@ async function filterOf({ store }: Administered, admin: Admin, query: AuditQuery
   if (org === undefined) requireInstance(admin, 'member')
   else await requireInOrg(store, admin, 'member', org)
   return { ...rest, orgId: org, until: checkTime('until', until), from: checkTime('from', from) }
-}
-
-function checkTime(field: string, time: string | undefined): string | undefined {
-  if (time === undefined) return undefined
-  const atMs = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/.test(time)
-    ? Date.parse(time)
-    : Number.NaN
-  if (!Number.isNaN(atMs)) return new Date(atMs).toISOString()
-  throw new Refusal('invalid_argument', { field, problem: 'must be a day or time as 2027-01-31T12:00:00Z' })
 }
 
 /** Newest first. @throws Refusal forbidden, not_found, invalid_argument. */

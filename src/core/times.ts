@@ -1,0 +1,10 @@
+import { Refusal } from '../base/errors.ts'
+
+/** A day is its first moment. @returns the time as rows have it. @throws Refusal invalid_argument where it is none. */
+export function checkTime(field: string, time: string | undefined): string | undefined {
+  if (time === undefined) return undefined
+  const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?$/.test(time)
+  const atMs = isTime ? Date.parse(time) : Number.NaN
+  if (!Number.isNaN(atMs)) return new Date(atMs).toISOString()
+  throw new Refusal('invalid_argument', { field, problem: 'must be a day or time as 2027-01-31T12:00:00Z' })
+}
