@@ -1,5 +1,12 @@
+import type { ChangedFile } from '../base/run.ts'
 import type { AuditEntry } from './audit-rows.ts'
 import type { RunRow } from './store.ts'
+
+/** A line stays short, whatever a run wrote; how many there were is told beside. */
+const filesMax = 100
+
+const filesOf = (changed: readonly ChangedFile[]) =>
+  changed.slice(0, filesMax).map(({ path, sizeBytes, sha256 }) => ({ path, size: sizeBytes, sha256 }))
 
 /** What the audit says of a run that has ended: its code as a hash, its variables by name. */
 export function auditOfRun(run: RunRow, at: string): AuditEntry {
@@ -22,6 +29,7 @@ export function auditOfRun(run: RunRow, at: string): AuditEntry {
     personal: {
       code_hash: codeHash,
       env_names: JSON.parse(run.envNames) as unknown,
+      ...(result?.files && { files: filesOf(result.files.changed) }),
       metadata: run.metadata === null ? null : (JSON.parse(run.metadata) as unknown),
       subject: run.subject,
     },

@@ -105,7 +105,7 @@ describe('a subject', () => {
     for (const id of [first, second]) expect((await front.store.runs.get(id))?.subject).toBe('Ada')
     const other = await run(own, 'cat f', { thread_id: 'case', subject: 'Bob' })
     expect(other.status).toBe(409)
-    expect(JSON.stringify(other)).toContain('another subject')
+    expect(JSON.stringify(other)).toContain('belongs to another subject')
     expect((await run(own, 'true', { subject: 'a\nb' })).status).toBe(400)
   })
 

@@ -36,7 +36,9 @@ export function administer<Schema extends TObject>(
   const check = schema && compile(schema)
   return async (request, reply) => {
     const query = readQuery(request.query, words)
-    const body = check ? check(parseJson(request.body as Buffer)) : (undefined as never)
+    // Nothing at all says as much as an empty object.
+    const sent = request.body as Buffer | undefined
+    const body = check ? check(sent?.length ? parseJson(sent) : {}) : (undefined as never)
     const path = request.params as Record<string, string>
     const answered = await work({ on, admin: request.admin, path, query, body })
     return answered.lines ? sendLines(reply, answered.lines) : send(reply, answered.status, answered.body)
