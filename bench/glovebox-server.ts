@@ -157,6 +157,7 @@ async function addressOf(child: ChildProcess): Promise<string> {
         const match = /"url":"(http:[^"]+)"/.exec(line)
         if (match) resolve(match[1]!)
         said.push(line)
+        if (/"level":"(warn|error|fatal)"/.test(line)) process.stderr.write(`the server says: ${line}\n`)
         said.splice(0, said.length - 20)
       })
       child.once('exit', (code) => reject(new Error(`glovebox serve ended with ${code}:\n${said.join('\n')}`)))

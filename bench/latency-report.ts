@@ -5,11 +5,13 @@ import { type Latency, type LatencyRow, ourCold, ourOwnInterpreter, ourWarm } fr
 export function latencyPart({ rows, absent }: Latency): string {
   const header = ['', 'time ÷ bare', 'rate ÷ bare', 'p50 ms', 'p95 ms', 'p99 ms', 'runs/s', 'CPU ms/run', 'MiB', 'runs']
   const missing = Object.entries(absent).map(([name, reason]) => [`not usable here: ${name}`, `${reason}`])
+  const failed = rows.filter(({ failures }) => failures > 0)
   return [
     '## Time of one run',
     '',
     table(header, rows.map(cellsOf)),
     ...(missing.length > 0 ? ['', table(['contender', 'why it was not measured'], missing)] : []),
+    ...failed.map(({ id, failures }) => `\n**${failures} runs failed: ${id}.**`),
     '',
     '"Bare" is the interpreter spawned from Node without any isolation, under the same load, in the same round; between',
     'brackets the quartiles of the rounds. CPU is what the whole machine worked per run, the client, the kernel’s',

@@ -28,11 +28,14 @@ interface Block {
   runsPerSecond: number
   /** Of the whole machine, our own client and the kernel's afterwork among it. */
   busyCpuMsPerRun: number
+  failures: number
 }
 
 export interface Measured {
   id: string
   runs: number
+  /** Runs that did not end as they had to. */
+  failures: number
   p50Ms: number
   p95Ms: number
   p99Ms: number
@@ -76,17 +79,27 @@ export async function measure(cells: readonly Cell[], pace: Pace, tell: (done: s
   return cells.map((cell) => fold(cell, blocks))
 }
 
+/** Of one block: a failed call is told and counted; more than these mean that nothing is measured. */
+const failuresMax = 2
+
 /** The first call of each worker does not count: it pays for whoever had the machine before. */
-async function runBlock({ call, atOnce, gapMs }: Cell, blockMs: number): Promise<Block> {
+async function runBlock({ id, call, atOnce, gapMs }: Cell, blockMs: number): Promise<Block> {
   await Promise.all(timesOver(atOnce, call))
   const latenciesMs: number[] = []
+  let failures = 0
   const busyBefore = busyCpuMs()
   const startedMs = performance.now()
   const work = async () => {
     do {
       const calledMs = performance.now()
-      await call()
-      latenciesMs.push(performance.now() - calledMs)
+      try {
+        await call()
+        latenciesMs.push(performance.now() - calledMs)
+      } catch (error) {
+        failures += 1
+        if (failures > failuresMax) throw error
+        process.stderr.write(`${id}: ${error instanceof Error ? error.message : error}\n`)
+      }
       if (gapMs > 0) await sleep(gapMs)
     } while (performance.now() - startedMs < blockMs)
   }
@@ -96,6 +109,7 @@ async function runBlock({ call, atOnce, gapMs }: Cell, blockMs: number): Promise
     latenciesMs,
     runsPerSecond: (latenciesMs.length * 1000) / elapsedMs,
     busyCpuMsPerRun: (busyCpuMs() - busyBefore) / latenciesMs.length,
+    failures,
   }
 }
 
@@ -108,6 +122,7 @@ function fold(cell: Cell, blocks: ReadonlyMap<string, Block[]>): Measured {
   const measured: Measured = {
     id: cell.id,
     runs: all.length,
+    failures: own.reduce((sum, { failures }) => sum + failures, 0),
     p50Ms: median(own.map(({ latenciesMs }) => median(latenciesMs))),
     p95Ms: median(own.map(({ latenciesMs }) => quantile(latenciesMs, 0.95))),
     p99Ms: quantile(all, 0.99),
