@@ -204,9 +204,16 @@ export class SlotPool {
     return undefined
   }
 
+  /**
+   * For a run that waits. A runtime may fail once in ten thousand times, at the kernel's cgroup files above all; nothing
+   * of the run has begun then, so it is tried a second time. What fails twice is out of order.
+   */
   async #makeNow(): Promise<Slot> {
     try {
-      const slot = await this.#transit(() => this.#create())
+      const slot = await this.#transit(() => this.#create()).catch((error: unknown) => {
+        this.#events.failed(error)
+        return this.#transit(() => this.#create())
+      })
       this.#succeeded()
       return slot
     } catch (error) {

@@ -258,6 +258,25 @@ inPrivateMounts(import.meta.filename, () => {
       expect(most).toBe(3)
     })
 
+    it('makes a slot a second time for a run whose first one could not be made, and gives up after that', async () => {
+      let failing = 0
+      const make = async () => {
+        if (failing > 0) {
+          failing -= 1
+          throw new Error('the runtime failed')
+        }
+        return createSlot(host)
+      }
+      await open({ slotsReady: 0 }, make)
+      failing = 1
+      await use(runOf('key_a'))
+      expect(failures).toHaveLength(1)
+      failing = 2
+      await expect(pool.acquire(runOf('key_b'))).rejects.toThrow('the runtime failed')
+      expect(failures).toHaveLength(3)
+      failures = []
+    })
+
     it('replaces a slot that is killed while it waits, and hands out none that is dead', async () => {
       const slots: Slot[] = []
       await open({}, async () => {
