@@ -80,13 +80,18 @@ export async function measure(cells: readonly Cell[], pace: Pace, tell: (done: s
 }
 
 /** Of one block: a failed call is told and counted; more than these mean that nothing is measured. */
-const failuresMax = 2
+const failuresMax = 20
 
 /** The first call of each worker does not count: it pays for whoever had the machine before. */
 async function runBlock({ id, call, atOnce, gapMs }: Cell, blockMs: number): Promise<Block> {
-  await Promise.all(timesOver(atOnce, call))
   const latenciesMs: number[] = []
   let failures = 0
+  const count = (error: unknown) => {
+    failures += 1
+    if (failures > failuresMax) throw error
+    process.stderr.write(`${id}: ${error instanceof Error ? error.message : error}\n`)
+  }
+  await Promise.all(timesOver(atOnce, () => call().catch(count)))
   const busyBefore = busyCpuMs()
   const startedMs = performance.now()
   const work = async () => {
@@ -96,9 +101,7 @@ async function runBlock({ id, call, atOnce, gapMs }: Cell, blockMs: number): Pro
         await call()
         latenciesMs.push(performance.now() - calledMs)
       } catch (error) {
-        failures += 1
-        if (failures > failuresMax) throw error
-        process.stderr.write(`${id}: ${error instanceof Error ? error.message : error}\n`)
+        count(error)
       }
       if (gapMs > 0) await sleep(gapMs)
     } while (performance.now() - startedMs < blockMs)
