@@ -32,7 +32,7 @@ const triedPath = join(root, 'bench', 'results', 'tried.md')
 const full = {
   rounds: 6,
   blockMs: 500,
-  roundsWithinMs: 220_000,
+  roundsWithinMs: 140_000,
   atOnce: [2, 4, 8],
   contenders: { alone: { rounds: 4, blockMs: 500 }, several: { rounds: 2, blockMs: 250 } },
   preloadRounds: 3,
