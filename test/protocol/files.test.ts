@@ -274,6 +274,22 @@ describe('files over REST', () => {
     }
   })
 
+  it('are for keys that may use the tools of files', async () => {
+    await inThread('tools', 'echo x >f')
+    const only = async (...tools: string[]) => ({
+      'x-api-key': (await createKey(front.core.administered, operator, org, { tools }, tools)).secret,
+    })
+    const [none, reads] = [await only('sandbox_execute'), await only('files_download')]
+    const statuses = async (as: Record<string, string>) => [
+      (await ask('list', { id: 'tools' }, as)).status,
+      (await ask('download', { id: 'tools', path: 'f' }, as)).status,
+      (await ask('upload', { id: 'tools', path: 'g', size: 1 }, as)).status,
+      (await ask('delete', { id: 'tools', path: 'f' }, as)).status,
+    ]
+    expect(await statuses(none)).toEqual([404, 404, 404, 404])
+    expect(await statuses(reads)).toEqual([200, 200, 404, 404])
+  })
+
   it('belong to their org alone', async () => {
     await inThread('mine', 'echo secret >f')
     const { id: other } = await createOrg(front.core.administered, operator, 'files of others')

@@ -26,6 +26,7 @@ const runRefusals: readonly RefusalCode[] = [
 ]
 
 const fileRefusals: readonly RefusalCode[] = [
+  'unknown_tool',
   'invalid_argument',
   'path_invalid',
   'thread_unknown',

@@ -1,11 +1,15 @@
 import type { FastifyRequest, RouteHandlerMethod } from 'fastify'
 import Type from 'typebox'
 import { Refusal } from '../../base/errors.ts'
+import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
 import { lifeMaxSeconds, uploadMaxBytes } from '../../core/signed-links.ts'
 import { parseJson } from '../../mcp/json.ts'
 import { compile } from '../../tools/arguments.ts'
+import { type Catalog, requireOffered } from '../../tools/catalog.ts'
 import { blobUrl } from '../../tools/files/blob-url.ts'
+import { filesDownload } from '../../tools/files/files-download.ts'
+import { filesUpload } from '../../tools/files/files-upload.ts'
 import { sendJson } from '../answer.ts'
 import { baseUrlOf } from '../base-url.ts'
 
@@ -68,10 +72,18 @@ const checks = {
 
 const bodyOf = (request: FastifyRequest): unknown => parseJson(request.body as Buffer)
 
+/** What may not be done over MCP may not be done here. Where nothing is kept, core says that, which helps more. */
+async function requireTool(tool: string, core: Core, catalog: Catalog, caller: Caller): Promise<void> {
+  const { storage, volumes } = caller.profile
+  if (storage.kind !== 'none' || volumes.length > 0) await requireOffered(tool, catalog, core, caller)
+}
+
 /** A part of a directory. */
 export const listFiles =
-  ({ files }: Core): RouteHandlerMethod =>
+  (core: Core, catalog: Catalog): RouteHandlerMethod =>
   async (request, reply) => {
+    await requireTool(filesDownload.name, core, catalog, request.caller)
+    const { files } = core
     const { source, id, path: directory = '', relative = false, cursor, limit = 1000 } = checks.list(bodyOf(request))
     const page = { limit, ...(cursor !== undefined && { cursor }) }
     const { entries, nextCursor } = await files.list(request.caller, { source, id, path: directory }, page)
@@ -88,8 +100,10 @@ export const listFiles =
 
 /** A link that uploads one file. */
 export const uploadFile =
-  ({ files, links }: Core, publicUrl: string): RouteHandlerMethod =>
+  (core: Core, catalog: Catalog, publicUrl: string): RouteHandlerMethod =>
   async (request, reply) => {
+    await requireTool(filesUpload.name, core, catalog, request.caller)
+    const { files, links } = core
     const { caller } = request
     const { source, id, path: name, size, once = false, expires_in: lifeSeconds } = checks.upload(bodyOf(request))
     const file = { source, id, path: name }
@@ -107,8 +121,10 @@ export const uploadFile =
 
 /** A link that downloads one file that is there. */
 export const downloadFile =
-  ({ files, links }: Core, publicUrl: string): RouteHandlerMethod =>
+  (core: Core, catalog: Catalog, publicUrl: string): RouteHandlerMethod =>
   async (request, reply) => {
+    await requireTool(filesDownload.name, core, catalog, request.caller)
+    const { files, links } = core
     const { caller } = request
     const { source, id, path: name, expires_in: lifeSeconds } = checks.download(bodyOf(request))
     const file = { source, id, path: name }
@@ -136,8 +152,10 @@ function linkBody(
 
 /** Deletes files, and directories with what they hold where asked. */
 export const deleteFiles =
-  ({ files }: Core): RouteHandlerMethod =>
+  (core: Core, catalog: Catalog): RouteHandlerMethod =>
   async (request, reply) => {
+    await requireTool(filesUpload.name, core, catalog, request.caller)
+    const { files } = core
     const { source, id, path: one, paths = [], recursive = false } = checks.delete(bodyOf(request))
     const all = one === undefined ? paths : [one, ...paths]
     if (all.length === 0) throw new Refusal('invalid_argument', { field: 'path', problem: 'is required and missing' })
