@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { RunnerClient } from '../src/runner/client.ts'
+import { RunnerClient } from '../src/runner/client/client.ts'
 import { quantile } from './figures.ts'
 import type { StorageFigure } from './storage.ts'
 

@@ -154,7 +154,7 @@ build_guest() {
 
 # A few lines of C that tell the runner who connected to its socket.
 build_addon() {
-	source=src/runner/peer-credentials.c
+	source=src/runner/protocol/peer-credentials.c
 	wanted=$(stamp_of "$source" package-lock.json)
 	if is_stamped build/peer-credentials.stamp "$wanted" && [ -f build/peer-credentials.node ]; then
 		return 0

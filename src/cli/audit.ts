@@ -3,8 +3,8 @@ import type { Config } from '../config.ts'
 import { operator } from '../core/admin/admin.ts'
 import { type AuditQuery, exportAudit, listAudit, verifyWholeAudit } from '../core/admin/audit.ts'
 import { eraseSubject, exportSubject } from '../core/admin/subjects.ts'
-import { orgNamed, printTable, withAdministered } from './administer.ts'
-import { exitCodes, type Io } from './io.ts'
+import { orgNamed, printTable, withAdministered } from './admin-context.ts'
+import { exitCodes, type Io } from './process-io.ts'
 
 /** The audit does not prove itself. */
 const disproved = 1

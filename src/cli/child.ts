@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import type { Log } from '../observe/log.ts'
 import { sendConfig } from './hand-over.ts'
-import { exitCodes } from './io.ts'
+import { exitCodes } from './process-io.ts'
 
 /**
  * Nothing of the operator's environment goes further than here. Node's default of four threads for files would let one

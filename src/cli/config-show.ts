@@ -1,7 +1,7 @@
 import type { Config } from '../config.ts'
 import { sizeText } from '../config-sources.ts'
 import { type SettingName, settings } from '../settings.ts'
-import type { Io } from './io.ts'
+import type { Io } from './process-io.ts'
 
 /** Prints every setting as it is in effect and where it came from; of secrets only the names. */
 export function configShow(config: Config, io: Io): number {

@@ -9,8 +9,8 @@ import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
 import { sendConfig } from './hand-over.ts'
 import { type Check, inspect } from './inspect.ts'
 import { inspectStorage } from './inspect-storage.ts'
-import { exitCodes, type Io } from './io.ts'
 import { requirePrivilege } from './privilege.ts'
+import { exitCodes, type Io } from './process-io.ts'
 
 /**
  * Says what this machine offers and what stands in the way.

@@ -3,8 +3,8 @@ import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
-import { announceReady, ended } from './child-end.ts'
-import { exitCodes, type Io } from './io.ts'
+import { announceReady, ended } from './child-lifecycle.ts'
+import { exitCodes, type Io } from './process-io.ts'
 import { version } from './program.ts'
 
 /** The front process: serves until it is told to end, or its supervisor is gone. @throws StartRefused. */

@@ -4,12 +4,12 @@ import { join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { languages } from '../base/run.ts'
-import type { PeakScope } from '../engine/cgroups.ts'
+import type { PeakScope } from '../engine/cgroups/cgroups.ts'
 import { type EngineHost, openHost } from '../engine/host.ts'
-import { preloadProblem } from '../engine/preload.ts'
+import { preloadProblem } from '../engine/jails/preload.ts'
 import { capture, probeLimits, usable } from '../engine/probe.ts'
 import { type EngineSettings, type RuntimeName, runtimeNames } from '../engine/settings.ts'
-import { createSlot, type Slot } from '../engine/slot.ts'
+import { createSlot, type Slot } from '../engine/slots/slot.ts'
 
 /** One thing looked at. */
 export interface Check {

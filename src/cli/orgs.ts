@@ -2,15 +2,15 @@
 import { readFileSync } from 'node:fs'
 import type { Config } from '../config.ts'
 import { asMap, readFileText } from '../config-sources.ts'
+import type { UsageLimits } from '../core/access/usage-limiter.ts'
 import { operator } from '../core/admin/admin.ts'
 import { historySettingsOf, setHistorySettings } from '../core/admin/history.ts'
 import { limitsOf, setLimits, usageOf } from '../core/admin/limits.ts'
 import { createOrg, renameOrg } from '../core/admin/orgs.ts'
 import { createProfile, getProfile, listProfiles, removeProfile, replaceProfile } from '../core/admin/profiles.ts'
 import { rotateWebhookSecret, webhookSecretOf } from '../core/admin/webhooks.ts'
-import type { Amounts } from '../core/allowances.ts'
-import { everyItem, explain, orgNamed, printJson, printTable, withAdministered } from './administer.ts'
-import { exitCodes, type Io } from './io.ts'
+import { everyItem, explain, orgNamed, printJson, printTable, withAdministered } from './admin-context.ts'
+import { exitCodes, type Io } from './process-io.ts'
 
 export function orgsList(config: Config, io: Io): Promise<number> {
   return withAdministered(config, io, async ({ store }) => {
@@ -74,7 +74,7 @@ export function profilesRemove(config: Config, name: string, orgName: string, io
 }
 
 /** Flags of limits; `none` takes a limit away, and what is absent stays. */
-export type LimitFlags = { [Name in keyof Amounts]?: string }
+export type LimitFlags = { [Name in keyof UsageLimits]?: string }
 
 /** Prints the limits of an org or key; sets those that flags name first. */
 export function limits(
@@ -85,7 +85,7 @@ export function limits(
   return withAdministered(config, io, async (on) => {
     const owner = { orgId: (await orgNamed(on.store, orgName)).id, ...(keyId !== undefined && { keyId }) }
     const amounts = await limitsOf(on, operator, owner)
-    const named = Object.entries(flags) as [keyof Amounts, string][]
+    const named = Object.entries(flags) as [keyof UsageLimits, string][]
     for (const [name, value] of named) {
       if (value === 'none') delete amounts[name]
       else amounts[name] = Number(value)

@@ -3,11 +3,11 @@ import { Command, CommanderError, Option } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import { type Config, loadConfig } from '../config.ts'
 import { flagOf, type SettingName, settings } from '../settings.ts'
-import { addAdministration, collect } from './administration.ts'
+import { addAdministration, collect } from './admin-commands.ts'
 import { receiveConfig } from './hand-over.ts'
-import { exitCodes, type Io, type RunArguments } from './io.ts'
-import type { TransferWords } from './push.ts'
+import { exitCodes, type Io, type RunArguments } from './process-io.ts'
 import type { StdioRequest } from './stdio.ts'
+import type { TransferWords } from './transfer.ts'
 
 /** The version of this product, as its package says it. */
 export const version = (
@@ -88,12 +88,12 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
   transfer(program.command('push <files...>').description('Upload files to a thread or volume of a running server.'))
     .option('--path <directory>', 'where they go; the root by default')
     .action(async (files: string[], words: TransferWords) =>
-      exit(await (await import('./push.ts')).push(files, words, io)),
+      exit(await (await import('./transfer.ts')).push(files, words, io)),
     )
   transfer(
     program.command('pull <path> [to]').description('Download a file from a thread or volume of a running server.'),
   ).action(async (path: string, to: string | undefined, words: TransferWords) =>
-    exit(await (await import('./push.ts')).pull(path, to, words, io)),
+    exit(await (await import('./transfer.ts')).pull(path, to, words, io)),
   )
 
   program

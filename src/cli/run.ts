@@ -3,8 +3,8 @@ import { extname } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { Language } from '../base/run.ts'
-import { exitCodes, type Io, type RunArguments } from './io.ts'
 import { readLines } from './lines.ts'
+import { exitCodes, type Io, type RunArguments } from './process-io.ts'
 
 const defaultUrl = 'http://127.0.0.1:5555'
 

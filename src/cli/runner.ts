@@ -4,9 +4,9 @@ import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { openRunner } from '../runner/process.ts'
-import { announceReady, ended } from './child-end.ts'
+import { announceReady, ended } from './child-lifecycle.ts'
 import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
-import { exitCodes, type Io } from './io.ts'
+import { exitCodes, type Io } from './process-io.ts'
 
 /** The runner process: serves until it is told to end, or its supervisor is gone. @throws StartRefused. */
 export async function runner(config: Config, io: Io): Promise<number> {

@@ -8,8 +8,8 @@ import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { Child } from './child.ts'
 import { prepareFrontHome } from './front-home.ts'
-import type { Io } from './io.ts'
 import { requirePrivilege } from './privilege.ts'
+import type { Io } from './process-io.ts'
 
 const programRoot = resolve(fileURLToPath(new URL('../..', import.meta.url)))
 

@@ -3,8 +3,8 @@ import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StartRefused } from '../base/errors.ts'
 import { Bridge } from './bridge.ts'
-import { exitCodes, type Io } from './io.ts'
 import { readLines } from './lines.ts'
+import { exitCodes, type Io } from './process-io.ts'
 
 export interface StdioRequest {
   /** Address of a server; without one the server of this machine is joined, or started. */

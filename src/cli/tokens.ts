@@ -2,11 +2,11 @@
 import { masterKeySource } from '../app.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
+import { replaceMasterKey } from '../core/access/master-key.ts'
 import { operator, type Role, roles } from '../core/admin/admin.ts'
 import { createToken, listTokens, revokeToken } from '../core/admin/tokens.ts'
-import { replaceMasterKey } from '../core/master-key.ts'
-import { everyItem, explain, orgNamed, printTable, withAdministered, withStore } from './administer.ts'
-import { exitCodes, type Io } from './io.ts'
+import { everyItem, explain, orgNamed, printTable, withAdministered, withStore } from './admin-context.ts'
+import { exitCodes, type Io } from './process-io.ts'
 
 /** Makes an admin token; its secret alone goes to standard output, this once. */
 export function tokensCreate(

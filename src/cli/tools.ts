@@ -3,8 +3,8 @@ import type { Config } from '../config.ts'
 import { operator } from '../core/admin/admin.ts'
 import { hiddenToolsOf, switchTool } from '../core/admin/orgs.ts'
 import { productInventory } from '../tools/catalog.ts'
-import { orgNamed, withAdministered } from './administer.ts'
-import { exitCodes, type Io } from './io.ts'
+import { orgNamed, withAdministered } from './admin-context.ts'
+import { exitCodes, type Io } from './process-io.ts'
 
 /** Names of all tools there are. */
 export const toolNames: readonly string[] = productInventory.tools.map(({ name }) => name)

@@ -4,33 +4,33 @@ import type { Profile } from '../base/profile.ts'
 import type { RunEvent } from '../base/run.ts'
 import { fault, type Log } from '../observe/log.ts'
 import type { Metrics, RunnerFigures } from '../observe/metrics.ts'
-import type { Runner, RunnerFiles } from '../runner/messages.ts'
+import type { Runner, RunnerFiles } from '../runner/protocol/messages.ts'
 import type { RunRow, Store } from '../store/store.ts'
+import { HiddenTools } from './access/hidden-tools.ts'
+import { noVariables } from './access/key-env.ts'
+import { Keys, keyWithoutSecret } from './access/keys.ts'
+import { ensureSecret } from './access/master-key.ts'
+import { Profiles, type ReadProfile, toProfileRow } from './access/profiles.ts'
+import { newSealingSecret, Sealing } from './access/sealing.ts'
+import { UsageLimiter } from './access/usage-limiter.ts'
+import type { Vault } from './access/vault.ts'
 import type { Admin, Administered } from './admin/admin.ts'
 import { authenticateAdmin } from './admin/tokens.ts'
-import { Allowances } from './allowances.ts'
 import type { Caller } from './caller.ts'
-import { type ExecuteEvent, execute } from './execute.ts'
-import { type Execution, look } from './executions.ts'
-import { Files } from './files.ts'
-import { Forgetting } from './forgetting.ts'
-import { HiddenTools } from './hidden-tools.ts'
-import { followRun, type HistoryQuery, type RecordedRun, recordedRun, runsOf } from './history.ts'
-import { noVariables } from './key-env.ts'
-import { Keys, keyWithoutSecret } from './keys.ts'
-import { ensureSecret } from './master-key.ts'
+import { RetentionJob } from './jobs/retention-job.ts'
+import { StorageMaintenance } from './jobs/storage-maintenance.ts'
+import { type WebhookDeps, Webhooks } from './jobs/webhooks.ts'
 import type { Page } from './paging.ts'
-import { Profiles, type ReadProfile, toProfileRow } from './profiles.ts'
-import type { ExecuteRequest } from './request.ts'
-import { Runs } from './runs.ts'
-import { newSealingSecret, Sealing } from './sealing.ts'
-import { type Link, newLinkSecret, SignedLinks } from './signed-links.ts'
-import { StoredThreads } from './stored-threads.ts'
-import { Tasks } from './tasks.ts'
-import { Upkeep } from './upkeep.ts'
-import type { Vault } from './vault.ts'
-import { Volumes } from './volumes.ts'
-import { type WebhookRooms, Webhooks } from './webhooks.ts'
+import { type ExecuteEvent, execute } from './runs/execute.ts'
+import { type Execution, look } from './runs/executions.ts'
+import { followRun, type HistoryQuery, type RecordedRun, recordedRun, runsOf } from './runs/history.ts'
+import type { ExecuteRequest } from './runs/request.ts'
+import { Runs } from './runs/runs.ts'
+import { Tasks } from './runs/tasks.ts'
+import { Files } from './storage/files.ts'
+import { type Link, newLinkSecret, SignedLinks } from './storage/signed-links.ts'
+import { StoredThreads } from './storage/threads.ts'
+import { Volumes } from './storage/volumes.ts'
 
 /** What the product does. Every verb takes the caller and decides what that caller may do. */
 export interface Core {
@@ -131,7 +131,7 @@ export interface Core {
   close(runs: 'shutdown' | 'leave', graceMs: number): Promise<void>
 }
 
-export interface CoreRooms {
+export interface CoreDeps {
   store: Store
   runner: Runner
   /** One of them is named `default`. */
@@ -146,24 +146,24 @@ export interface CoreRooms {
   /** Told of every run. */
   metrics: Metrics
   /** How endings are told to addresses of clients. */
-  webhooks: Pick<WebhookRooms, 'outbound' | 'toBody'>
+  webhooks: Pick<WebhookDeps, 'outbound' | 'toBody'>
   log: Log
 }
 
 /** Builds core, writes the profiles as they are now, and recovers what an earlier front left. */
-export async function createCore({ store, runner, metrics, log, ...rooms }: CoreRooms): Promise<Core> {
+export async function createCore({ store, runner, metrics, log, ...rooms }: CoreDeps): Promise<Core> {
   const webhooks = new Webhooks({ store, vault: rooms.vault, ...rooms.webhooks, log })
-  const runs = new Runs({ store, runner, allowances: new Allowances(store), webhooks, metrics, log })
+  const runs = new Runs({ store, runner, allowances: new UsageLimiter(store), webhooks, metrics, log })
   for (const profile of rooms.profiles) await store.profiles.ensure(toProfileRow(profile))
   const { vault, region } = rooms
   const profiles = new Profiles(store, vault, rooms.profiles, rooms.readProfile)
   const keys = new Keys({ store, runner, profiles, vault, log })
   const sealing = new Sealing(await ensureSecret(store, vault, 'sealing_of_states', newSealingSecret()))
   const hidden = new HiddenTools(store)
-  const forgetting = new Forgetting(store, rooms.runHistoryMs, log)
+  const forgetting = new RetentionJob(store, rooms.runHistoryMs, log)
   const threads = new StoredThreads(store, runner)
   const volumes = new Volumes(store, runner)
-  const upkeep = new Upkeep(threads, volumes, profiles, log)
+  const upkeep = new StorageMaintenance(threads, volumes, profiles, log)
   await runs.startWatching()
   keys.startWatching()
   upkeep.start()

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { StartRefused } from '../base/errors.ts'
-import { hostPath } from './programs.ts'
+import { hostPath } from './jails/programs.ts'
 
 const execute = promisify(execFile)
 

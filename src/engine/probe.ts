@@ -1,10 +1,10 @@
 import { StartRefused } from '../base/errors.ts'
 import { type Language, type Limits, languages } from '../base/run.ts'
-import { fixedEnv, type LanguageFound, versionCommands } from './languages.ts'
-import { findProgram } from './programs.ts'
-import { Runtime } from './runtime.ts'
+import { fixedEnv, type LanguageFound, versionCommands } from './jails/languages.ts'
+import { findProgram } from './jails/programs.ts'
 import { type EngineSettings, type RuntimeName, runtimeNames } from './settings.ts'
-import { createSlot, type Slot, type SlotHost, type SlotRunResult } from './slot.ts'
+import { Runtime } from './slots/runtime.ts'
+import { createSlot, type Slot, type SlotHost, type SlotRunResult } from './slots/slot.ts'
 
 /** A runtime that is not used, why, and what would change that. */
 export interface RejectedRuntime {

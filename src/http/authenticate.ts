@@ -5,8 +5,8 @@ import { Refusal, StartRefused } from '../base/errors.ts'
 import { type Admin, requireInstance } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
+import { AuthFailureLimiter } from './auth-failure-limiter.ts'
 import { clientAddress, clientNetwork, TrustedProxies } from './client-address.ts'
-import { Failures } from './failures.ts'
 
 /**
  * Who is asking.
@@ -48,7 +48,7 @@ async function asDeveloper(core: Core): Promise<Authenticate<Caller>> {
 /** Who has the right secret is let in at once; who fails too often is told to wait, which a valid one never is. */
 function bySecret<Who>(
   who: (secret: string) => Promise<Who>,
-  failures: Failures,
+  failures: AuthFailureLimiter,
   trusted: TrustedProxies,
 ): Authenticate<Who> {
   return async (request) => {
@@ -80,7 +80,7 @@ export async function authenticator(
   core: Core,
   { dev, host, trustedProxies }: { dev: boolean; host: string; trustedProxies: readonly string[] },
 ): Promise<Authentication> {
-  const [failures, trusted] = [new Failures(), new TrustedProxies(trustedProxies)]
+  const [failures, trusted] = [new AuthFailureLimiter(), new TrustedProxies(trustedProxies)]
   const admin = bySecret((secret) => core.authenticateAdmin(secret), failures, trusted)
   if (!dev) {
     const caller = bySecret((secret) => core.authenticate(secret), failures, trusted)

@@ -5,14 +5,14 @@ import { Calls } from '../mcp/calls.ts'
 import type { Changes } from '../mcp/changes.ts'
 import { isModernHeader } from '../mcp/era.ts'
 import { type HeaderOf, handle, type McpContext, type McpReply, type McpState, readsEvents } from '../mcp/handle.ts'
-import { news } from '../mcp/legacy/news.ts'
+import { news } from '../mcp/legacy/notification-stream.ts'
 import { Sessions } from '../mcp/legacy/sessions.ts'
 import { LiveTasks } from '../mcp/modern/live-tasks.ts'
 import { fault } from '../observe/log.ts'
 import { type Catalog, chooseToolsets } from '../tools/catalog.ts'
 import { sendJson, startWriting } from './answer.ts'
 import { baseUrlOf } from './base-url.ts'
-import type { HttpRooms } from './routes.ts'
+import type { HttpDeps } from './routes.ts'
 
 /** Common clients and proxies wait one to five minutes for the head of an answer. */
 const quietMs = 10_000
@@ -25,7 +25,7 @@ export interface McpEndpoint {
 }
 
 /** MCP over Streamable HTTP: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports */
-export function mcpEndpoint(rooms: HttpRooms, catalog: Catalog, changes: Changes, closing: AbortSignal): McpEndpoint {
+export function mcpEndpoint(rooms: HttpDeps, catalog: Catalog, changes: Changes, closing: AbortSignal): McpEndpoint {
   const state: McpState = {
     calls: new Calls(),
     sessions: new Sessions(),
@@ -68,7 +68,7 @@ function refuseModern({ method }: FastifyRequest, header: HeaderOf): void {
 async function contextOf(
   request: FastifyRequest,
   reply: FastifyReply,
-  { core, version, publicUrl, log }: HttpRooms,
+  { core, version, publicUrl, log }: HttpDeps,
   catalog: Catalog,
   state: McpState,
 ): Promise<McpContext> {
@@ -111,7 +111,7 @@ const headersOf =
     return Array.isArray(value) ? value.join(', ') : value
   }
 
-async function send(reply: FastifyReply, answer: McpReply, log: HttpRooms['log']): Promise<void> {
+async function send(reply: FastifyReply, answer: McpReply, log: HttpDeps['log']): Promise<void> {
   switch (answer.kind) {
     case 'empty':
       return reply.code(answer.status).send()
@@ -128,7 +128,7 @@ async function send(reply: FastifyReply, answer: McpReply, log: HttpRooms['log']
 async function sendEvents(
   reply: FastifyReply,
   messages: AsyncGenerator<string, void, undefined>,
-  log: HttpRooms['log'],
+  log: HttpDeps['log'],
 ): Promise<void> {
   reply.code(200).header('content-type', 'text/event-stream').header('x-accel-buffering', 'no')
   const writer = startWriting(reply).keepAlive(': still here\n\n')

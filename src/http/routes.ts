@@ -18,7 +18,7 @@ import { deleteFiles, downloadFile, listFiles, uploadFile } from './rest/files.t
 import { deleteThread, forkThread, getThread, listThreads } from './rest/threads.ts'
 import { listVolumes } from './rest/volumes.ts'
 
-export interface HttpRooms {
+export interface HttpDeps {
   core: Core
   metrics: Metrics
   version: string
@@ -30,7 +30,7 @@ export interface HttpRooms {
 }
 
 /** Every path there is. */
-export function routes(app: FastifyInstance, rooms: HttpRooms): void {
+export function routes(app: FastifyInstance, rooms: HttpDeps): void {
   const closing = new AbortController()
   app.addHook('preClose', async () => closing.abort())
   const catalog = new Catalog(rooms.offers?.inventory)

@@ -6,13 +6,13 @@ import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
-import { ArrivingRequests } from './arriving.ts'
 import { type Authentication, authenticator } from './authenticate.ts'
-import { type DoorRules, door } from './door.ts'
 import { answerError } from './errors.ts'
-import { type HttpRooms, routes } from './routes.ts'
+import { door, type GuardRules } from './request-guard.ts'
+import { RequestTimeouts } from './request-timeouts.ts'
+import { type HttpDeps, routes } from './routes.ts'
 
-export interface HttpConfig extends DoorRules {
+export interface HttpConfig extends GuardRules {
   host: string
   port: number
   maxBodyBytes: number
@@ -67,7 +67,7 @@ export async function buildServer({
   metrics: Metrics
   log: Log
   /** For suites that offer something else than the product does. */
-  offers?: HttpRooms['offers']
+  offers?: HttpDeps['offers']
 }): Promise<FastifyInstance> {
   const authentication = await authenticator(core, config)
   const admit = door(config)
@@ -76,7 +76,7 @@ export async function buildServer({
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     genReqId: () => newId('request'),
     bodyLimit: config.maxBodyBytes,
-    // See `ArrivingRequests`.
+    // See `RequestTimeouts`.
     requestTimeout: 0,
     // Tokens of signed links stand in the path, and hold a path of a file.
     routerOptions: { maxParamLength: pathParameterMax },
@@ -92,7 +92,7 @@ export async function buildServer({
   // Every request has one, and shares its shape.
   app.decorateRequest('caller', null as unknown as Caller)
   app.decorateRequest('admin', null as unknown as Admin)
-  const arriving = new ArrivingRequests(requestTimeoutMs)
+  const arriving = new RequestTimeouts(requestTimeoutMs)
   app.addHook('onClose', async () => arriving.stop())
   // With callbacks: a promise for each hook would cost the hot path more than what the hook does.
   app.addHook('onRequest', (request, reply, done) => {

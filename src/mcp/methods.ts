@@ -3,8 +3,8 @@ import type { Caller } from '../core/caller.ts'
 import type { Offer } from '../tools/catalog.ts'
 import type { RequestContext } from '../tools/request-context.ts'
 import type { ToolContext, ToolResult } from '../tools/tool.ts'
-import { whenFree } from './busy.ts'
 import { isObject, own, type Params } from './json-rpc.ts'
+import { whenFree } from './retry-while-busy.ts'
 
 /**
  * What both eras can be asked for, without the envelope of either. Each method answers with its result; how that is

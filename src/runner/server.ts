@@ -3,9 +3,9 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { dirname } from 'node:path'
 import type { Log } from '../observe/log.ts'
 import { FrontConnection } from './front-connection.ts'
-import { peerCredentials } from './peer-credentials.ts'
-import type { Runs } from './runs.ts'
-import type { OpenStorage } from './storage.ts'
+import { peerCredentials } from './protocol/peer-credentials.ts'
+import type { Runs } from './runs/runs.ts'
+import type { OpenStorage } from './storage/storage.ts'
 
 export interface RunnerServerSettings {
   /** Where the socket is made; its directory is made with it and is for its two ends alone. */

@@ -27,7 +27,7 @@ export interface DeliveryRow {
 }
 
 /** What is written with the row of a run. */
-export interface BesideRun {
+export interface RunExtras {
   /** Kept for as long as the row is. */
   code?: Uint8Array | undefined
   delivery?: Pick<DeliveryRow, 'id' | 'url' | 'host'> | undefined

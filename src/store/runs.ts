@@ -4,8 +4,8 @@ import { type Ending, noTimings, type RunResult, type ShownImage } from '../base
 import type { Append } from './audit.ts'
 import { auditOfRun } from './audit-of-run.ts'
 import { Compiled } from './compiled.ts'
-import type { Durably } from './durably.ts'
-import type { BesideRun } from './run-history.ts'
+import type { DurableTransaction } from './durably.ts'
+import type { RunExtras } from './run-history.ts'
 import { metadataPairs } from './run-metadata.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from './store.ts'
 import type { StoredOutput, StoredRun, Tables } from './tables.ts'
@@ -18,7 +18,11 @@ interface WithEnding {
   countRun: CountRun
 }
 
-export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }: WithEnding): Store['runs'] => {
+export const runs = (
+  db: Kysely<Tables>,
+  durably: DurableTransaction,
+  { append, countRun }: WithEnding,
+): Store['runs'] => {
   const finish = finisher(db)
   return {
     async begin(run, beside = {}) {
@@ -96,7 +100,7 @@ export const runs = (db: Kysely<Tables>, durably: Durably, { append, countRun }:
 }
 
 /** The row of a run with all that begins with it. */
-async function insert(db: Transaction<Tables>, run: NewRun, { code, delivery }: BesideRun): Promise<void> {
+async function insert(db: Transaction<Tables>, run: NewRun, { code, delivery }: RunExtras): Promise<void> {
   await db.insertInto('runs').values(toStored(run)).execute()
   const pairs = metadataPairs(run)
   if (pairs.length > 0) await db.insertInto('runMetadata').values(pairs).execute()

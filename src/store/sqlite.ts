@@ -5,7 +5,7 @@ import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type Sqlit
 import { StartRefused } from '../base/errors.ts'
 import { adminTokens } from './admin-tokens.ts'
 import { appendIn, audit } from './audit.ts'
-import type { Durably } from './durably.ts'
+import type { DurableTransaction } from './durably.ts'
 import { hiddenTools } from './hidden-tools.ts'
 import { history, orgSettings } from './history.ts'
 import { keys } from './keys.ts'
@@ -111,7 +111,7 @@ const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subje
  * the connection is held. https://www.sqlite.org/pragma.html#pragma_synchronous
  */
 const durablyIn =
-  (db: Kysely<Tables>): Durably =>
+  (db: Kysely<Tables>): DurableTransaction =>
   (work) =>
     db.connection().execute(async (connection) => {
       await sql`pragma synchronous = full`.execute(connection)

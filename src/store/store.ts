@@ -5,7 +5,7 @@
 import type { Ending, Language, RunResult, ShownImage } from '../base/run.ts'
 import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
-import type { BesideRun, DeliveryMode, DeliveryRows, HistoryRows, OrgSettingsRows } from './run-history.ts'
+import type { DeliveryMode, DeliveryRows, HistoryRows, OrgSettingsRows, RunExtras } from './run-history.ts'
 import type { ThreadRow, ThreadRows, VolumeRows } from './storage-rows.ts'
 
 export interface OrgRow {
@@ -225,7 +225,7 @@ export interface Store {
   volumes: VolumeRows
   runs: {
     /** With a delivery it survives a power cut: somebody was promised to be told. */
-    begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: BesideRun): Promise<void>
+    begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: RunExtras): Promise<void>
     /**
      * Begins a run that is executed at most once, with its claim, in one transaction that survives a power cut.
      * A claim that has expired by `createdAt` of the run makes room.
@@ -234,7 +234,7 @@ export interface Store {
     beginOnce(
       run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>,
       claim: ClaimRow,
-      beside?: BesideRun,
+      beside?: RunExtras,
     ): Promise<ClaimRow | undefined>
     /** Gives up the claim of a run that was never executed. */
     unclaim(id: string): Promise<void>

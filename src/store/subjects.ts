@@ -1,12 +1,12 @@
 import type { Kysely, Transaction } from 'kysely'
 import type { Append } from './audit.ts'
 import type { ErasedRows } from './audit-rows.ts'
-import type { Durably } from './durably.ts'
+import type { DurableTransaction } from './durably.ts'
 import { toRow } from './runs.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export const subjects = (db: Kysely<Tables>, durably: Durably, append: Append): Store['subjects'] => ({
+export const subjects = (db: Kysely<Tables>, durably: DurableTransaction, append: Append): Store['subjects'] => ({
   async isActive(orgId, subject) {
     const active = await db
       .selectFrom('runs')

@@ -1,9 +1,9 @@
 import type { Kysely } from 'kysely'
-import type { Durably } from './durably.ts'
+import type { DurableTransaction } from './durably.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export const tasks = (db: Kysely<Tables>, durably: Durably): Store['tasks'] => ({
+export const tasks = (db: Kysely<Tables>, durably: DurableTransaction): Store['tasks'] => ({
   async create(task) {
     await durably((transaction) => transaction.insertInto('tasks').values(task).execute())
   },

@@ -1,5 +1,5 @@
 import type { Kysely, Transaction } from 'kysely'
-import type { BesideRun, DeliveryRow } from './run-history.ts'
+import type { DeliveryRow, RunExtras } from './run-history.ts'
 import type { RunRow, Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
@@ -48,7 +48,7 @@ export const deliveries = (db: Kysely<Tables>): Store['deliveries'] => ({
 export async function promiseDelivery(
   db: Transaction<Tables>,
   { id: runId, orgId, createdAt }: Pick<RunRow, 'id' | 'orgId' | 'createdAt'>,
-  delivery: NonNullable<BesideRun['delivery']>,
+  delivery: NonNullable<RunExtras['delivery']>,
 ): Promise<void> {
   const row: DeliveryRow = {
     ...delivery,

@@ -1,8 +1,8 @@
 import type { Static, TObject } from 'typebox'
 import { Refusal } from '../base/errors.ts'
 import type { Profile, Toolset } from '../base/profile.ts'
+import { type CheckArguments, compile } from '../base/schema-check.ts'
 import type { Caller } from '../core/caller.ts'
-import { type CheckArguments, compile } from './arguments.ts'
 import type { Content } from './content.ts'
 import type { RequestContext } from './request-context.ts'
 

@@ -1,6 +1,6 @@
 /**
  * Which room may import which, and why. An edge that is not here is forbidden; imports point one way:
- * base ← observe ← {store, gateway, storage, engine, egress} ← runner ← core ← tools ← mcp ← http ← app ← main.
+ * base ← observe ← {store, outbound, storage, engine} ← runner ← core ← tools ← mcp ← http ← app ← main.
  */
 export const importTable: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   base: {},
@@ -10,22 +10,20 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     observe: 'levels and formats of the log are settings',
   },
   store: { base: 'rows speak of runs in the words of base', observe: 'logs' },
-  gateway: { base: 'words and refusals', observe: 'logs' },
+  outbound: { base: 'refusals', observe: 'logs' },
   storage: { base: 'words and refusals', observe: 'logs' },
   engine: { base: 'words of a run, limits, cleanup', observe: 'logs' },
-  egress: { base: 'words and refusals', observe: 'logs' },
   runner: {
     base: 'words of a run',
     observe: 'logs',
     engine: 'the runner owns the slots',
     storage: 'the runner owns threads and volumes',
-    egress: 'the runner owns the way out',
   },
   core: {
     base: 'words, refusals, profiles',
     observe: 'logs and faults',
     store: 'verbs read and write rows',
-    gateway: 'verbs reach upstream tools',
+    outbound: 'webhooks are delivered',
     runner: 'the run protocol; see importLimits',
   },
   tools: { base: 'words and refusals', observe: 'logs', core: 'a tool is a verb of core with a schema' },
@@ -42,7 +40,7 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     observe: 'makes the log',
     config: 'reads the settings',
     store: 'opens the rows',
-    gateway: 'opens the gateway',
+    outbound: 'builds the guarded HTTP client',
     runner: 'connects to the runner',
     core: 'builds core',
     tools: 'builds the catalog',
@@ -54,10 +52,8 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     observe: 'makes the log of a process',
     config: 'resolves the settings',
     store: 'commands on rows',
-    gateway: 'commands on upstreams',
     storage: 'commands on threads and volumes',
     engine: 'doctor looks at the engine',
-    egress: 'doctor looks at the way out',
     runner: 'starts the runner',
     core: 'commands on the product',
     tools: 'commands on tools',
@@ -73,13 +69,13 @@ export const importLimits: readonly { from: string; to: string; files: readonly 
   {
     from: 'core',
     to: 'runner',
-    files: ['src/runner/messages.ts', 'src/runner/client.ts'],
+    files: ['src/runner/protocol/messages.ts', 'src/runner/client/client.ts'],
     reason: "nothing of the front may reach the runner's side",
   },
   {
     from: 'app',
     to: 'runner',
-    files: ['src/runner/messages.ts', 'src/runner/client.ts'],
+    files: ['src/runner/protocol/messages.ts', 'src/runner/client/client.ts'],
     reason: "nothing of the front may reach the runner's side",
   },
 ]
@@ -95,13 +91,16 @@ export const topFiles: Readonly<Record<string, string>> = {
 
 /** Packages and the rooms that may know them: each has one place, so that it can be exchanged in one place. */
 export const packageTable: Readonly<Record<string, { rooms: readonly string[]; reason: string }>> = {
-  ajv: { rooms: ['tools'], reason: 'arguments of tools are checked where tools are defined' },
+  ajv: { rooms: ['base'], reason: 'one check of JSON against a schema' },
   commander: { rooms: ['cli'], reason: 'the command line' },
   fastify: { rooms: ['http'], reason: 'nobody else knows that there is HTTP' },
   kysely: { rooms: ['store'], reason: 'nobody else knows that there is SQL' },
   pino: { rooms: ['observe'], reason: 'every line passes the redaction there' },
   'pino-pretty': { rooms: ['observe'], reason: 'every line passes the redaction there' },
   'prom-client': { rooms: ['observe'], reason: 'nobody else knows the form that metrics are told in' },
-  typebox: { rooms: ['config', 'runner', 'tools', 'mcp', 'http'], reason: 'schemas of what comes from outside' },
+  typebox: {
+    rooms: ['base', 'config', 'runner', 'tools', 'mcp', 'http'],
+    reason: 'schemas of what comes from outside',
+  },
   yaml: { rooms: ['config'], reason: 'the configuration file' },
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { RunArguments } from '../../src/cli/io.ts'
+import type { RunArguments } from '../../src/cli/process-io.ts'
 import { run } from '../../src/cli/run.ts'
 import { type Front, openFront } from '../support/front.ts'
 

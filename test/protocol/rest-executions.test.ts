@@ -4,7 +4,7 @@ import { operator } from '../../src/core/admin/admin.ts'
 import { setHistorySettings } from '../../src/core/admin/history.ts'
 import { createKey } from '../../src/core/admin/keys.ts'
 import { createOrg } from '../../src/core/admin/orgs.ts'
-import { forgetRuns } from '../../src/core/forgetting.ts'
+import { forgetRuns } from '../../src/core/jobs/retention-job.ts'
 import { type Front, openFront, threadsProfile } from '../support/front.ts'
 
 let front: Front

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { Fold } from '../../src/core/fold.ts'
+import { Fold } from '../../src/core/runs/fold.ts'
 import { type Front, openFront, testProfile, threadsProfile } from '../support/front.ts'
 
 let front: Front

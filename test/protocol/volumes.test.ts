@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { operator } from '../../src/core/admin/admin.ts'
 import { createToken } from '../../src/core/admin/tokens.ts'
-import { volumeRef } from '../../src/core/volumes.ts'
+import { volumeRef } from '../../src/core/storage/volumes.ts'
 import { type Front, openFront, threadsProfile } from '../support/front.ts'
 
 const mib = 1024 * 1024

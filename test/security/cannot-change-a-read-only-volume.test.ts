@@ -1,7 +1,7 @@
 /** Promise 13: a run changes nothing of a volume that it has read-only. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { EngineHost } from '../../src/engine/host.ts'
-import { createSlot, type Slot } from '../../src/engine/slot.ts'
+import { createSlot, type Slot } from '../../src/engine/slots/slot.ts'
 import { Dock } from '../../src/storage/dock.ts'
 import type { Mounted } from '../../src/storage/filesystems.ts'
 import {
@@ -11,9 +11,9 @@ import {
   makeReady,
   start,
   testLimits,
-} from '../contract/engine-machine.ts'
-import { inPrivateMounts } from '../contract/private-mounts.ts'
-import { openRoom, type Room, smallQuota } from '../contract/storage-rooms.ts'
+} from '../support/engine-machine.ts'
+import { inPrivateMounts } from '../support/private-mounts.ts'
+import { openRoom, type Room, smallQuota } from '../support/storage-fixture.ts'
 
 /** Tries every way to change a file or its mount; prints which were possible. Undoes what it does. */
 const attack = `

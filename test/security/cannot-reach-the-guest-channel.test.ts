@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeFrame, FrameDecoder, fromGuest, toGuest } from '../../src/engine/guest-channel.ts'
+import { encodeFrame, FrameDecoder, fromGuest, toGuest } from '../../src/engine/slots/guest-channel.ts'
 import { plain } from '../support/attacks.ts'
 import { isAlive, know } from '../support/processes.ts'
 import { Bench, type BenchSlot, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'

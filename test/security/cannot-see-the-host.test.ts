@@ -7,7 +7,7 @@ import { networkInterfaces, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { fixedEnv } from '../../src/engine/languages.ts'
+import { fixedEnv } from '../../src/engine/jails/languages.ts'
 import { plain } from '../support/attacks.ts'
 import { Bench, type BenchSlot, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'
 

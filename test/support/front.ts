@@ -5,17 +5,17 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { type Profile, toolsets } from '../../src/base/profile.ts'
 import { loadConfig, readProfile } from '../../src/config.ts'
+import { Vault } from '../../src/core/access/vault.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
-import type { RecordedRun } from '../../src/core/history.ts'
-import { Vault } from '../../src/core/vault.ts'
-import { AllowedDestinations } from '../../src/gateway/destination.ts'
-import { Outbound } from '../../src/gateway/outbound.ts'
+import type { RecordedRun } from '../../src/core/runs/history.ts'
 import { toDelivered } from '../../src/http/rest/execution.ts'
-import type { HttpRooms } from '../../src/http/routes.ts'
+import type { HttpDeps } from '../../src/http/routes.ts'
 import { buildServer, type HttpConfig } from '../../src/http/server.ts'
 import { createLog, type Log } from '../../src/observe/log.ts'
 import { Metrics } from '../../src/observe/metrics.ts'
+import { AllowedDestinations } from '../../src/outbound/destination.ts'
+import { Outbound } from '../../src/outbound/outbound.ts'
 import { openStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
 import { ProcessRunner } from './process-runner.ts'
@@ -111,7 +111,7 @@ export interface Front extends Rooms {
 export async function openFront(
   profile?: Profile,
   config: Partial<HttpConfig> = {},
-  offers?: HttpRooms['offers'],
+  offers?: HttpDeps['offers'],
 ): Promise<Front> {
   const rooms = await openRooms(profile)
   const app = await buildServer({

@@ -1,7 +1,13 @@
 import { closeSync, cpSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { FileStream, RunnerFiles, RunnerStorage, StorageRef, StorageStatus } from '../../src/runner/messages.ts'
+import type {
+  FileStream,
+  RunnerFiles,
+  RunnerStorage,
+  StorageRef,
+  StorageStatus,
+} from '../../src/runner/protocol/messages.ts'
 import { deletePath } from '../../src/storage/deletion.ts'
 import { makeDirectory, movePath, readFile, statPath, writeFile } from '../../src/storage/files.ts'
 import { busy, unknown } from '../../src/storage/filesystem-id.ts'

@@ -12,8 +12,8 @@ import {
 } from '../../src/base/run.ts'
 import type { RunnerFigures } from '../../src/observe/metrics.ts'
 import { processFigures } from '../../src/observe/process-figures.ts'
-import type { Runner, RunnerStorage, RunSummary } from '../../src/runner/messages.ts'
-import { Transcript } from '../../src/runner/transcript.ts'
+import type { Runner, RunnerStorage, RunSummary } from '../../src/runner/protocol/messages.ts'
+import { Transcript } from '../../src/runner/runs/transcript.ts'
 import { type Home, PlainThreads } from './plain-threads.ts'
 
 interface Run {

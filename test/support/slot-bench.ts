@@ -6,9 +6,9 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { CancelCause, Limits, Stream } from '../../src/base/run.ts'
-import { fixedEnv, type LanguageFound } from '../../src/engine/languages.ts'
+import { fixedEnv, type LanguageFound } from '../../src/engine/jails/languages.ts'
 import type { RuntimeName } from '../../src/engine/settings.ts'
-import type { SlotRunResult } from '../../src/engine/slot.ts'
+import type { SlotRunResult } from '../../src/engine/slots/slot.ts'
 import { type Known, know } from './processes.ts'
 
 const mib = 1024 * 1024

@@ -1,10 +1,10 @@
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
-import type { Runner } from '../../runner/messages.ts'
+import type { Runner } from '../../runner/protocol/messages.ts'
 import type { AdminTokenRow } from '../../store/admin-rows.ts'
 import type { OrgRow, Rows, Store } from '../../store/store.ts'
-import type { Profiles } from '../profiles.ts'
-import type { Vault } from '../vault.ts'
+import type { Profiles } from '../access/profiles.ts'
+import type { Vault } from '../access/vault.ts'
 
 /** What a token may do: all, all but tokens, or look. */
 export const roles = ['owner', 'admin', 'member'] as const satisfies readonly AdminTokenRow['role'][]

@@ -1,6 +1,6 @@
 import { Refusal } from '../../base/errors.ts'
 import type { AuditFilter } from '../../store/audit-rows.ts'
-import { type AuditRecord, eachLine, toRecord, type Verdict, verifyAudit } from '../audit.ts'
+import { type AuditRecord, eachLine, toRecord, type Verdict, verifyAudit } from '../audit/audit.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { checkTime } from '../times.ts'
 import { type Admin, type Administered, requireInOrg, requireInstance } from './admin.ts'

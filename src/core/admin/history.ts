@@ -1,4 +1,4 @@
-import { type HistorySettings, readHistorySettings } from '../history-settings.ts'
+import { type HistorySettings, readHistorySettings } from '../runs/history-settings.ts'
 import { type Admin, type Administered, act, requireInOrg } from './admin.ts'
 
 /** What the runs of an org leave in the history. @throws Refusal not_found. */

@@ -1,10 +1,10 @@
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { KeyRow, Rows } from '../../store/store.ts'
-import { placeOfEnv } from '../key-env.ts'
-import { newKeyRow, newSecret } from '../keys.ts'
+import { placeOfEnv } from '../access/key-env.ts'
+import { newKeyRow, newSecret } from '../access/keys.ts'
+import { checkVariables } from '../access/variables.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { checkVariables } from '../variables.ts'
 import { type Admin, type Administered, act, checkFuture, checkName, requireInOrg, unknown } from './admin.ts'
 
 /** What is said of a key; what is absent stays as it is, or is none. */

@@ -2,7 +2,7 @@ import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { UsageRow } from '../../store/admin-rows.ts'
 import { dayOf } from '../../store/usage.ts'
-import type { Amounts } from '../allowances.ts'
+import type { UsageLimits } from '../access/usage-limiter.ts'
 import { type Admin, type Administered, act, requireInOrg, requireInstance, unknown } from './admin.ts'
 
 /** An org, or one of its keys. */
@@ -12,9 +12,9 @@ export interface LimitOwner {
 }
 
 /** @throws Refusal not_found. */
-export async function limitsOf(on: Administered, admin: Admin, owner: LimitOwner): Promise<Amounts> {
+export async function limitsOf(on: Administered, admin: Admin, owner: LimitOwner): Promise<UsageLimits> {
   await requireInOrg(on.store, admin, 'member', owner.orgId)
-  return JSON.parse((await on.store.limits.get(await idOf(on, owner))) ?? '{}') as Amounts
+  return JSON.parse((await on.store.limits.get(await idOf(on, owner))) ?? '{}') as UsageLimits
 }
 
 /**
@@ -22,7 +22,12 @@ export async function limitsOf(on: Administered, admin: Admin, owner: LimitOwner
  * instance; those of its keys its own.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
-export async function setLimits(on: Administered, admin: Admin, owner: LimitOwner, amounts: Amounts): Promise<Amounts> {
+export async function setLimits(
+  on: Administered,
+  admin: Admin,
+  owner: LimitOwner,
+  amounts: UsageLimits,
+): Promise<UsageLimits> {
   await requireInOrg(on.store, admin, 'admin', owner.orgId)
   if (owner.keyId === undefined) requireInstance(admin, 'admin')
   else if (amounts.storage_bytes !== undefined) {

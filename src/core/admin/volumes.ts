@@ -3,8 +3,8 @@ import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import type { VolumeRow } from '../../store/storage-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { requireStorageRoom } from '../storage-room.ts'
-import { profileThatMounts, quotaOf, volumeRef } from '../volumes.ts'
+import { requireStorageRoom } from '../storage/storage-limit.ts'
+import { profileThatMounts, quotaOf, volumeRef } from '../storage/volumes.ts'
 import { type Admin, type Administered, act, checkName, requireInOrg, unknown } from './admin.ts'
 
 /** What is said of a volume; what is absent stays as it is, or is as usual. */

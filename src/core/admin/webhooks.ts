@@ -1,4 +1,4 @@
-import { replaceWebhookSecret, webhookSecret } from '../webhooks.ts'
+import { replaceWebhookSecret, webhookSecret } from '../jobs/webhooks.ts'
 import { type Admin, type Administered, act, requireInOrg } from './admin.ts'
 
 /** What the webhooks of an org are signed with. @throws Refusal forbidden, not_found. */

@@ -1,9 +1,9 @@
 import type { FastifyReply, RouteHandlerMethod } from 'fastify'
 import type { Static, TObject } from 'typebox'
+import { parseJson } from '../../base/json.ts'
+import { compile } from '../../base/schema-check.ts'
 import type { Admin, Administered } from '../../core/admin/admin.ts'
 import { type Page, toPageRequest } from '../../core/paging.ts'
-import { parseJson } from '../../mcp/json.ts'
-import { compile } from '../../tools/arguments.ts'
 import { sendJson, startWriting } from '../answer.ts'
 import { readQuery } from '../query.ts'
 

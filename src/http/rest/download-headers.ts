@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { FileRange, FileStatus } from '../../core/files.ts'
+import type { FileRange, FileStatus } from '../../core/storage/files.ts'
 
 /** Weak: a program may write other bytes and set the time back. RFC 9110, section 8.8.1. */
 export const etagOf = ({ sizeBytes, modifiedMs }: FileStatus): string =>

@@ -2,16 +2,16 @@ import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import Type from 'typebox'
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import { parseJson } from '../../base/json.ts'
+import { compile } from '../../base/schema-check.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
-import type { ExecuteEvent } from '../../core/execute.ts'
-import { Fold } from '../../core/fold.ts'
-import { PacedText } from '../../core/paced-text.ts'
-import type { ExecuteRequest } from '../../core/request.ts'
-import { addressMissing } from '../../core/webhooks.ts'
-import { parseJson } from '../../mcp/json.ts'
+import { addressMissing } from '../../core/jobs/webhooks.ts'
+import { CoalescingWriter } from '../../core/runs/coalescing-writer.ts'
+import type { ExecuteEvent } from '../../core/runs/execute.ts'
+import { Fold } from '../../core/runs/fold.ts'
+import type { ExecuteRequest } from '../../core/runs/request.ts'
 import { fault, type Log } from '../../observe/log.ts'
-import { compile } from '../../tools/arguments.ts'
 import { type Catalog, requireOffered } from '../../tools/catalog.ts'
 import type { Asked } from '../../tools/execute/result.ts'
 import { sandboxExecute, toRequest } from '../../tools/execute/sandbox-execute.ts'
@@ -128,7 +128,7 @@ async function sendLines(
   reply.header('x-trace-id', accepted.runId)
   const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')
   const lines = new RunLines(accepted, encoding, asked)
-  const paced = new PacedText((text) => writer.write(text))
+  const paced = new CoalescingWriter((text) => writer.write(text))
   try {
     paced.add(lines.opening())
     for await (const event of events) paced.add(lines.add(event))

@@ -1,13 +1,13 @@
 import type { Stream } from '../../base/run.ts'
-import { LiveText } from '../../core/live-text.ts'
-import type { OutputEvent } from '../../core/output-order.ts'
+import type { OutputEvent } from '../../core/runs/output-order.ts'
+import { StreamDecoder } from '../../core/runs/stream-decoder.ts'
 import { imageOnTheWire } from './execution.ts'
 
 export type OutputEncoding = 'text' | 'base64'
 
 /** What a run prints as lines of JSON. */
 export class OutputLines {
-  readonly #live = new LiveText()
+  readonly #live = new StreamDecoder()
   readonly #encoding: OutputEncoding
   readonly #afterSeq: number
 

@@ -1,6 +1,6 @@
 import { timestamp } from '../../base/clock.ts'
-import type { ExecuteEvent } from '../../core/execute.ts'
-import { Fold } from '../../core/fold.ts'
+import type { ExecuteEvent } from '../../core/runs/execute.ts'
+import { Fold } from '../../core/runs/fold.ts'
 import type { Asked } from '../../tools/execute/result.ts'
 import { imageOnTheWire, toExecution } from './execution.ts'
 import { line, type OutputEncoding, OutputLines } from './output-lines.ts'

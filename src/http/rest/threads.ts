@@ -1,8 +1,8 @@
 import type { RouteHandlerMethod } from 'fastify'
 import Type from 'typebox'
+import { parseJson } from '../../base/json.ts'
+import { compile } from '../../base/schema-check.ts'
 import type { Core } from '../../core/core.ts'
-import { parseJson } from '../../mcp/json.ts'
-import { compile } from '../../tools/arguments.ts'
 import { sendJson } from '../answer.ts'
 import { pageAsked } from '../query.ts'
 

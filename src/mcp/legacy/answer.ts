@@ -8,7 +8,7 @@ import { complete, featuresOf, isList, isServed, list, OfferTexts, refuseCursor 
 import { serverInfo } from '../server-info.ts'
 import { withTrace } from '../trace-context.ts'
 import { errorReply } from './codec.ts'
-import { converse } from './converse.ts'
+import { converse } from './handle-call.ts'
 import type { Session } from './sessions.ts'
 
 type Request = Extract<Message, { kind: 'request' }>
@@ -16,7 +16,7 @@ type JsonReply = Extract<McpReply, { kind: 'json' }>
 type LegacyEra = Extract<Era, { kind: 'legacy' }>
 
 /** What every message of one body shares. */
-interface Surroundings {
+interface RequestScope {
   era: LegacyEra
   session: Session | undefined
   eventsRead: boolean
@@ -35,7 +35,7 @@ export async function answerLegacy(
   const sessionId = header('mcp-session-id')
   // Clients of other servers send sessions of theirs; they mean something only to who asked for one here.
   const session = sessionId?.startsWith('ses_') ? context.sessions.find(context.caller.keyId, sessionId) : undefined
-  const around: Surroundings = { era, session, eventsRead: readsEvents(header) }
+  const around: RequestScope = { era, session, eventsRead: readsEvents(header) }
   if (Array.isArray(body)) return answerBatch(body, around, context)
   const message = toMessage(body)
   switch (message.kind) {
@@ -52,7 +52,7 @@ export async function answerLegacy(
 }
 
 /** Batches exist in 2025-03-26 and before only; `initialize` is never part of one. */
-async function answerBatch(items: unknown[], around: Surroundings, context: McpContext): Promise<McpReply> {
+async function answerBatch(items: unknown[], around: RequestScope, context: McpContext): Promise<McpReply> {
   const { version } = around.era
   if (version > '2025-03-26') throw new Refusal('invalid_request', { problem: `version ${version} has no batches` })
   if (items.length === 0) throw new Refusal('invalid_request', { problem: 'a batch must not be empty' })
@@ -66,7 +66,7 @@ async function answerBatch(items: unknown[], around: Surroundings, context: McpC
   return { kind: 'json', status: 200, body: `[${bodies.join(',')}]` }
 }
 
-async function answerItem(item: unknown, around: Surroundings, context: McpContext): Promise<McpReply> {
+async function answerItem(item: unknown, around: RequestScope, context: McpContext): Promise<McpReply> {
   const message = toMessage(item)
   switch (message.kind) {
     case 'response':
@@ -94,7 +94,7 @@ function takeNotification(method: string, params: Params, context: McpContext): 
   return { kind: 'empty', status: 202 }
 }
 
-async function answerRequest(request: Request, around: Surroundings, context: McpContext): Promise<McpReply> {
+async function answerRequest(request: Request, around: RequestScope, context: McpContext): Promise<McpReply> {
   const { method, params } = request
   const { offer, caller } = context
   try {

@@ -1,5 +1,5 @@
 import { Refusal } from '../../base/errors.ts'
-import { type Task, taskLifeMs } from '../../core/tasks.ts'
+import { type Task, taskLifeMs } from '../../core/runs/tasks.ts'
 import { executionResult } from '../../tools/execute/result.ts'
 import type { McpContext } from '../handle.ts'
 import { isObject, own, type Params } from '../json-rpc.ts'

@@ -1,10 +1,10 @@
 import type { Static } from 'typebox'
 import type { Profile } from '../../base/profile.ts'
-import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/request.ts'
+import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/runs/request.ts'
 import { goingOnTools } from '../executions/execution.ts'
 import { type Offers, type ToolContext, tool } from '../tool.ts'
 import { bytesInWords, secondsInWords } from './ending-words.ts'
-import { Following } from './following.ts'
+import { RunFollower } from './run-follower.ts'
 import { SandboxExecuteInput, SandboxExecuteOutput } from './schema.ts'
 
 export const sandboxExecute = tool({
@@ -23,7 +23,7 @@ export const sandboxExecute = tool({
     const detached = context.detached || input.idempotency_key !== undefined
     const kept = toTask !== undefined || detachAfterMs !== null
     const events = core.execute(caller, { ...toRequest(input, detached), kept }, signalFor(input, context))
-    return new Following(events, caller, context, { timings: input.timings === true }).follow(
+    return new RunFollower(events, caller, context, { timings: input.timings === true }).follow(
       toTask ? null : detachAfterMs,
     )
   },

@@ -1,8 +1,8 @@
 import Type from 'typebox'
 import { failureReasons, fileKinds, languages, type Ending as RunEnding } from '../../base/run.ts'
-import { idempotencyKeyLimit } from '../../core/claims.ts'
-import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/request.ts'
-import { subjectLimit } from '../../core/subjects.ts'
+import { subjectLimit } from '../../core/audit/subjects.ts'
+import { idempotencyKeyLimit } from '../../core/runs/idempotency.ts'
+import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/runs/request.ts'
 
 type EndingKind = RunEnding['kind']
 

@@ -1,7 +1,7 @@
 import Type from 'typebox'
 import { Refusal, type RefusalCode } from '../../base/errors.ts'
 import type { Caller } from '../../core/caller.ts'
-import type { FileRequest, OpenFile } from '../../core/files.ts'
+import type { FileRequest, OpenFile } from '../../core/storage/files.ts'
 import { bytesInWords } from '../execute/ending-words.ts'
 import { type ToolContext, type ToolResult, tool } from '../tool.ts'
 import { blobUrl } from './blob-url.ts'

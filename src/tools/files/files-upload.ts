@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox'
 import { Refusal } from '../../base/errors.ts'
-import { uploadMaxBytes } from '../../core/signed-links.ts'
+import { uploadMaxBytes } from '../../core/storage/signed-links.ts'
 import { bytesInWords } from '../execute/ending-words.ts'
 import { type ToolResult, tool } from '../tool.ts'
 import { blobUrl } from './blob-url.ts'

@@ -1,0 +1,140 @@
+/** Where the master key comes from, how it is checked, and how it is replaced. */
+import { randomBytes } from 'node:crypto'
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { StartRefused } from '../../base/errors.ts'
+import type { Store } from '../../store/store.ts'
+import { placeOfEnv } from './key-env.ts'
+import { placeOfProfile } from './profiles.ts'
+import { masterKeyBytes, SealBroken, Vault } from './vault.ts'
+
+export interface MasterKeySource {
+  /** Base64 of 32 bytes; empty where the file is meant. */
+  value: string
+  /** Holds the same; made when it is missing. */
+  file: string
+}
+
+/** A text that opens only with the key that the rows are sealed with. */
+const checkName = 'master_key_check'
+const checkText = 'glovebox'
+const secretPlace = (name: string): string => `secrets/${name}/value`
+
+/**
+ * Opens the vault of this database. A first start makes the key.
+ * @throws StartRefused when the key is malformed, or is not the one that the rows are sealed with.
+ */
+export async function openVault(store: Store, source: MasterKeySource): Promise<Vault> {
+  if (source.value !== '') return checked(store, new Vault(decode(source.value, 'GLOVEBOX_MASTER_KEY')), source)
+  const next = `${source.file}.next`
+  const text = readIfThere(source.file)
+  const vault = new Vault(text === undefined ? await make(store, source.file) : decode(text, source.file))
+  // A replacement that ended between its two steps left the new key beside the old one.
+  const left = readIfThere(next)
+  if (left === undefined) return checked(store, vault, source)
+  const replaced = new Vault(decode(left, next))
+  if (await opens(store, replaced)) {
+    renameSync(next, source.file)
+    return replaced
+  }
+  rmSync(next)
+  return checked(store, vault, source)
+}
+
+async function make(store: Store, file: string): Promise<Buffer> {
+  if ((await store.secrets.all()).some(({ name }) => name === checkName)) {
+    throw new StartRefused(
+      `The master key ${file} is missing, and the database holds secrets that are sealed with it.`,
+      'Restore the file, or name its place with --master-key-file.',
+    )
+  }
+  const key = randomBytes(masterKeyBytes)
+  writeSafely(file, key)
+  return key
+}
+
+/** On the disk before anything is sealed with it. */
+function writeSafely(file: string, key: Buffer): void {
+  const descriptor = create(file)
+  writeSync(descriptor, `${key.toString('base64')}\n`)
+  fsyncSync(descriptor)
+  closeSync(descriptor)
+  const directory = openSync(dirname(file), 'r')
+  fsyncSync(directory)
+  closeSync(directory)
+}
+
+const remedy = 'It, and the directory that it is made in, must belong to the user of the front (front_uid).'
+
+function create(file: string): number {
+  try {
+    return openSync(file, 'wx', 0o600)
+  } catch (error) {
+    throw new StartRefused(`The master key ${file} cannot be made: ${(error as Error).message}.`, remedy)
+  }
+}
+
+function readIfThere(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new StartRefused(`The master key ${file} cannot be read: ${(error as Error).message}.`, remedy)
+  }
+}
+
+function decode(text: string, place: string): Buffer {
+  const key = Buffer.from(text.trim(), 'base64')
+  if (key.length === masterKeyBytes && key.toString('base64') === text.trim()) return key
+  throw new StartRefused(`${place} does not hold 32 bytes in base64.`, 'Make one with: openssl rand -base64 32')
+}
+
+async function opens(store: Store, vault: Vault): Promise<boolean> {
+  const sealed = await store.secrets.ensure(checkName, vault.seal(secretPlace(checkName), checkText))
+  try {
+    return vault.open(secretPlace(checkName), sealed) === checkText
+  } catch (error) {
+    if (error instanceof SealBroken) return false
+    throw error
+  }
+}
+
+async function checked(store: Store, vault: Vault, { value, file }: MasterKeySource): Promise<Vault> {
+  if (await opens(store, vault)) return vault
+  throw new StartRefused(
+    `The master key ${value === '' ? `in ${file}` : 'of GLOVEBOX_MASTER_KEY'} is not the one that the database is sealed with.`,
+    'Give the right one; without it the secrets in the database are lost.',
+  )
+}
+
+/** A secret of the product itself, sealed in its row. @returns the one that is there, or else this one, from now on. */
+export async function ensureSecret(store: Store, vault: Vault, name: string, value: string): Promise<string> {
+  return vault.open(secretPlace(name), await store.secrets.ensure(name, vault.seal(secretPlace(name), value)))
+}
+
+/** The row of a secret of the product itself. */
+export const sealedSecret = (vault: Vault, name: string, value: string): { name: string; value: string } => ({
+  name,
+  value: vault.seal(secretPlace(name), value),
+})
+
+/**
+ * Replaces the master key: seals everything again, in one step that a crash does or does not do. No server may run.
+ * @throws StartRefused where the key is given by value: then only its owner can replace it.
+ */
+export async function replaceMasterKey(store: Store, source: MasterKeySource): Promise<void> {
+  if (source.value !== '') {
+    throw new StartRefused('The master key is given by GLOVEBOX_MASTER_KEY.', 'Give it as a file to have it replaced.')
+  }
+  const old = await openVault(store, source)
+  const key = randomBytes(masterKeyBytes)
+  const fresh = new Vault(key)
+  const again = (place: string, sealed: string) => fresh.seal(place, old.open(place, sealed))
+  writeSafely(`${source.file}.next`, key)
+  await store.reseal({
+    secret: ({ name, value }) => again(secretPlace(name), value),
+    env: ({ id, env }) => env && again(placeOfEnv(id), env),
+    profile: ({ orgId, name, settings }) => again(placeOfProfile(orgId, name), settings),
+  })
+  renameSync(`${source.file}.next`, source.file)
+}

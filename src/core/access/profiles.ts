@@ -1,0 +1,101 @@
+import { monotonicMs, timestamp } from '../../base/clock.ts'
+import { Refusal, StartRefused } from '../../base/errors.ts'
+import type { Profile } from '../../base/profile.ts'
+import type { StoredProfileRow } from '../../store/admin-rows.ts'
+import type { Store } from '../../store/store.ts'
+import type { Vault } from './vault.ts'
+
+export const placeOfProfile = (orgId: string, name: string): string => `stored_profiles/${orgId}/${name}/settings`
+
+/** How soon every front knows of a change; until then looking costs the calls nothing. */
+const knownMs = 500
+
+/**
+ * Makes a profile from settings as the configuration file has them; what is left out is as in `default`.
+ * @throws StartRefused that names the setting.
+ */
+export type ReadProfile = (name: string, written: Readonly<Record<string, unknown>>) => Profile
+
+/** The profiles of the configuration, and those that an org has besides. */
+export class Profiles {
+  readonly #store: Store
+  readonly #vault: Vault
+  readonly #configured: ReadonlyMap<string, Profile>
+  readonly #read: ReadProfile
+  readonly #known = new Map<string, { row: StoredProfileRow; profile: Profile; untilMs: number }>()
+
+  constructor(store: Store, vault: Vault, configured: readonly Profile[], read: ReadProfile) {
+    this.#store = store
+    this.#vault = vault
+    this.#configured = new Map(configured.map((profile) => [profile.name, profile]))
+    this.#read = read
+  }
+
+  isConfigured(name: string): boolean {
+    return this.#configured.has(name)
+  }
+
+  get configured(): readonly Profile[] {
+    return [...this.#configured.values()]
+  }
+
+  /** The profile of this name as it is now; the same object for as long as it stays the same. */
+  async get(orgId: string, name: string): Promise<Profile | undefined> {
+    const configured = this.#configured.get(name)
+    if (configured) return configured
+    const key = `${orgId}/${name}`
+    const known = this.#known.get(key)
+    if (known && known.untilMs > monotonicMs()) return known.profile
+    const row = await this.#store.storedProfiles.get(orgId, name)
+    if (row === undefined) {
+      this.#known.delete(key)
+      return undefined
+    }
+    const profile = known?.row.settings === row.settings ? known.profile : await this.#load(row)
+    this.#known.set(key, { row, profile, untilMs: monotonicMs() + knownMs })
+    return profile
+  }
+
+  /** Its settings, as they were written. */
+  settingsOf({ orgId, name, settings }: StoredProfileRow): Record<string, unknown> {
+    return JSON.parse(this.#vault.open(placeOfProfile(orgId, name), settings)) as Record<string, unknown>
+  }
+
+  /**
+   * Checks the settings of a profile and seals them for its row.
+   * @throws Refusal invalid_argument that names the setting.
+   */
+  sealed(orgId: string, name: string, written: Readonly<Record<string, unknown>>): string {
+    const profile = this.#readRefusing(name, written)
+    // The modules of the configuration were imported once by the start-up probe; no others were.
+    const approved = this.configured.flatMap(({ preload }) => preload)
+    const other = profile.preload.find((module) => !approved.includes(module))
+    if (other !== undefined) {
+      const problem = `names ${other}, which no profile of the configuration preloads; there the operator approves modules`
+      throw new Refusal('invalid_argument', { field: 'preload', problem })
+    }
+    return this.#vault.seal(placeOfProfile(orgId, name), JSON.stringify(written))
+  }
+
+  /** What a run's row refers to is written before the first run may. */
+  async #load(row: StoredProfileRow): Promise<Profile> {
+    const profile = this.#readRefusing(row.name, this.settingsOf(row))
+    await this.#store.profiles.ensure(toProfileRow(profile))
+    return profile
+  }
+
+  #readRefusing(name: string, written: Readonly<Record<string, unknown>>): Profile {
+    try {
+      return this.#read(name, written)
+    } catch (error) {
+      if (!(error instanceof StartRefused)) throw error
+      throw new Refusal('invalid_argument', { field: 'settings', problem: `are refused: ${error.message}` })
+    }
+  }
+}
+
+/** Values of variables may be secrets: the row keeps their names only. */
+export function toProfileRow(profile: Profile) {
+  const definition = JSON.stringify({ ...profile, env: Object.keys(profile.env) })
+  return { name: profile.name, revision: profile.revision, definition, createdAt: timestamp() }
+}

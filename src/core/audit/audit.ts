@@ -1,0 +1,136 @@
+import { hashOfLine, noHash, personalDigestOf } from '../../store/audit-chain.ts'
+import type { AuditFilter, AuditLine } from '../../store/audit-rows.ts'
+import type { Store } from '../../store/store.ts'
+
+/** The action of the line that says that what stood beside other lines was erased. */
+export const eraseAction = 'subject.erase'
+
+/** Lines looked at in one piece; between two of them others get their turn. */
+const pageLines = 500
+
+/** A line as clients read it. */
+export interface AuditRecord {
+  seq: number
+  at: string
+  org_id: string | null
+  actor: string
+  action: string
+  target: string
+  details: Record<string, unknown>
+  /** What may be erased; absent where there was nothing, and where it was erased. */
+  personal?: Record<string, unknown>
+  /** Present where something personal was there and is erased. */
+  erased?: true
+  hash: string
+}
+
+export function toRecord(line: AuditLine): AuditRecord {
+  const { seq, at, orgId, actor, action, target, details, personal, hash } = line
+  return {
+    seq,
+    at,
+    org_id: orgId,
+    actor,
+    action,
+    target,
+    details: JSON.parse(details) as Record<string, unknown>,
+    ...(personal !== null && { personal: JSON.parse(personal) as Record<string, unknown> }),
+    ...(isErased(line) && { erased: true }),
+    hash,
+  }
+}
+
+const isErased = ({ personalDigest, personal }: AuditLine): boolean => personalDigest !== null && personal === null
+
+/** Every line that matches, oldest first, as it is when it is reached. */
+export async function* eachLine(store: Store, filter: AuditFilter): AsyncGenerator<AuditLine, void, undefined> {
+  for (let afterSeq = 0; ; ) {
+    const lines = await store.audit.list(filter, afterSeq, pageLines)
+    yield* lines
+    const last = lines.at(-1)
+    if (lines.length < pageLines || last === undefined) return
+    afterSeq = last.seq
+  }
+}
+
+export type Verdict =
+  | { holds: true; lines: number; erased: number; head: string }
+  /** @property seq of the first line that is not what it was. */
+  | { holds: false; seq: number; problem: string }
+
+/**
+ * Proves that no line was changed, added between others or taken away, and that what is missing beside lines was erased
+ * by an act that is itself a line. Lines cut off at the end show only against an anchor, which is kept elsewhere.
+ * @param anchor the number and hash of a line as they were printed by an earlier verification.
+ */
+export async function verifyAudit(store: Store, anchor?: { seq: number; hash: string }): Promise<Verdict> {
+  const erasure = new Erasure()
+  let before = noHash
+  let lines = 0
+  for await (const line of eachLine(store, {})) {
+    const problem = problemOf(line, lines + 1, before)
+    if (problem !== undefined) return { holds: false, seq: lines + 1, problem }
+    if (anchor?.seq === line.seq && anchor.hash !== line.hash) {
+      return { holds: false, seq: line.seq, problem: 'is not the line of the anchor' }
+    }
+    erasure.add(line)
+    before = line.hash
+    lines += 1
+  }
+  const unexplained = erasure.firstUnexplained()
+  if (unexplained !== undefined) {
+    return { holds: false, seq: unexplained, problem: 'lost what was beside it, and no act of erasure names it' }
+  }
+  // Written lines may have been added since the last page was read; only fewer lines than the head says are a fault.
+  const head = await store.audit.head()
+  if (head.seq < lines || (head.seq === lines && head.hash !== before)) {
+    return { holds: false, seq: lines, problem: 'is not the newest line that was written' }
+  }
+  if (lines < (anchor?.seq ?? 0)) return { holds: false, seq: lines + 1, problem: 'is missing: the anchor is after it' }
+  if (head.seq > lines && (await store.audit.list({}, lines, 1)).length === 0) {
+    return { holds: false, seq: lines + 1, problem: 'is missing at the end' }
+  }
+  return { holds: true, lines, erased: erasure.lines, head: before }
+}
+
+function problemOf(line: AuditLine, expectedSeq: number, before: string): string | undefined {
+  if (line.seq !== expectedSeq) return 'is missing'
+  if (hashOfLine(before, line) !== line.hash) return 'does not follow from the line before: one of the two was changed'
+  const { personal, subject, salt, orgId, personalDigest } = line
+  if (personal === null)
+    return subject === null && salt === null ? undefined : 'has something beside it that is not whole'
+  if (personalDigest === null) return 'has something beside it that was not written with it'
+  if (personalDigestOf(salt ?? '', { orgId, subject, personal }) !== personalDigest)
+    return 'has beside it what was changed'
+  return undefined
+}
+
+/** Which lines lost what was beside them, and which were said to. */
+class Erasure {
+  readonly #missing: number[] = []
+  readonly #explained: (readonly [number, number])[] = []
+
+  get lines(): number {
+    return this.#missing.length
+  }
+
+  add(line: AuditLine): void {
+    if (isErased(line)) this.#missing.push(line.seq)
+    if (line.action !== eraseAction) return
+    const { audit_lines: ranges } = JSON.parse(line.details) as { audit_lines: [number, number][] }
+    for (const range of ranges) if (range[1] < line.seq) this.#explained.push(range)
+  }
+
+  firstUnexplained(): number | undefined {
+    const ranges = this.#explained.toSorted(([a], [b]) => a - b)
+    let at = 0
+    let explainedUntil = 0
+    for (const seq of this.#missing) {
+      for (let range = ranges[at]; range && range[0] <= seq; range = ranges[++at]) {
+        explainedUntil = Math.max(explainedUntil, range[1])
+      }
+      if (seq > explainedUntil) return seq
+    }
+    return undefined
+  }
+}

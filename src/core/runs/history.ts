@@ -1,0 +1,164 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { monotonicMs } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import { type ExecutionStatus, executionStatuses } from '../../base/execution-status.ts'
+import { type Language, languages, type RunEvent, type RunResult, unknownLimits, unmeasured } from '../../base/run.ts'
+import type { Runner } from '../../runner/protocol/messages.ts'
+import type { DeliveryRow, RunFilter } from '../../store/run-history.ts'
+import type { KeptOutput, RunRow, Store } from '../../store/store.ts'
+import type { Caller } from '../caller.ts'
+import { type Page, type PageRequest, page } from '../paging.ts'
+import { checkTime } from '../times.ts'
+import { nothingKept } from './fold.ts'
+import { replay } from './output-order.ts'
+
+/** A run as its row has it, and whom its ending is told. */
+export type HistoryRun = RunRow
+export type Delivery = DeliveryRow
+
+/** A run with all that is kept of it. */
+export interface RecordedRun {
+  row: RunRow
+  /** `null` while it goes on, and where it was not kept, or is no longer. */
+  output: KeptOutput | null
+  /** `null` unless the org keeps code. */
+  code: string | null
+  /** `null` unless its ending is told to an address. */
+  delivery: DeliveryRow | null
+}
+
+/** What a caller looks for, as it came. */
+export interface HistoryQuery extends PageRequest {
+  threadId?: string | undefined
+  status?: string | undefined
+  language?: string | undefined
+  createdAfter?: string | undefined
+  createdBefore?: string | undefined
+  metadata?: readonly (readonly [key: string, value: string])[]
+}
+
+/** Each is a search of its own. */
+const metadataFiltersMax = 8
+
+/** @throws Refusal `run_unknown` (also for a run of another org). */
+export async function recordedRun(store: Store, { orgId }: Pick<Caller, 'orgId'>, runId: string): Promise<RecordedRun> {
+  const row = await ownRow(store, orgId, runId)
+  const isEnded = row.finishedAt !== null
+  const [output, code, delivery] = await Promise.all([
+    isEnded ? store.runs.output(runId) : undefined,
+    store.history.code(runId),
+    row.deliveryMode === 'webhook' ? store.deliveries.get(runId) : undefined,
+  ])
+  const text = code && new TextDecoder('utf-8', { ignoreBOM: true }).decode(code)
+  return { row, output: output ?? null, code: text ?? null, delivery: delivery ?? null }
+}
+
+async function ownRow(store: Store, orgId: string, runId: string): Promise<RunRow> {
+  const row = await store.runs.get(runId)
+  if (row === undefined || row.orgId !== orgId) throw new Refusal('run_unknown', { runId: runId.slice(0, 128) })
+  return row
+}
+
+/** Runs of the caller's org, newest first. @throws Refusal `invalid_argument`. */
+export async function runsOf(store: Store, { orgId }: Caller, query: HistoryQuery): Promise<Page<RunRow>> {
+  const filter = toFilter(query)
+  return page(
+    query,
+    ['9999', ''],
+    ({ createdAt, id }: RunRow) => [createdAt, id],
+    ([createdAt, id], limit) => store.history.page(orgId, filter, { createdAt, id }, limit),
+  )
+}
+
+function toFilter({ threadId, status, language, createdAfter, createdBefore, metadata = [] }: HistoryQuery): RunFilter {
+  if (metadata.length > metadataFiltersMax) {
+    throw new Refusal('invalid_argument', {
+      field: 'metadata',
+      problem: `is asked for ${metadata.length} times; at most ${metadataFiltersMax} are accepted`,
+    })
+  }
+  return {
+    threadId,
+    status: oneOf('status', executionStatuses, status) as ExecutionStatus | undefined,
+    language: oneOf('language', languages, language) as Language | undefined,
+    createdAfter: checkTime('created_after', createdAfter),
+    createdBefore: checkTime('created_before', createdBefore),
+    metadata,
+  }
+}
+
+function oneOf(field: string, known: readonly string[], given: string | undefined): string | undefined {
+  if (given === undefined || known.includes(given)) return given
+  throw new Refusal('invalid_argument', { field, problem: `must be one of ${known.join(', ')}` })
+}
+
+/** Between two looks at a row that somebody else is about to finish. */
+const lookEveryMs = 100
+/** From the moment when the runner told the end until the row does; then what the runner said has to do. */
+const settlingMs = 10_000
+
+/**
+ * Tells a run from its beginning, whether it goes on or has ended, and follows it to its end. Output that is not kept
+ * any more is left out. Ending the iteration leaves the run alone.
+ * @param signal ends the telling.
+ * @throws Refusal `run_unknown` (also for a run of another org), `unavailable`.
+ */
+export async function* followRun(
+  store: Store,
+  runner: Runner,
+  { orgId }: Caller,
+  runId: string,
+  signal: AbortSignal,
+): AsyncGenerator<RunEvent, void, undefined> {
+  let seq = 0
+  let live: Extract<RunEvent, { kind: 'ended' }> | undefined
+  let patienceMs = monotonicMs() + settlingMs
+  while (!signal.aborted) {
+    const row = await ownRow(store, orgId, runId)
+    if (row.finishedAt !== null) {
+      if (seq === 0) seq = yield* replay((await store.runs.output(runId)) ?? nothingKept)
+      yield { kind: 'ended', seq: live?.seq ?? seq + 1, result: resultOf(row) }
+      return
+    }
+    try {
+      if (live && monotonicMs() > patienceMs) return void (yield live)
+      if (live === undefined) {
+        for await (const event of until(signal, runner.attach(runId, 0))) {
+          if (event.kind === 'ended') live = event
+          else if (event.seq <= seq) continue
+          else yield event
+          seq = event.seq
+        }
+        patienceMs = monotonicMs() + settlingMs
+      }
+    } catch (error) {
+      // It ended between the two looks, or its runner is away for a moment: its row will say so.
+      if (!(error instanceof Refusal) || monotonicMs() > patienceMs) throw error
+    }
+    await sleep(lookEveryMs)
+  }
+}
+
+/** Of a run that has ended. */
+export const resultOf = ({ result, ending }: RunRow): RunResult =>
+  result ?? unmeasured(unknownLimits, ending ?? { kind: 'failed', reason: 'interrupted' })
+
+/** The same events, until a signal ends them. */
+async function* until<T>(signal: AbortSignal, events: AsyncGenerator<T, void, undefined>) {
+  const over = new Promise<undefined>((resolve) => {
+    if (signal.aborted) resolve(undefined)
+    else signal.addEventListener('abort', () => resolve(undefined), { once: true })
+  })
+  let next: Promise<IteratorResult<T, void>> | undefined
+  try {
+    for (;;) {
+      next = events.next()
+      const told = await Promise.race([next, over])
+      if (told === undefined || told.done) return
+      yield told.value
+    }
+  } finally {
+    next?.catch(() => {})
+    void events.return(undefined).catch(() => {})
+  }
+}

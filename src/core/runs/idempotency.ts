@@ -1,0 +1,53 @@
+import { createHash } from 'node:crypto'
+import { Refusal } from '../../base/errors.ts'
+import type { ExecuteRequest } from './request.ts'
+
+/** How long a repeat with the same key is answered with what the first one did. */
+export const claimLifeMs = 24 * 60 * 60 * 1000
+export const idempotencyKeyLimit = 128
+
+/** What makes a request be executed at most once. */
+export interface Claim {
+  idempotencyKey: string
+  requestHash: string
+}
+
+/** @throws Refusal `invalid_argument`. */
+export function toClaim(request: ExecuteRequest): Claim | undefined {
+  const { idempotencyKey } = request
+  if (idempotencyKey === undefined) return undefined
+  if (idempotencyKey.length > idempotencyKeyLimit || !/^[\x21-\x7e]+$/.test(idempotencyKey)) {
+    throw new Refusal('invalid_argument', {
+      field: 'idempotency_key',
+      problem: `must be 1 to ${idempotencyKeyLimit} printable ASCII characters without spaces`,
+    })
+  }
+  return { idempotencyKey, requestHash: hashOf(request) }
+}
+
+/** Everything that was asked, as it was asked; whether somebody waits for it is not part of it. */
+function hashOf({
+  code,
+  language,
+  timeoutSeconds,
+  threadId,
+  metadata,
+  env,
+  stdin,
+  subject,
+  webhookUrl,
+}: ExecuteRequest): string {
+  const variables = env && Object.entries(env).sort(([a], [b]) => (a < b ? -1 : 1))
+  const asked = [
+    code,
+    language,
+    timeoutSeconds,
+    threadId,
+    metadata,
+    variables,
+    stdin,
+    subject,
+    ...(webhookUrl === undefined ? [] : [webhookUrl]),
+  ]
+  return createHash('sha256').update(JSON.stringify(asked)).digest('hex')
+}

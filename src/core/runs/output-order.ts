@@ -1,0 +1,103 @@
+import type { RunEvent, Stream } from '../../base/run.ts'
+import { streams } from '../../base/run.ts'
+import type { KeptOutput, KeptStream } from '../../store/store.ts'
+
+/** What is told of a run and kept. */
+export type OutputEvent = Extract<RunEvent, { kind: 'output' | 'gap' | 'image' }>
+
+/** More changes between the streams than a runner tells; beyond it the order is not kept. */
+const stretchesMax = 131_072
+/** Largest piece that is told at once. */
+const pieceBytes = 64 * 1024
+
+/** Of a stretch: `bytes * 4`, plus 2 for a gap, plus 1 for standard error. Exact to 2 PiB. */
+const toNumber = (stream: Stream, isGap: boolean, bytes: number): number =>
+  bytes * 4 + (isGap ? 2 : 0) + (stream === 'stderr' ? 1 : 0)
+
+/** An image has a place between stretches; no gap is of nothing. */
+const imageNumber = toNumber('stdout', true, 0)
+
+/** In which order the streams of a run came, and its images, so that what is kept can be told again with the same numbers. */
+export class OutputOrder {
+  /** The seq before the first byte; then one number for each stretch. */
+  readonly #numbers: number[] = []
+  #whole = true
+
+  add(event: OutputEvent): void {
+    const bytes = typeof event.bytes === 'number' ? event.bytes : event.bytes.length
+    const isOutput = event.kind === 'output'
+    if (this.#numbers.length === 0) this.#numbers.push(event.seq - (isOutput ? bytes : 1))
+    const last = this.#numbers.length - 1
+    const added = event.kind === 'image' ? imageNumber : toNumber(event.stream, !isOutput, bytes)
+    if (last > 0 && isOutput && this.#numbers[last]! % 4 === added % 4) this.#numbers[last]! += bytes * 4
+    else if (this.#numbers.length <= stretchesMax) this.#numbers.push(added)
+    else this.#whole = false
+  }
+
+  /** @returns nothing where there is no order, or it was too much to keep. */
+  keep(): Uint8Array | undefined {
+    if (!this.#whole || this.#numbers.length < 2) return undefined
+    return new Uint8Array(Float64Array.from(this.#numbers).buffer)
+  }
+}
+
+/** Tells what is kept as it was told live; without its order, one stream after the other. */
+export function* replay({ stdout, stderr, images, order }: KeptOutput): Generator<OutputEvent, number, undefined> {
+  const [first = 0, ...stretches] = order
+    ? readNumbers(order)
+    : [1, ...inTurn({ stdout, stderr }), ...images.map(() => imageNumber)]
+  const shown = images.values()
+  const read = { stdout: 0, stderr: 0 }
+  let seq = first
+  for (const number of stretches) {
+    const stream = streams[number % 2 === 1 ? 1 : 0]!
+    const bytes = Math.floor(number / 4)
+    if (number === imageNumber) {
+      seq += 1
+      const { value: image } = shown.next()
+      if (image) yield { kind: 'image', seq, ...image }
+    } else if (number % 4 >= 2) {
+      seq += 1
+      yield { kind: 'gap', seq, stream, bytes }
+    } else {
+      yield* stretch({ stdout, stderr }[stream], stream, read[stream], bytes, seq)
+      seq += bytes
+    }
+    read[stream] += bytes
+  }
+  return seq
+}
+
+const readNumbers = (order: Uint8Array): number[] => [...new Float64Array(Uint8Array.from(order).buffer)]
+
+const inTurn = (kept: Record<Stream, KeptStream>): number[] =>
+  streams.flatMap((stream) => {
+    const { head, omittedBytes, tail } = kept[stream]
+    const numbers = [toNumber(stream, false, head.length), toNumber(stream, true, omittedBytes)]
+    return [...numbers, toNumber(stream, false, tail.length)].filter((number) => number >= 4)
+  })
+
+/** Bytes of one stream from an offset on; what of them is not kept is told as a gap. */
+function* stretch(
+  { head, omittedBytes, tail }: KeptStream,
+  stream: Stream,
+  offset: number,
+  bytes: number,
+  seq: number,
+): Generator<OutputEvent, void, undefined> {
+  const parts = [head, omittedBytes, tail]
+  let partStart = 0
+  for (const part of parts) {
+    const partBytes = typeof part === 'number' ? part : part.length
+    const from = Math.max(offset, partStart)
+    const until = Math.min(offset + bytes, partStart + partBytes)
+    for (let at = from; at < until; ) {
+      const end = typeof part === 'number' ? until : Math.min(until, at + pieceBytes)
+      const told = { seq: seq + end - offset, stream }
+      if (typeof part === 'number') yield { kind: 'gap', ...told, bytes: end - at }
+      else yield { kind: 'output', ...told, bytes: part.subarray(at - partStart, end - partStart) }
+      at = end
+    }
+    partStart += partBytes
+  }
+}

@@ -1,0 +1,160 @@
+import { timestamp } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import type { Quota } from '../../base/run.ts'
+import type { FileStream, Runner, StorageRef } from '../../runner/protocol/messages.ts'
+import type { Store } from '../../store/store.ts'
+import type { Caller } from '../caller.ts'
+import { requireStorageRoom } from './storage-limit.ts'
+import type { Volumes } from './volumes.ts'
+
+/** A file or directory of the caller's org, as a client names it. */
+export interface FileRequest {
+  source: 'thread' | 'volume'
+  /** Of the thread or volume. */
+  id: string
+  /** Relative to its root. */
+  path: string
+}
+
+/** A part of a file: from `offset`, at most `lengthBytes`. */
+export interface FileRange {
+  offset: number
+  lengthBytes: number
+}
+
+export interface FileStatus {
+  isDirectory: boolean
+  sizeBytes: number
+  modifiedMs: number
+}
+
+export interface FileEntry extends FileStatus {
+  name: string
+}
+
+/** A file that is open for reading. */
+export interface OpenFile {
+  status: FileStatus
+  /** Bytes that `bytes` gives, unless the file shrinks meanwhile. */
+  lengthBytes: number
+  /** To be read once, or not at all and then to be stopped. */
+  bytes: AsyncGenerator<Uint8Array, void, undefined>
+  stop(): void
+}
+
+/** Part of a path on the host, so it begins with a letter or digit, and case is kept. */
+const threadIds = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
+
+/** @param field as the client calls it. @throws Refusal invalid_argument that says the rule. */
+export function checkThreadId(field: string, id: string): void {
+  if (threadIds.test(id)) return
+  const shown = JSON.stringify(id.length > 64 ? `${id.slice(0, 64)}…` : id)
+  const problem = `must be 1 to 128 letters, digits, ".", "_" and "-", the first a letter or digit; it is ${shown}`
+  throw new Refusal('invalid_argument', { field, problem })
+}
+
+/**
+ * Files of threads and volumes. Every verb refuses what the caller's profile keeps no storage of, and what belongs to
+ * another org as if it were not there.
+ * @throws Refusal threads_unavailable, thread_unknown, volume_unknown, volume_read_only, path_invalid, path_not_found and others.
+ */
+export class Files {
+  readonly #store: Store
+  readonly #runner: Runner
+  readonly #volumes: Volumes
+
+  constructor(store: Store, runner: Runner, volumes: Volumes) {
+    this.#store = store
+    this.#runner = runner
+    this.#volumes = volumes
+  }
+
+  /** Opens a file for reading; also while a run has it. @throws Refusal not_a_file, range_invalid. */
+  async open(caller: Caller, { path, ...place }: FileRequest, range?: FileRange): Promise<OpenFile> {
+    const file: FileStream = await this.#runner.files.read(await this.#placeOf(caller, place, 'read'), path, range)
+    const { status, lengthBytes, bytes } = file
+    return { status: toStatus(status), lengthBytes, bytes, stop: () => file.stop() }
+  }
+
+  /** What a path names. A link, and whatever else is neither file nor directory, is refused. */
+  async stat(caller: Caller, { path, ...place }: FileRequest): Promise<FileStatus> {
+    const status = await this.#runner.files.stat(await this.#placeOf(caller, place, 'read'), path)
+    if (status.kind !== 'file' && status.kind !== 'directory')
+      throw new Refusal('not_a_file', { path, kind: status.kind })
+    return toStatus(status)
+  }
+
+  /** A part of a directory, in the order of the disk: its files and directories. @throws Refusal not_a_directory. */
+  async list(
+    caller: Caller,
+    { path, ...place }: FileRequest,
+    page: { cursor?: string; limit: number },
+  ): Promise<{ entries: FileEntry[]; nextCursor: string | null }> {
+    const listing = await this.#runner.files.list(await this.#placeOf(caller, place, 'read'), path, page)
+    const shown = listing.entries.filter(({ kind }) => kind === 'file' || kind === 'directory')
+    const entries = shown.map((entry) => ({ name: entry.name, ...toStatus(entry) }))
+    return { entries, nextCursor: listing.cursor ?? null }
+  }
+
+  /** @throws Refusal where `write` would be refused whatever is there. */
+  async requireWritable(caller: Caller, { source, id }: FileRequest): Promise<void> {
+    await this.#placeOf(caller, { source, id }, 'write')
+  }
+
+  /**
+   * Writes a whole file, or nothing; missing directories are made, and so is a thread that is new.
+   * @returns its bytes.
+   * @throws Refusal thread_busy while a run has the thread, storage_full; what the source throws.
+   */
+  async write(
+    caller: Caller,
+    { path, ...place }: FileRequest,
+    source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  ): Promise<number> {
+    const where = await this.#placeOf(caller, place, 'write')
+    const { storage } = caller.profile
+    if (where.area === 'volumes' || storage.kind === 'none') return this.#runner.files.write(where, path, source)
+    await this.#use(caller, where.name, storage.quota)
+    await this.#runner.storage.create(where, storage.quota)
+    const bytes = await this.#runner.files.write(where, path, source)
+    // It is used until now; and who deleted it before the first byte came has not deleted this.
+    await this.#use(caller, where.name, storage.quota)
+    return bytes
+  }
+
+  /** @returns how many entries are gone. @throws Refusal thread_busy, directory_not_empty. */
+  async delete(caller: Caller, { path, ...place }: FileRequest, recursive: boolean): Promise<number> {
+    let deleted = 0
+    for (;;) {
+      const where = await this.#placeOf(caller, place, 'write')
+      const { entries, complete } = await this.#runner.files.delete(where, path, recursive)
+      deleted += entries
+      if (complete || entries === 0) return deleted
+    }
+  }
+
+  /** @throws Refusal thread_busy while the thread is being removed, limit_reached when the org may not keep so much. */
+  async #use({ orgId, profile }: Caller, id: string, quota: Quota): Promise<void> {
+    const row = await this.#store.threads.get(orgId, id)
+    await requireStorageRoom(this.#store, orgId, quota.bytes - (row?.quotaBytes ?? 0))
+    const asked = { orgId, id, profile: profile.name, quotaBytes: quota.bytes }
+    if (!(await this.#store.threads.use(asked, timestamp()))) throw new Refusal('thread_busy', { thread: id })
+  }
+
+  async #placeOf(
+    caller: Caller,
+    { source, id }: Omit<FileRequest, 'path'>,
+    how: 'read' | 'write',
+  ): Promise<StorageRef> {
+    if (source === 'volume') return this.#volumes.reach(caller, id, how)
+    if (caller.profile.storage.kind === 'none') throw new Refusal('threads_unavailable')
+    checkThreadId('id', id)
+    return { area: 'threads', org: caller.orgId, name: id }
+  }
+}
+
+const toStatus = (status: { kind: string; sizeBytes: number; modifiedMs: number }): FileStatus => ({
+  isDirectory: status.kind === 'directory',
+  sizeBytes: status.sizeBytes,
+  modifiedMs: status.modifiedMs,
+})

@@ -1,0 +1,101 @@
+import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
+import { Refusal } from '../../base/errors.ts'
+import type { Store } from '../../store/store.ts'
+import type { Caller } from '../caller.ts'
+import type { FileRequest } from './files.ts'
+
+/** What a link allows. */
+export interface Link extends FileRequest {
+  keyId: string
+  method: 'GET' | 'PUT'
+  /** Of an upload: its exact length; `null` for a download. */
+  sizeBytes: number | null
+  /** ISO 8601. */
+  expiresAt: string
+  /** Of a link that is good once: what that is remembered by. */
+  once: string | null
+}
+
+const lifeDefaultSeconds = 15 * 60
+export const lifeMaxSeconds = 60 * 60
+/** Largest file that a link uploads. */
+export const uploadMaxBytes = 10 * 1024 ** 3
+
+/**
+ * Links that stand for one act on one file, for a while, in the name of the key that they were made with: whoever has
+ * one needs no key. A link is dead as soon as its key is.
+ */
+export class SignedLinks {
+  readonly #secret: Buffer
+  readonly #store: Store
+
+  /** @param secret 32 bytes, base64; the same for every front of a store. */
+  constructor(store: Store, secret: string) {
+    this.#store = store
+    this.#secret = Buffer.from(secret, 'base64')
+  }
+
+  /** @returns the token that stands in the link, and when it ends. */
+  sign(
+    { keyId }: Caller,
+    link: FileRequest & { method: 'GET' | 'PUT'; sizeBytes: number | null; once: boolean; lifeSeconds?: number },
+  ): { token: string; expiresAt: string } {
+    const { once, lifeSeconds = lifeDefaultSeconds, method, source, id, path, sizeBytes } = link
+    const expiresAt = new Date(Date.now() + lifeSeconds * 1_000).toISOString()
+    const nonce = once ? randomBytes(12).toString('base64url') : null
+    const signed = toText([keyId, method, source, id, path, sizeBytes, expiresAt, nonce])
+    return { token: `${signed}.${this.#signatureOf(keyId, signed)}`, expiresAt }
+  }
+
+  /**
+   * BOUNDARY: reads a token that came with a request. Whether its key lives is the caller's to ask.
+   * @throws Refusal link_invalid: not one of ours, changed, or over.
+   */
+  read(token: string, method: 'GET' | 'PUT'): Link {
+    const [signed = '', signature = '', rest] = token.split('.')
+    const link = rest === undefined ? fromText(signed) : undefined
+    if (link === undefined) throw new Refusal('link_invalid')
+    // The key id is taken from what is to be proved; a forged one only chooses another key that does not fit.
+    const expected = Buffer.from(this.#signatureOf(link.keyId, signed), 'latin1')
+    const given = Buffer.from(signature, 'latin1')
+    if (given.length !== expected.length || !timingSafeEqual(given, expected)) throw new Refusal('link_invalid')
+    if (link.method !== method || link.expiresAt <= new Date().toISOString()) throw new Refusal('link_invalid')
+    return link
+  }
+
+  /** Takes the one use of a link; nothing where it is good more often. @throws Refusal link_used. */
+  async use({ once, expiresAt }: Link): Promise<void> {
+    if (once !== null && !(await this.#store.usedLinks.use(once, expiresAt))) throw new Refusal('link_used')
+  }
+
+  /** Gives that use back: what it was for did not happen. */
+  async giveBack({ once }: Link): Promise<void> {
+    if (once !== null) await this.#store.usedLinks.giveBack(once)
+  }
+
+  /** A key of its own for each API key. RFC 5869. */
+  #signatureOf(keyId: string, signed: string): string {
+    const key = hkdfSync('sha256', this.#secret, keyId, 'glovebox signed link', 32)
+    return createHmac('sha256', Buffer.from(key)).update(signed).digest('base64url')
+  }
+}
+
+export const newLinkSecret = (): string => randomBytes(32).toString('base64')
+
+type Fields = [string, string, string, string, string, number | null, string, string | null]
+
+const toText = (fields: Fields): string => Buffer.from(JSON.stringify(fields)).toString('base64url')
+
+function fromText(text: string): Link | undefined {
+  try {
+    const fields: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'))
+    // One text for each link, so that no two tokens are the same one.
+    if (!Array.isArray(fields) || toText(fields as Fields) !== text) return undefined
+    const [keyId, method, source, id, path, sizeBytes, expiresAt, once] = fields as Fields
+    if (method !== 'GET' && method !== 'PUT') return undefined
+    if (source !== 'thread' && source !== 'volume') return undefined
+    return { keyId, method, source, id, path, sizeBytes, expiresAt, once }
+  } catch {
+    return undefined
+  }
+}

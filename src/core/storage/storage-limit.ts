@@ -1,0 +1,25 @@
+import { Refusal } from '../../base/errors.ts'
+import type { Store } from '../../store/store.ts'
+import type { UsageLimits } from '../access/usage-limiter.ts'
+
+/** What is full stays so until somebody deletes something. */
+const retryAfterSeconds = 60
+
+/**
+ * Holds what an org may keep to its limit.
+ * @param addedBytes by which the sum of its quotas is about to grow.
+ * @throws Refusal limit_reached.
+ */
+export async function requireStorageRoom(
+  { limits, threads, volumes }: Pick<Store, 'limits' | 'threads' | 'volumes'>,
+  orgId: string,
+  addedBytes: number,
+): Promise<void> {
+  if (addedBytes <= 0) return
+  const { storage_bytes: amount } = JSON.parse((await limits.get(orgId)) ?? '{}') as UsageLimits
+  if (amount === undefined) return
+  const keptBytes = (await threads.quotaBytes(orgId)) + (await volumes.quotaBytes(orgId))
+  if (keptBytes + addedBytes > amount) {
+    throw new Refusal('limit_reached', { owner: 'org', limit: 'storage_bytes', amount, retryAfterSeconds })
+  }
+}

@@ -1,0 +1,134 @@
+import { Refusal } from '../../base/errors.ts'
+import type { MountedVolume } from '../../base/profile.ts'
+import type { RunVolume } from '../../base/run.ts'
+import type { Runner, StorageRef } from '../../runner/protocol/messages.ts'
+import type { VolumeRow } from '../../store/storage-rows.ts'
+import type { Store } from '../../store/store.ts'
+import type { Profiles } from '../access/profiles.ts'
+import type { Caller } from '../caller.ts'
+import { type Page, type PageRequest, page } from '../paging.ts'
+
+/** A volume as a key sees it whose profile mounts it. */
+export interface CallerVolume {
+  slug: string
+  name: string
+  mode: MountedVolume['mode']
+  /** Where runs find it. */
+  path: string
+  /** Room that it takes on the disk, and what it may hold. */
+  size_bytes: number
+  quota_bytes: number
+  quota_files: number
+  created_at: string
+}
+
+export const quotaOf = ({ quotaBytes, quotaFiles }: VolumeRow) => ({ bytes: quotaBytes, inodes: quotaFiles })
+
+export const volumeRef = ({ orgId, id }: VolumeRow): StorageRef => ({ area: 'volumes', org: orgId, name: id })
+
+/** @returns a profile that mounts the volume and that a live key of its org is bound to. */
+export async function profileThatMounts(
+  { keys }: Pick<Store, 'keys'>,
+  profiles: Profiles,
+  { orgId, slug }: VolumeRow,
+): Promise<string | undefined> {
+  const live = (await keys.list(orgId)).filter(({ revokedAt }) => revokedAt === null)
+  for (const name of new Set(live.map((key) => key.profile))) {
+    const profile = await profiles.get(orgId, name)
+    if (profile?.volumes.some((volume) => volume.slug === slug)) return name
+  }
+  return undefined
+}
+
+/** The volumes that profiles mount, for the keys of an org. */
+export class Volumes {
+  readonly #store: Store
+  readonly #runner: Runner
+
+  constructor(store: Store, runner: Runner) {
+    this.#store = store
+    this.#runner = runner
+  }
+
+  /** What a run of the caller has mounted. @throws Refusal volume_missing when one does not exist. */
+  async ofRun({ orgId, profile: { volumes } }: Caller): Promise<RunVolume[]> {
+    if (volumes.length === 0) return []
+    const rows = await this.#rowsOf(orgId, volumes)
+    return volumes.map(({ slug, mode }) => {
+      const row = rows.get(slug)
+      if (row === undefined) throw new Refusal('volume_missing', { volume: slug })
+      return { slug, name: row.id, readOnly: mode === 'ro', quota: quotaOf(row) }
+    })
+  }
+
+  /** Those of the caller's profile that exist, by slug. @throws Refusal invalid_argument, unavailable. */
+  async list({ orgId, profile: { volumes } }: Caller, asked: PageRequest): Promise<Page<CallerVolume>> {
+    const known = await this.#rowsOf(orgId, volumes)
+    const sorted = [...known.values()].sort((a, b) => (a.slug < b.slug ? -1 : 1))
+    const { items, nextCursor } = await page(
+      asked,
+      [''],
+      ({ slug }: VolumeRow) => [slug],
+      async ([after], limit) => sorted.filter(({ slug }) => slug > after).slice(0, limit),
+    )
+    const ids = items.map(({ id }) => id)
+    const sizes = ids.length === 0 ? [] : await this.#runner.storage.sizes('volumes', orgId, ids)
+    const modes = new Map(volumes.map(({ slug, mode }) => [slug, mode]))
+    const views = items.map((row, n) => toView(row, modes.get(row.slug) ?? 'ro', sizes[n] ?? 0))
+    return { items: views, nextCursor }
+  }
+
+  /**
+   * Where the files of a volume are that the caller's profile mounts. It is made by this when nobody used it yet.
+   * @param how what is wanted of them.
+   * @throws Refusal volume_unknown (also for one that the profile does not mount), volume_read_only, unavailable.
+   */
+  async reach({ orgId, profile }: Caller, slug: string, how: 'read' | 'write'): Promise<StorageRef> {
+    const mounted = profile.volumes.find((volume) => volume.slug === slug)
+    const row = mounted && (await this.#rowsOf(orgId, [mounted])).get(slug)
+    if (!mounted || !row) throw new Refusal('volume_unknown', { volume: slug.slice(0, 64) })
+    if (how === 'write' && mounted.mode === 'ro') throw new Refusal('volume_read_only', { volume: slug })
+    const where = volumeRef(row)
+    const [size] = await this.#runner.storage.sizes('volumes', orgId, [row.id])
+    if (size === null) await this.#runner.storage.create(where, quotaOf(row))
+    return where
+  }
+
+  /**
+   * Erases what volumes held that are on their way out; one that a run has is tried again with the next call. One that
+   * a profile mounts stays: the command that wanted it removed knew of other profiles than this server.
+   * @param kept told which stay.
+   * @throws Refusal unavailable while no runner is there.
+   */
+  async settle(profiles: Profiles, kept: (row: VolumeRow, profile: string) => void): Promise<void> {
+    for (const row of await this.#store.volumes.removing()) {
+      const profile = await profileThatMounts(this.#store, profiles, row)
+      if (profile !== undefined) {
+        if (await this.#store.volumes.setRemoving(row.id, null)) kept(row, profile)
+        continue
+      }
+      try {
+        await this.#runner.storage.remove(volumeRef(row))
+        await this.#store.volumes.remove(row.id)
+      } catch (error) {
+        if (!(error instanceof Refusal && error.code === 'volume_busy')) throw error
+      }
+    }
+  }
+
+  async #rowsOf(orgId: string, volumes: readonly MountedVolume[]): Promise<Map<string, VolumeRow>> {
+    const slugs = volumes.map(({ slug }) => slug)
+    return new Map((await this.#store.volumes.ofSlugs(orgId, slugs)).map((row) => [row.slug, row]))
+  }
+}
+
+const toView = (row: VolumeRow, mode: MountedVolume['mode'], sizeBytes: number): CallerVolume => ({
+  slug: row.slug,
+  name: row.name,
+  mode,
+  path: `/volumes/${row.slug}`,
+  size_bytes: sizeBytes,
+  quota_bytes: row.quotaBytes,
+  quota_files: row.quotaFiles,
+  created_at: row.createdAt,
+})

@@ -1,0 +1,259 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { StartRefused } from '../../base/errors.ts'
+import {
+  killPid,
+  readControl,
+  readKeyed,
+  readNumber,
+  readPids,
+  removeWhenEmpty,
+  sharedBytes,
+  writeControl,
+  writeControlIfThere,
+  writeControlSlowly,
+} from './cgroup-files.ts'
+import type { Cgroups, CgroupVersion, LeafLimits, SlotCgroup, Usage } from './cgroups.ts'
+import { processorsOf } from './processors.ts'
+
+/** The kernel's default; a shorter one would throttle more smoothly at the price of more timer work. */
+const cpuPeriodUs = 100_000
+/** The kernel refuses less. */
+const cpuQuotaMinUs = 1_000
+
+/**
+ * Buffers of TCP and UDP sockets are no part of the memory limit here, as they are with cgroup v2, but have this one:
+ * https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#current-kernel-memory-resources-accounted
+ */
+const socketLimitFile = 'memory.kmem.tcp.limit_in_bytes'
+/** So much of the memory limit comes on top for them: plenty between the programs of one run. */
+const socketShare = 1 / 8
+
+interface Options {
+  version: CgroupVersion
+  /** Every hierarchy: the runtime makes directories in all of them. */
+  allPoints: readonly string[]
+  pointOf(controller: Controller): string
+  cpusetPoint: string | undefined
+  /** A plain directory that a runtime takes for one more. */
+  shadow: string | undefined
+  /** `<prefix>/<instance>` */
+  below: string
+  base: LeafLimits
+}
+
+const controllers = ['memory', 'pids', 'cpu', 'cpuacct'] as const
+type Controller = (typeof controllers)[number]
+
+/**
+ * Cgroup v1: one hierarchy per controller. Only those that limit or measure a run have its `run` leaf; the device rules
+ * of `base` go on holding for runs, since nothing leaves that hierarchy's leaf.
+ */
+export class CgroupsV1 implements Cgroups {
+  readonly version: CgroupVersion
+  readonly controllers: readonly string[]
+  readonly processors: readonly number[] | undefined
+  readonly #options: Options
+
+  /** @throws StartRefused when the kernel leaves memory of a run uncounted. */
+  constructor(options: Options) {
+    this.version = options.version
+    this.#options = options
+    requireSocketLimit(options.pointOf('memory'))
+    // `cpu` and `cpuacct` are often one hierarchy, elsewhere two.
+    for (const point of this.#points()) mkdirSync(join(point, options.below), { recursive: true })
+    const { cpusetPoint, below } = options
+    this.controllers = cpusetPoint === undefined ? controllers : [...controllers, 'cpuset']
+    if (cpusetPoint === undefined) return
+    const instance = join(cpusetPoint, below)
+    makeCpuset(dirname(instance))
+    makeCpuset(instance)
+    this.processors = processorsOf(readControl(instance, 'cpuset.cpus'))
+  }
+
+  create(slotId: string): SlotCgroup {
+    return new SlotCgroupV1(this.#options, slotId)
+  }
+
+  hasInstance(instanceId: string): boolean {
+    const sibling = join(dirname(this.#options.below), instanceId)
+    return this.#options.allPoints.some((point) => existsSync(join(point, sibling)))
+  }
+
+  async reclaim(): Promise<number> {
+    const ids = new Set(this.#options.allPoints.flatMap((point) => childrenOf(join(point, this.#options.below))))
+    for (const id of ids) {
+      for (const point of this.#options.allPoints)
+        for (const leaf of ['base', 'run']) readPids(join(point, this.#options.below, id, leaf)).forEach(killPid)
+      await removeWhenEmpty(slotDirs(this.#options, id))
+    }
+    return ids.size
+  }
+
+  close(): void {
+    const { shadow, below } = this.#options
+    if (shadow !== undefined) rmSync(join(shadow, below), { recursive: true, force: true })
+    for (const point of this.#options.allPoints) {
+      const instance = join(point, this.#options.below)
+      removeIfEmpty(instance)
+      removeIfEmpty(dirname(instance))
+    }
+  }
+
+  #points(): Set<string> {
+    return new Set(controllers.map((name) => this.#options.pointOf(name)))
+  }
+}
+
+class SlotCgroupV1 implements SlotCgroup {
+  readonly ociPath: string
+  readonly peakScope = 'run'
+  readonly #options: Options
+  readonly #slotId: string
+  readonly #runDirs: readonly string[]
+  readonly #cpuset: string | undefined
+  #before = { cpuNs: 0, oomKills: 0 }
+
+  constructor(options: Options, slotId: string) {
+    this.#options = options
+    this.#slotId = slotId
+    this.ociPath = `/${join(options.below, slotId, 'base')}`
+    for (const name of controllers)
+      for (const leaf of ['base', 'run'] as const) mkdirSync(this.#leaf(name, leaf), { recursive: true })
+    this.#cpuset = options.cpusetPoint && join(options.cpusetPoint, options.below, slotId, 'run')
+    if (this.#cpuset !== undefined) {
+      makeCpuset(dirname(this.#cpuset))
+      makeCpuset(this.#cpuset)
+    }
+    const leaves = controllers.map((name) => this.#leaf(name, 'run'))
+    this.#runDirs = [...new Set(this.#cpuset === undefined ? leaves : [...leaves, this.#cpuset])]
+    this.#limit('base', options.base)
+  }
+
+  limitRun(limits: LeafLimits): void {
+    this.#limit('run', limits)
+  }
+
+  bindRun(processors: readonly number[]): void {
+    if (this.#cpuset === undefined) throw new Error('there is no cpuset controller')
+    writeControl(this.#cpuset, 'cpuset.cpus', processors.join(','))
+  }
+
+  basePids(): number[] {
+    return readPids(this.#leaf('pids', 'base'))
+  }
+
+  runPids(): number[] {
+    return readPids(this.#leaf('pids', 'run'))
+  }
+
+  async moveToRun(pid: number): Promise<void> {
+    const [first, ...others] = this.#runDirs
+    if (first !== undefined) await writeControlSlowly(first, 'cgroup.procs', pid)
+    // The kernel has waited once; it does not again.
+    for (const dir of others) writeControl(dir, 'cgroup.procs', pid)
+  }
+
+  holds(pid: number): boolean {
+    const memberships = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
+      .split('\n')
+      .map((line) => line.split(':'))
+    const leaf = join(this.#options.below, this.#slotId, 'run')
+    const names = this.#cpuset === undefined ? controllers : [...controllers, 'cpuset']
+    return names.every((name) =>
+      memberships.some(([, held, path]) => held?.split(',').includes(name) && path?.endsWith(leaf)),
+    )
+  }
+
+  beginUsage(): void {
+    writeControl(this.#leaf('memory', 'run'), 'memory.max_usage_in_bytes', 0)
+    this.#before = this.#counters()
+  }
+
+  usage(): Usage {
+    const now = this.#counters()
+    return {
+      cpuTimeMs: (now.cpuNs - this.#before.cpuNs) / 1e6,
+      memoryPeakBytes: readNumber(this.#leaf('memory', 'run'), 'memory.max_usage_in_bytes'),
+      oomKills: now.oomKills - this.#before.oomKills,
+    }
+  }
+
+  sharesMoreThan(bytes: number): boolean {
+    return sharedBytes(this.#leaf('memory', 'run'), 'memory.usage_in_bytes', bytes) > bytes
+  }
+
+  kill(): void {
+    for (const pid of [...this.basePids(), ...this.runPids()]) killPid(pid)
+  }
+
+  async remove(): Promise<void> {
+    const { shadow, below } = this.#options
+    if (shadow !== undefined) rmSync(join(shadow, below, this.#slotId), { recursive: true, force: true })
+    await removeWhenEmpty(slotDirs(this.#options, this.#slotId))
+  }
+
+  #counters(): { cpuNs: number; oomKills: number } {
+    return {
+      cpuNs: readNumber(this.#leaf('cpuacct', 'run'), 'cpuacct.usage'),
+      oomKills: readKeyed(this.#leaf('memory', 'run'), 'memory.oom_control', 'oom_kill'),
+    }
+  }
+
+  #limit(leaf: 'base' | 'run', limits: LeafLimits): void {
+    const memory = this.#leaf('memory', leaf)
+    writeControl(memory, 'memory.limit_in_bytes', limits.memoryBytes)
+    // Memory and swap together. A kernel that does not count swap is kept from swapping this leaf out at all.
+    if (!writeControlIfThere(memory, 'memory.memsw.limit_in_bytes', limits.memoryBytes))
+      writeControl(memory, 'memory.swappiness', 0)
+    writeControl(memory, socketLimitFile, Math.floor(limits.memoryBytes * socketShare))
+    writeControl(this.#leaf('pids', leaf), 'pids.max', limits.pids)
+    if (limits.cpus === undefined) return
+    const cpu = this.#leaf('cpu', leaf)
+    writeControl(cpu, 'cpu.cfs_period_us', cpuPeriodUs)
+    writeControl(cpu, 'cpu.cfs_quota_us', Math.max(cpuQuotaMinUs, Math.round(limits.cpus * cpuPeriodUs)))
+  }
+
+  #leaf(name: Controller, leaf: 'base' | 'run'): string {
+    return join(this.#options.pointOf(name), this.#options.below, this.#slotId, leaf)
+  }
+}
+
+/** A cpuset that has been given nothing takes no process, so a new one gets what the one above it has. */
+function makeCpuset(dir: string): void {
+  mkdirSync(dir, { recursive: true })
+  for (const file of ['cpuset.cpus', 'cpuset.mems']) {
+    if (readControl(dir, file).trim() === '') writeControl(dir, file, readControl(dirname(dir), file).trim())
+  }
+}
+
+function requireSocketLimit(memoryPoint: string): void {
+  if (existsSync(join(memoryPoint, socketLimitFile))) return
+  throw new StartRefused(
+    `This kernel does not limit the buffers of sockets (no ${socketLimitFile} in ${memoryPoint}), so a run could exceed its memory.`,
+    'Boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or with a kernel that has CONFIG_MEMCG_KMEM.',
+  )
+}
+
+const slotDirs = (options: Options, slotId: string): string[] =>
+  options.allPoints
+    .map((point) => join(point, options.below, slotId))
+    .filter((slot) => existsSync(slot))
+    .flatMap((slot) => [join(slot, 'run'), join(slot, 'base'), slot])
+
+function childrenOf(dir: string): string[] {
+  if (!existsSync(dir)) return []
+  return readdirSync(dir, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => entry.name)
+}
+
+/** Leaves it alone when another instance, or another slot, is still in it. */
+function removeIfEmpty(dir: string): void {
+  try {
+    rmdirSync(dir)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'ENOENT' && code !== 'EBUSY' && code !== 'ENOTEMPTY') throw error
+  }
+}

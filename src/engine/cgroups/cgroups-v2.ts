@@ -1,0 +1,248 @@
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  rmdirSync,
+  writeSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import { StartRefused } from '../../base/errors.ts'
+import {
+  killPid,
+  readControl,
+  readKeyed,
+  readNumber,
+  readPids,
+  removeWhenEmpty,
+  sharedBytes,
+  writeControl,
+  writeControlIfThere,
+  writeControlSlowly,
+} from './cgroup-files.ts'
+import type { Cgroups, LeafLimits, PeakScope, SlotCgroup, Usage } from './cgroups.ts'
+import { processorsOf } from './processors.ts'
+
+const cpuPeriodUs = 100_000
+const cpuQuotaMinUs = 1_000
+
+interface Options {
+  root: string
+  /** `<prefix>/<instance>` */
+  below: string
+  base: LeafLimits
+}
+
+const controllers = ['memory', 'pids', 'cpu'] as const
+
+/**
+ * Cgroup v2: one hierarchy. A group either holds processes or hands controllers to its children, never both, so ours
+ * hold processes in leaves only.
+ *
+ * The runtimes tie a slot's device rules to `base`, which runs leave; what stops a run from making device nodes is its
+ * user namespace, and always was.
+ */
+export class CgroupsV2 implements Cgroups {
+  readonly version = 'v2'
+  readonly controllers: readonly string[]
+  readonly processors: readonly number[] | undefined
+  readonly #options: Options
+
+  /** @throws StartRefused when controllers cannot be handed down to us. */
+  constructor(options: Options) {
+    this.#options = options
+    const instance = join(options.root, options.below)
+    mkdirSync(instance, { recursive: true })
+    this.controllers = hasCpusets(options.root) ? [...controllers, 'cpuset'] : controllers
+    for (const dir of [options.root, dirname(instance), instance]) handDown(dir, this.controllers)
+    if (hasCpusets(instance)) this.processors = processorsOf(readControl(instance, 'cpuset.cpus.effective'))
+  }
+
+  create(slotId: string): SlotCgroup {
+    return new SlotCgroupV2(this.#options, this.controllers, slotId)
+  }
+
+  hasInstance(instanceId: string): boolean {
+    return existsSync(join(this.#options.root, dirname(this.#options.below), instanceId))
+  }
+
+  async reclaim(): Promise<number> {
+    const instance = join(this.#options.root, this.#options.below)
+    const ids = readdirSync(instance, { withFileTypes: true }).filter((entry) => entry.isDirectory())
+    for (const { name } of ids) {
+      killAll(join(instance, name))
+      await removeWhenEmpty(slotDirs(join(instance, name)))
+    }
+    return ids.length
+  }
+
+  close(): void {
+    const instance = join(this.#options.root, this.#options.below)
+    for (const dir of [instance, dirname(instance)]) {
+      try {
+        rmdirSync(dir)
+      } catch (error) {
+        // Another instance, or another slot, is still in it.
+        const { code } = error as NodeJS.ErrnoException
+        if (code !== 'ENOENT' && code !== 'EBUSY' && code !== 'ENOTEMPTY') throw error
+      }
+    }
+  }
+}
+
+class SlotCgroupV2 implements SlotCgroup {
+  readonly ociPath: string
+  readonly peakScope: PeakScope
+  readonly #slot: string
+  readonly #run: string
+  readonly #base: string
+  readonly #below: string
+  /** The peak is counted per open descriptor from its last reset (Linux 6.12), so this one stays open. */
+  #peakFd: number | undefined
+  #before = { cpuUs: 0, oomKills: 0 }
+
+  constructor(options: Options, handedDown: readonly string[], slotId: string) {
+    this.#below = join(options.below, slotId)
+    this.ociPath = `/${join(this.#below, 'base')}`
+    this.#slot = join(options.root, this.#below)
+    this.#run = join(this.#slot, 'run')
+    this.#base = join(this.#slot, 'base')
+    mkdirSync(this.#slot, { recursive: true })
+    handDown(this.#slot, handedDown)
+    for (const leaf of [this.#base, this.#run]) mkdirSync(leaf, { recursive: true })
+    limit(this.#base, options.base)
+    const peak = openPeak(join(this.#run, 'memory.peak'))
+    this.peakScope = peak.scope
+    this.#peakFd = peak.fd
+  }
+
+  limitRun(limits: LeafLimits): void {
+    limit(this.#run, limits)
+  }
+
+  bindRun(processors: readonly number[]): void {
+    writeControl(this.#run, 'cpuset.cpus', processors.join(','))
+  }
+
+  basePids(): number[] {
+    return readPids(this.#base)
+  }
+
+  runPids(): number[] {
+    return readPids(this.#run)
+  }
+
+  async moveToRun(pid: number): Promise<void> {
+    await writeControlSlowly(this.#run, 'cgroup.procs', pid)
+  }
+
+  holds(pid: number): boolean {
+    const path = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
+      .split('\n')
+      .find((line) => line.startsWith('0::'))
+    return path?.endsWith(join(this.#below, 'run')) === true
+  }
+
+  beginUsage(): void {
+    if (this.peakScope === 'run' && this.#peakFd !== undefined) writeSync(this.#peakFd, '0', 0)
+    this.#before = this.#counters()
+  }
+
+  usage(): Usage {
+    const now = this.#counters()
+    return {
+      cpuTimeMs: (now.cpuUs - this.#before.cpuUs) / 1e3,
+      memoryPeakBytes: this.#peak(),
+      oomKills: now.oomKills - this.#before.oomKills,
+    }
+  }
+
+  sharesMoreThan(bytes: number): boolean {
+    return sharedBytes(this.#run, 'memory.current', bytes) > bytes
+  }
+
+  kill(): void {
+    killAll(this.#slot)
+  }
+
+  async remove(): Promise<void> {
+    if (this.#peakFd !== undefined) closeSync(this.#peakFd)
+    this.#peakFd = undefined
+    await removeWhenEmpty(slotDirs(this.#slot))
+  }
+
+  #peak(): number {
+    if (this.#peakFd === undefined) return readNumber(this.#run, 'memory.current')
+    const bytes = Buffer.alloc(32)
+    return Number(bytes.toString('latin1', 0, readSync(this.#peakFd, bytes, 0, bytes.length, 0)))
+  }
+
+  #counters(): { cpuUs: number; oomKills: number } {
+    return {
+      cpuUs: readKeyed(this.#run, 'cpu.stat', 'usage_usec'),
+      oomKills: readKeyed(this.#run, 'memory.events', 'oom_kill'),
+    }
+  }
+}
+
+const slotDirs = (slot: string): string[] => [join(slot, 'run'), join(slot, 'base'), slot]
+
+function killAll(slot: string): void {
+  // cgroup.kill (Linux 5.14) reaches forks in flight; without it the end of the slot's pid namespace does.
+  if (existsSync(slot) && writeControlIfThere(slot, 'cgroup.kill', 1)) return
+  for (const leaf of ['base', 'run']) readPids(join(slot, leaf)).forEach(killPid)
+}
+
+function limit(leaf: string, limits: LeafLimits): void {
+  writeControl(leaf, 'memory.max', limits.memoryBytes)
+  // Absent only where the kernel has no swap accounting, and then there is none to allow.
+  writeControlIfThere(leaf, 'memory.swap.max', 0)
+  writeControl(leaf, 'pids.max', limits.pids)
+  if (limits.cpus === undefined) return
+  const quotaUs = Math.max(cpuQuotaMinUs, Math.round(limits.cpus * cpuPeriodUs))
+  writeControl(leaf, 'cpu.max', `${quotaUs} ${cpuPeriodUs}`)
+}
+
+/** Opening for writing fails where the kernel cannot reset the peak. */
+function openPeak(path: string): { scope: PeakScope; fd?: number } {
+  for (const [flags, scope] of [['r+', 'run'] as const, ['r', 'slot'] as const]) {
+    try {
+      return { scope, fd: openSync(path, flags) }
+    } catch {}
+  }
+  return { scope: 'end_of_run' }
+}
+
+/** Binding runs to processors is worth having, not needed: some machines keep the controller to themselves. */
+function hasCpusets(dir: string): boolean {
+  const path = join(dir, 'cgroup.controllers')
+  return existsSync(path) && readFileSync(path, 'utf8').trim().split(' ').includes('cpuset')
+}
+
+/** Lets the children of a group have the controllers we use. */
+function handDown(dir: string, controllers: readonly string[]): void {
+  const has = readControl(dir, 'cgroup.subtree_control').trim().split(' ')
+  const wanted = controllers.filter((name) => !has.includes(name))
+  if (wanted.length === 0) return
+  try {
+    writeControl(dir, 'cgroup.subtree_control', wanted.map((name) => `+${name}`).join(' '))
+  } catch (error) {
+    throw refusedFor(dir, wanted, (error as NodeJS.ErrnoException).code)
+  }
+}
+
+function refusedFor(dir: string, wanted: readonly string[], code: string | undefined): StartRefused {
+  const reason = `The cgroup controllers ${wanted.join(', ')} cannot be handed down from ${dir} (${code}).`
+  if (code === 'EBUSY')
+    return new StartRefused(
+      reason,
+      'Processes live in that group, and the kernel allows either processes or children with controllers. Move them into a child of their own before starting: mkdir <group>/init and write each pid of <group>/cgroup.procs to <group>/init/cgroup.procs.',
+    )
+  return new StartRefused(
+    reason,
+    'Give this process a cgroup tree with these controllers that it may write to: as a system service Delegate=yes, in a container a private and writable cgroup namespace.',
+  )
+}

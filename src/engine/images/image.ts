@@ -1,0 +1,216 @@
+import {
+  appendFileSync,
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import { StartRefused } from '../../base/errors.ts'
+import {
+  figuresDir,
+  figuresEnv,
+  fixedEnv,
+  preludePath,
+  pythonHostPath as pythonHostInImage,
+} from '../jails/languages.ts'
+import { bindReadOnly, mountsBelow, unmount } from '../mounts.ts'
+import type { EngineSettings } from '../settings.ts'
+
+/** What slots are made from. */
+export interface Image {
+  /** Root of a slot: the guest, mount points, and at /image the root that jails see. Read-only, all of it. */
+  slotRoot: string
+  /** Variables that every run finds, below the caller's own. */
+  env: Readonly<Record<string, string>>
+  release(): Promise<void>
+}
+
+/** Of everyone's, and small: configuration of libraries and languages. Nothing that names users, hosts or secrets. */
+const copiedFromEtc = [
+  'alternatives', // /usr/bin/awk and many others go through it
+  'debian_version',
+  'fonts',
+  'ld.so.cache',
+  'ld.so.conf',
+  'ld.so.conf.d',
+  'locale.alias',
+  'magic',
+  'magic.mime',
+  'matplotlibrc', // Debian's matplotlib looks for it nowhere else
+  'mime.types',
+  'os-release',
+  'perl',
+  'protocols',
+  'services',
+  'ssl/certs/ca-certificates.crt',
+  'ssl/openssl.cnf',
+  'terminfo',
+]
+
+/** Languages that keep the rest of themselves in /etc. */
+const copiedFromEtcByPattern = [/^python3(\.\d+)?$/, /^java-\d+-openjdk$/]
+
+/** A single file above this is no configuration. */
+const copiedFileMaxBytes = 4 * 1024 * 1024
+
+const written: Record<string, string> = {
+  'etc/passwd':
+    'root:x:0:0:root:/:/usr/sbin/nologin\nbaponi:x:1000:1000::/home/baponi:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n',
+  'etc/group': 'root:x:0:\nbaponi:x:1000:\nnogroup:x:65534:\n',
+  'etc/hosts': '127.0.0.1 localhost glovebox\n::1 localhost glovebox\n',
+  'etc/hostname': 'glovebox\n',
+  'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n',
+  'etc/resolv.conf': '',
+  'etc/timezone': 'Etc/UTC\n',
+  [preludePath]: readFileSync(new URL('../../../guest/prelude.cjs', import.meta.url), 'utf8'),
+}
+
+const linked: Record<string, string> = {
+  'etc/localtime': '/usr/share/zoneinfo/Etc/UTC',
+  'etc/mtab': '/proc/self/mounts',
+  'var/tmp': '/tmp',
+  // Models write there by habit.
+  'mnt/data': '/home/baponi',
+  workspace: '/home/baponi',
+}
+
+const nodeInImage = '/opt/glovebox/bin/node'
+
+/** Where a jail mounts what is its own. */
+const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi', 'volumes']
+
+/**
+ * Makes the default image, the machine's own /usr with a generated rest, and the root of slots.
+ * @param dir made here; must be reachable (x) for the ids of slots.
+ * @throws StartRefused when something cannot be mounted.
+ */
+export async function openImage(
+  dir: string,
+  { guestPath, nodePath, pythonHostPath }: Pick<EngineSettings, 'guestPath' | 'nodePath' | 'pythonHostPath'>,
+): Promise<Image> {
+  const slotRoot = join(dir, 'slot-root')
+  const image = join(dir, 'image')
+  const release = async () => {
+    for (const point of mountsBelow(slotRoot)) await unmount(point)
+  }
+  try {
+    writeSlotRoot(slotRoot, guestPath)
+    writeImage(image)
+    const env = addFigures(image) ? { ...fixedEnv, ...figuresEnv } : fixedEnv
+    copyProgram(pythonHostPath, join(image, pythonHostInImage))
+    await bindReadOnly(slotRoot, slotRoot)
+    // Below the root, and not for the runtime to mount: crun would make these mounts from the outside, and then their
+    // flags are not locked.
+    const inSlot = join(slotRoot, 'image')
+    await bindReadOnly(image, inSlot)
+    await bindReadOnly('/usr', join(inSlot, 'usr'))
+    await bindReadOnly(realpathSync(nodePath), join(inSlot, nodeInImage))
+    return { slotRoot, env, release }
+  } catch (error) {
+    await release().catch(() => undefined)
+    throw error
+  }
+}
+
+function writeImage(root: string): void {
+  makeDir(root)
+  for (const point of mountPoints) makeDir(join(root, point))
+  makeDir(join(root, 'usr'))
+  putFile(join(root, nodeInImage), '')
+  for (const name of ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']) {
+    // A host that has not merged /usr keeps programs outside of it.
+    const path = join('/', name)
+    if (!existsSync(path)) continue
+    if (!lstatSync(path).isSymbolicLink())
+      throw new StartRefused(`${path} is not a link into /usr on this machine.`, 'Merge /usr (package usrmerge).')
+    link(join(root, name), readlinkSync(path))
+  }
+  for (const name of [
+    ...copiedFromEtc,
+    ...readdirSync('/etc').filter((entry) => copiedFromEtcByPattern.some((p) => p.test(entry))),
+  ])
+    copyPublic(join('/etc', name), join(root, 'etc', name))
+  for (const [path, text] of Object.entries(written)) putFile(join(root, path), text)
+  for (const [path, target] of Object.entries(linked)) link(join(root, path), target)
+}
+
+/**
+ * Lets every python import `glovebox_figures`. Debian's keep their `sitecustomize` in /etc, which is the image's own, so
+ * nothing that a program sets or asks for with -I or -E undoes it, and nothing of the program's is looked at.
+ * @returns false where no python can, or only some: a matplotlib that cannot import its backend is of no use.
+ */
+function addFigures(root: string): boolean {
+  const versions = readdirSync('/usr/lib').filter((name) => /^python3\.\d+$/.test(name))
+  const customs = versions.map((version) => ({
+    usual: join('/usr/lib', version, 'sitecustomize.py'),
+    own: join(root, 'etc', version, 'sitecustomize.py'),
+  }))
+  const isOurs = ({ usual, own }: { usual: string; own: string }) =>
+    existsSync(own) && existsSync(usual) && join(root, realpathSync(usual)) === own
+  if (customs.length === 0 || !customs.every(isOurs)) return false
+  for (const { own } of customs) {
+    chmodSync(own, 0o644)
+    appendFileSync(own, `\nimport sys\n\nsys.path.append('${figuresDir}')\n`)
+  }
+  const source = readFileSync(new URL('../../../guest/hosts/figures.py', import.meta.url), 'utf8')
+  putFile(join(root, figuresDir, 'glovebox_figures.py'), source)
+  return true
+}
+
+function writeSlotRoot(root: string, guestPath: string): void {
+  for (const point of ['', 'proc', 'dev', 'scratch', 'image', 'dock']) makeDir(join(root, point))
+  copyProgram(guestPath, join(root, 'guest'))
+}
+
+function copyProgram(from: string, to: string): void {
+  makeDir(dirname(to))
+  try {
+    copyFileSync(from, to)
+  } catch (error) {
+    throw new StartRefused(`${from} cannot be read: ${(error as Error).message}.`, 'Build it: sh guest/build.sh build.')
+  }
+  chmodSync(to, 0o755)
+}
+
+/** Copies what everyone may read: links as they are, small files, directories. What the host keeps to itself is left out. */
+function copyPublic(from: string, to: string): void {
+  const stat = lstatSync(from, { throwIfNoEntry: false })
+  if (!stat) return
+  if (stat.isSymbolicLink()) link(to, readlinkSync(from))
+  if (stat.isDirectory() && (stat.mode & 0o005) === 0o005) {
+    makeDir(to)
+    for (const name of readdirSync(from)) copyPublic(join(from, name), join(to, name))
+  }
+  if (!stat.isFile() || !(stat.mode & 0o004) || stat.size > copiedFileMaxBytes) return
+  makeDir(dirname(to))
+  copyFileSync(from, to)
+  chmodSync(to, 0o444)
+}
+
+// Modes are set once more, since the umask of whoever started us takes bits away.
+function makeDir(path: string): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return
+  if (dirname(path) !== path) makeDir(dirname(path))
+  mkdirSync(path)
+  chmodSync(path, 0o755)
+}
+
+function putFile(path: string, text: string): void {
+  makeDir(dirname(path))
+  writeFileSync(path, text)
+  chmodSync(path, 0o644)
+}
+
+function link(path: string, target: string): void {
+  makeDir(dirname(path))
+  symlinkSync(target, path)
+}

@@ -1,0 +1,335 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Cleanup } from '../../base/cleanup.ts'
+import { monotonicMs } from '../../base/clock.ts'
+import { newId } from '../../base/ids.ts'
+import type { Language, Limits, RunInput, RunSpec } from '../../base/run.ts'
+import type { Cgroups, SlotCgroup } from '../cgroups/cgroups.ts'
+import type { ProcessorShare, Processors } from '../cgroups/processors.ts'
+import type { Image } from '../images/image.ts'
+import { type JailRequest, JailRun, type RunObserver, type SlotRun } from '../jails/jail-run.ts'
+import { LanguageHosts } from '../jails/language-hosts.ts'
+import { aheadCommandOf, commandOf, type LanguageFound } from '../jails/languages.ts'
+import { PrewarmedJail } from '../jails/prewarmed-jail.ts'
+import { Guest } from './guest.ts'
+import type { Docked } from './guest-channel.ts'
+import { hostPidOf } from './host-pid.ts'
+import type { IdRanges } from './id-ranges.ts'
+import { type OciConfig, toOciConfig } from './oci-config.ts'
+import type { RunSlot } from './run-slot.ts'
+import type { Container, Runtime } from './runtime.ts'
+
+export type { RunObserver, SlotRun, SlotRunResult } from '../jails/jail-run.ts'
+
+/** A directory through which storage comes into a slot; made by whoever has storage, ended with the slot. */
+export interface SlotDock {
+  readonly dir: string
+  release(): Promise<void>
+}
+
+/** Makes the dock of a slot at a path that does not exist yet. */
+export type OpenDock<Dock extends SlotDock = SlotDock> = (dir: string) => Promise<Dock>
+
+/** What slots are made from on this machine. */
+export interface SlotHost {
+  runtime: Runtime
+  cgroups: Cgroups
+  ids: IdRanges
+  image: Pick<Image, 'slotRoot' | 'env'>
+  bundlesDir: string
+  /** Where docks are made. */
+  docksDir: string
+  /** Absent where there is no storage: slots have no dock then. */
+  openDock: OpenDock | undefined
+  /** Absent where runs cannot be bound to processors. */
+  processors: Processors | undefined
+  /** The most open files that this machine lets a run have. */
+  openFilesMax: number
+  languages: readonly LanguageFound[]
+}
+
+/**
+ * Tasks that the leaf may hold beyond the run's own limit: the jailer, a language host and the jail's init, and some more, so that
+ * RLIMIT_NPROC is met first and only hurts the run.
+ */
+const pidsHeadroom = 8
+
+/**
+ * Moves what the processes of runs are forked from into `run`: the jailer, a language host. From then on they are born
+ * under its limits. What it used before stays charged to `base`.
+ * @throws Error when it cannot be moved.
+ */
+async function moveForker(slotPid: number, cgroup: SlotCgroup, residents: Set<number>): Promise<void> {
+  const pid = hostPidOf(slotPid, 'slot', cgroup.basePids())
+  await cgroup.moveToRun(pid)
+  if (!cgroup.holds(pid)) throw new Error('the kernel does not show a forker where runs are limited')
+  residents.add(pid)
+}
+
+/** Of the memory limit: what may still be held of an ended run when the next one may begin. */
+const memoryHeldShare = 1 / 4
+
+/** Prepares a slot that belongs to nobody yet. Whatever was acquired before a failure is released, newest first. */
+export async function createSlot(host: SlotHost): Promise<Slot> {
+  const startedMs = monotonicMs()
+  const id = newId('slot')
+  const undo = new Cleanup()
+  try {
+    const ids = host.ids.lease()
+    const cgroup = host.cgroups.create(id)
+    undo.add(async () => {
+      await cgroup.remove()
+      ids.release() // Only now: while something lives in the cgroup, its ids are in use.
+    })
+    const dock = host.openDock && undo.owns(await host.openDock(join(host.docksDir, id)))
+    const spec = {
+      slotRoot: host.image.slotRoot,
+      arch: process.arch,
+      openFilesMax: host.openFilesMax,
+      ...(dock && { dockDir: dock.dir }),
+    }
+    const bundle = writeBundle(join(host.bundlesDir, id), toOciConfig(spec, ids, cgroup))
+    undo.add(() => rmSync(bundle, { recursive: true, force: true }))
+    undo.add(() => host.runtime.delete(id))
+    undo.add(() => cgroup.kill())
+    const container = await host.runtime.run(bundle, id)
+    const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
+    const residents = new Set<number>()
+    await moveForker(guest.jailerPid, cgroup, residents)
+    const { env } = host.image
+    const hosts = new LanguageHosts(guest, env, (slotPid) => moveForker(slotPid, cgroup, residents))
+    const { languages, processors } = host
+    return new Slot({
+      id,
+      container,
+      cgroup,
+      guest,
+      residents,
+      hosts,
+      env,
+      dock,
+      languages,
+      processors,
+      undo,
+      startedMs,
+    })
+  } catch (error) {
+    await undo.run().catch((left: Error) => {
+      throw new AggregateError([error, left], `${(error as Error).message} (and something of it is left)`)
+    })
+    throw error
+  }
+}
+
+function writeBundle(dir: string, config: OciConfig): string {
+  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  writeFileSync(join(dir, 'config.json'), JSON.stringify(config))
+  return dir
+}
+
+interface Parts {
+  id: string
+  container: Container
+  cgroup: SlotCgroup
+  guest: Guest
+  residents: ReadonlySet<number>
+  hosts: LanguageHosts
+  env: Readonly<Record<string, string>>
+  dock: SlotDock | undefined
+  languages: readonly LanguageFound[]
+  processors: Processors | undefined
+  undo: Cleanup
+  startedMs: number
+}
+
+/** A live OCI container with a guest that makes jails, one run at a time. */
+export class Slot {
+  readonly id: string
+  /** How long creation took. */
+  readonly createdMs: number
+  /** Resolves when the guest is gone, unexpectedly or by `destroy`. */
+  readonly lost: Promise<void>
+  readonly #parts: Parts
+  #bound: Limits | undefined
+  #processors: readonly number[] = []
+  #runs = 0
+  /** Jails asked for so far: the number of the last one. */
+  #jails = 0
+  #ahead: PrewarmedJail | undefined
+  #current: JailRun | undefined
+  #doubt: string | undefined
+  #destroyed: Promise<void> | undefined
+
+  constructor(parts: Parts) {
+    this.id = parts.id
+    this.#parts = { ...parts, undo: parts.undo.keep() }
+    this.createdMs = monotonicMs() - parts.startedMs
+    this.lost = parts.guest.gone.then((reason) => {
+      void this.#condemn(reason)
+    })
+  }
+
+  /** Runs begun so far. */
+  get runs(): number {
+    return this.#runs
+  }
+
+  /** False after any doubt: then the slot must be destroyed. */
+  get healthy(): boolean {
+    return this.#doubt === undefined
+  }
+
+  /** It works, but has lost what made it fast: another one does better. */
+  get worn(): boolean {
+    return this.#parts.hosts.lost
+  }
+
+  /** How old its language host is: every fork of it has its hash seed and its addresses. 0 without one. */
+  get hostAgeMs(): number {
+    return this.#parts.hosts.ageMs
+  }
+
+  /** Why its language host is not there, where it is not. */
+  get hostProblem(): string | undefined {
+    return this.#parts.hosts.problem
+  }
+
+  /** What raised the doubt, for the log. */
+  get doubt(): string | undefined {
+    return this.#doubt
+  }
+
+  /** What the next run finds done already, of whatever language it was made for. */
+  get ahead(): 'nothing' | 'making' | 'ready' {
+    return this.#ahead?.state ?? 'nothing'
+  }
+
+  /** Through which storage comes in; absent where this machine has none. */
+  get dock(): SlotDock | undefined {
+    return this.#parts.dock
+  }
+
+  /** Process id of the slot's init on the host: whose ids storage is translated to, and for measuring. */
+  get pid(): number {
+    return this.#parts.container.pid
+  }
+
+  /** Sets the limits under which every run of this slot stands. Once. */
+  bind(limits: Limits): void {
+    if (this.#bound) throw new Error(`slot ${this.id} is bound already`)
+    this.#parts.cgroup.limitRun({ ...limits, pids: limits.pids + pidsHeadroom })
+    this.#bound = limits
+  }
+
+  /**
+   * Runs one program in a fresh jail.
+   * @param docked entries of the dock that it has.
+   * @throws Error when the slot is not bound, not healthy, busy, or does not have the language.
+   */
+  run(spec: RunSpec, input: RunInput, observer: RunObserver, docked: Docked = {}): SlotRun {
+    const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
+    const env = { ...this.#parts.env, ...spec.env }
+    const request = { ...command, ...input, env, ...docked, limits: spec.limits }
+    return this.#execute(request, observer, this.#ahead?.fits(spec, input.stdin) ? this.#ahead : undefined)
+  }
+
+  /**
+   * Makes everything ready for a next run like this one, as far as it can be: its language's host, and a jail with an
+   * interpreter that waits. To be called when a run has ended and its answer was given.
+   */
+  makeReady(spec: RunSpec): void {
+    if (this.#doubt !== undefined || this.#current || !this.#bound) return
+    const found = this.#language(spec.language)
+    const { hosts } = this.#parts
+    const host = hosts.of(found, spec.preload ?? [], () => this.makeReady(spec))
+    if (host === 'starting' || this.#ahead) return
+    const command = aheadCommandOf(found, spec.env, host === 'ready')
+    if (command === undefined) return
+    const shownCpus = this.#parts.processors?.countFor(spec.limits.cpus) ?? Math.ceil(spec.limits.cpus)
+    const env = command.way === 'joined' ? {} : { ...this.#parts.env, ...spec.env }
+    this.#ahead = new PrewarmedJail(this.#runSlot(shownCpus), ++this.#jails, spec, command, env)
+  }
+
+  /** The same for any program of the image; `run` is made from it. */
+  execute(request: JailRequest, observer: RunObserver): SlotRun {
+    return this.#execute(request, observer, undefined)
+  }
+
+  #execute(request: JailRequest, observer: RunObserver, ahead: PrewarmedJail | undefined): SlotRun {
+    if (!this.#bound) throw new Error(`slot ${this.id} is not bound`)
+    if (this.#doubt !== undefined) throw new Error(`slot ${this.id} is of no use any more: ${this.#doubt}`)
+    if (this.#current) throw new Error(`slot ${this.id} is busy`)
+    const share = this.#bindTo(request.limits.cpus)
+    const shownCpus = share?.processors.length ?? Math.ceil(request.limits.cpus)
+    const after = ahead ? undefined : this.#ahead?.discard()
+    this.#ahead = undefined
+    const run = new JailRun(this.#runSlot(shownCpus), ahead ?? { number: ++this.#jails, after }, request, observer)
+    this.#runs += 1
+    this.#current = run
+    void run.ended.then(() => {
+      this.#current = undefined
+      share?.release()
+      this.#requireMemoryBack(request.limits.memoryBytes)
+    })
+    return run
+  }
+
+  #runSlot(shownCpus: number): RunSlot {
+    const { guest, cgroup, residents } = this.#parts
+    return { guest, cgroup, residents, shownCpus, condemn: (reason: string) => this.#condemn(reason) }
+  }
+
+  /**
+   * Everything of the last run is dead, but the kernel frees the System V segments of its namespace later, and until then
+   * a next run would go short of their memory, or die of it. (Its messages are as late; no figure of the kernel tells them
+   * from what may stay, such as names that it remembers.)
+   */
+  #requireMemoryBack(limitBytes: number): void {
+    if (this.#doubt === undefined && this.#parts.cgroup.sharesMoreThan(limitBytes * memoryHeldShare))
+      void this.#condemn('the memory of its last run was not free again')
+  }
+
+  /** Gives the next run its processors, where that can be. */
+  #bindTo(cpus: number): ProcessorShare | undefined {
+    const share = this.#parts.processors?.take(cpus, this.#processors)
+    if (share === undefined || share.processors.join() === this.#processors.join()) return share
+    try {
+      this.#parts.cgroup.bindRun(share.processors)
+    } catch (error) {
+      share.release()
+      throw error
+    }
+    this.#processors = share.processors
+    return share
+  }
+
+  /**
+   * Ends everything in the slot and leaves nothing behind. Idempotent.
+   * @throws AggregateError when something could not be removed; its id range then stays taken.
+   */
+  destroy(): Promise<void> {
+    this.#doubt ??= 'it was destroyed'
+    // Later by a tick, so that what #end calls finds this promise.
+    this.#destroyed ??= Promise.resolve().then(() => this.#end())
+    return this.#destroyed
+  }
+
+  async #end(): Promise<void> {
+    this.#ahead?.abandon()
+    this.#current?.abandon(this.#condemn('it was destroyed'))
+    this.#parts.guest.close('the slot was destroyed')
+    await this.#parts.undo.run()
+  }
+
+  async #condemn(reason: string): Promise<void> {
+    this.#doubt ??= reason
+    // A failure is the pool's to learn, from its own call of `destroy`.
+    await this.destroy().catch(() => undefined)
+  }
+
+  #language(language: Language): LanguageFound {
+    const found = this.#parts.languages.find((candidate) => candidate.language === language)
+    if (!found) throw new Error(`the image has no ${language}`)
+    return found
+  }
+}

@@ -1,0 +1,324 @@
+import { connect, type Socket } from 'node:net'
+import { Refusal, type RefusalCode, refusals } from '../../base/errors.ts'
+import type { CancelCause, RunEvent, RunInput, RunSpec } from '../../base/run.ts'
+import type { RunnerFigures } from '../../observe/metrics.ts'
+import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from '../protocol/messages.ts'
+import { encodeMessage, MessageReader, WireError } from '../protocol/wire.ts'
+import { Attachment } from '../runs/attachment.ts'
+import { FileClient } from './file-client.ts'
+import { StorageClient } from './storage-client.ts'
+
+/** A runner that restarts is back within this, when all is well; further attempts come at this pace. */
+const reconnectDelayMs = 50
+
+/** For the runner to read what was sent before the end; it is on the same machine and does nothing else then. */
+const farewellMs = 1_000
+
+interface Pending {
+  resolve(answer: FromRunner): void
+  reject(error: Error): void
+}
+
+type Readiness = Runner['readiness']
+type FollowMessage = Extract<FromRunner, { type: RunEvent['kind'] }>
+
+/** The front's end of the run protocol. Keeps trying to reach the runner until closed. */
+export class RunnerClient implements Runner {
+  readonly files: FileClient
+  readonly storage: StorageClient
+  readonly #socketPath: string
+  readonly #onTrouble: (problem: string) => void
+  readonly #pending = new Map<number, Pending>()
+  readonly #attachments = new Map<number, Attachment>()
+  /** Of runs that were started here, until they are first attached to; whoever starts a run also follows it. */
+  readonly #unread = new Map<string, Attachment>()
+  #socket: Socket | undefined
+  #identity: { runnerId: string; epoch: number } | undefined
+  /** Of the last attempt to speak with a runner; told again only when it changes. */
+  #trouble: string | undefined
+  #readiness: Readiness = { ready: false, reason: 'the runner is not connected yet' }
+  #lastRequest = 0
+  #timer: NodeJS.Timeout | undefined
+  #closed = false
+
+  /** @param onTrouble told when a runner breaks the protocol or speaks another version. */
+  constructor(socketPath: string, onTrouble: (problem: string) => void) {
+    this.#socketPath = socketPath
+    this.#onTrouble = onTrouble
+    this.files = new FileClient({
+      ask: (message, numbered) => this.#askNumbered(message, numbered),
+      send: (message, payload = noBytes) => this.#send(message, payload),
+    })
+    this.storage = new StorageClient((message) => this.#ask(message))
+    this.#connect()
+  }
+
+  get identity(): { runnerId: string; epoch: number } | undefined {
+    return this.#identity
+  }
+
+  get readiness(): Readiness {
+    return this.#readiness
+  }
+
+  async start(spec: RunSpec, input: RunInput): Promise<void> {
+    const sizes = { codeBytes: input.code.length, ...(input.stdin && { stdinBytes: input.stdin.length }) }
+    const attachment = this.#newAttachment(spec.runId, 0)
+    const asking = this.#ask(
+      (request) => {
+        this.#register(attachment, request)
+        return { type: 'start', request, spec, windowBytes: attachment.takeWindow(), ...sizes }
+      },
+      input.code,
+      input.stdin ?? noBytes,
+    )
+    await this.#expectOk(attachment, asking)
+    this.#unread.set(spec.runId, attachment)
+  }
+
+  async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
+    const started = afterSeq === 0 ? this.#unread.get(runId) : undefined
+    if (started) this.#unread.delete(runId)
+    const attachment = started ?? this.#newAttachment(runId, afterSeq)
+    if (!started) await this.#open(attachment)
+    try {
+      yield* attachment.events()
+    } finally {
+      if (this.#attachments.delete(attachment.number)) this.#send({ type: 'detach', attachment: attachment.number })
+    }
+  }
+
+  async cancel(runId: string, cause: CancelCause): Promise<void> {
+    await this.#ask((request) => ({ type: 'cancel', request, runId, cause }))
+  }
+
+  async outlive(runId: string): Promise<void> {
+    await this.#ask((request) => ({ type: 'outlive', request, runId }))
+  }
+
+  async list(): Promise<RunSummary[]> {
+    const answer = await this.#ask((request) => ({ type: 'list', request }))
+    return answer.type === 'runs' ? answer.runs : []
+  }
+
+  async stats(): Promise<RunnerFigures> {
+    const answer = await this.#ask((request) => ({ type: 'stats', request }))
+    if (answer.type !== 'stats') throw new WireError(`a runner answered ${answer.type} to stats`)
+    return answer.figures
+  }
+
+  async acknowledge(runId: string): Promise<void> {
+    await this.#ask((request) => ({ type: 'acknowledge', request, runId }))
+  }
+
+  async retireKey(keyId: string): Promise<void> {
+    await this.#ask((request) => ({ type: 'retire_key', request, keyId }))
+  }
+
+  /**
+   * Gives the connection up; what waits is answered as unavailable, runs that are followed end as lost. Resolves when
+   * the runner has read what was sent, the last acknowledgements among it, or has had its time.
+   */
+  async close(): Promise<void> {
+    this.#closed = true
+    clearTimeout(this.#timer)
+    this.#lose('the server is stopping')
+    this.#endAttachments()
+    const socket = this.#socket
+    if (socket === undefined || socket.destroyed) return
+    const closed = new Promise((resolve) => socket.once('close', resolve))
+    const late = setTimeout(() => socket.destroy(), farewellMs)
+    socket.end()
+    await closed
+    clearTimeout(late)
+  }
+
+  #connect(): void {
+    const socket = connect(this.#socketPath)
+    const reader = new MessageReader()
+    socket.on('connect', () => socket.write(encodeMessage({ type: 'hello', version: protocolVersion })))
+    socket.on('data', (chunk: Buffer) => {
+      try {
+        for (const { header, payload } of reader.push(chunk)) this.#receive(socket, header as FromRunner, payload)
+      } catch (error) {
+        if (!(error instanceof WireError)) throw error
+        this.#tellTrouble(error.message)
+        socket.destroy()
+      }
+    })
+    socket.on('error', () => {
+      // What matters is that it closes; the next attempt tells whether it lasts.
+    })
+    socket.on('close', () => this.#disconnected(socket))
+  }
+
+  #tellTrouble(problem: string): void {
+    if (problem !== this.#trouble) this.#onTrouble(problem)
+    this.#trouble = problem
+  }
+
+  /** At once a second attempt: if it fails, the runner is gone, and with it every run that was followed. */
+  #disconnected(socket: Socket): void {
+    const wasConnected = this.#socket === socket
+    this.#socket = undefined
+    if (this.#closed) return
+    this.#lose('the runner is not running; it is being restarted')
+    if (wasConnected) {
+      this.#connect()
+      return
+    }
+    this.#endAttachments()
+    this.#timer = setTimeout(() => this.#connect(), reconnectDelayMs)
+  }
+
+  #lose(reason: string): void {
+    this.#readiness = { ready: false, reason }
+    for (const pending of this.#pending.values()) pending.reject(new Refusal('unavailable', { reason }))
+    this.#pending.clear()
+    this.files.lose(reason)
+  }
+
+  #endAttachments(): void {
+    for (const attachment of this.#attachments.values()) attachment.lost()
+    this.#attachments.clear()
+  }
+
+  #receive(socket: Socket, message: FromRunner, payload: Buffer): void {
+    switch (message.type) {
+      case 'hello':
+        this.#greeted(socket, message)
+        break
+      case 'ready':
+        this.#readiness = message.ready ? { ready: true } : { ready: false, reason: message.reason }
+        break
+      case 'ok':
+      case 'runs':
+      case 'stats':
+      case 'files_listing':
+      case 'files_status':
+      case 'files_opened':
+      case 'files_written':
+      case 'files_deleted':
+      case 'storage_done':
+      case 'storage_status':
+      case 'storage_sizes':
+      case 'storage_names':
+        this.#settle(message.request)?.resolve(message)
+        break
+      case 'refused':
+        this.#refused(message.request, refusalOf(message))
+        break
+      case 'files_bytes':
+      case 'files_end':
+      case 'files_room':
+        this.files.take(message, payload)
+        break
+      case 'running':
+      case 'output':
+      case 'gap':
+      case 'image':
+      case 'ended':
+        this.#follow(message, payload)
+        break
+    }
+  }
+
+  /** A question, or a file that is under way after its question was answered. */
+  #refused(request: number, refusal: Refusal): void {
+    this.#settle(request)?.reject(refusal)
+    this.files.refuse(request, refusal)
+  }
+
+  #follow({ request, type, ...rest }: FollowMessage, payload: Buffer): void {
+    const attachment = this.#attachments.get(request)
+    if (type === 'ended') this.#attachments.delete(request)
+    // The payload is a view into the read buffer: copied, so that a small piece does not pin a large one.
+    const bytes = type === 'output' || type === 'image' ? { bytes: Buffer.from(payload) } : {}
+    attachment?.push({ kind: type, ...rest, ...bytes } as RunEvent)
+  }
+
+  #greeted(socket: Socket, { version, runnerId, epoch }: Extract<FromRunner, { type: 'hello' }>): void {
+    if (version !== protocolVersion) {
+      throw new WireError(`the runner speaks version ${version} of the run protocol, not ${protocolVersion}`)
+    }
+    this.#socket = socket
+    this.#trouble = undefined
+    const isSame = this.#identity?.epoch === epoch
+    this.#identity = { runnerId, epoch }
+    const following = [...this.#attachments.values()]
+    this.#attachments.clear()
+    for (const attachment of following) {
+      if (isSame) this.#open(attachment).catch(() => attachment.lost())
+      else attachment.lost()
+    }
+  }
+
+  /** Registers before it asks, since events may come with the answer. */
+  async #open(attachment: Attachment): Promise<void> {
+    const asking = this.#ask((request) => {
+      this.#register(attachment, request)
+      const { runId, seq: afterSeq } = attachment
+      return { type: 'attach', request, runId, afterSeq, windowBytes: attachment.takeWindow() }
+    })
+    await this.#expectOk(attachment, asking)
+  }
+
+  #newAttachment(runId: string, afterSeq: number): Attachment {
+    const attachment: Attachment = new Attachment(runId, afterSeq, (bytes) => {
+      this.#send({ type: 'more', attachment: attachment.number, bytes })
+    })
+    return attachment
+  }
+
+  #register(attachment: Attachment, request: number): void {
+    attachment.number = request
+    this.#attachments.set(request, attachment)
+  }
+
+  async #expectOk(attachment: Attachment, asking: Promise<FromRunner>): Promise<void> {
+    try {
+      await asking
+    } catch (error) {
+      this.#attachments.delete(attachment.number)
+      throw error
+    }
+  }
+
+  #ask(message: (request: number) => ToRunner, ...payload: Uint8Array[]): Promise<FromRunner> {
+    return this.#askNumbered(message, undefined, ...payload)
+  }
+
+  #askNumbered(
+    message: (request: number) => ToRunner,
+    numbered: ((request: number) => void) | undefined,
+    ...payload: Uint8Array[]
+  ): Promise<FromRunner> {
+    const socket = this.#socket
+    if (!socket) {
+      const reason = this.#readiness.ready ? 'the runner is not connected' : this.#readiness.reason
+      return Promise.reject(new Refusal('unavailable', { reason }))
+    }
+    const request = ++this.#lastRequest
+    numbered?.(request)
+    return new Promise((resolve, reject) => {
+      this.#pending.set(request, { resolve, reject })
+      socket.write(encodeMessage(message(request), ...payload))
+    })
+  }
+
+  #send(message: ToRunner, payload: Uint8Array = noBytes): void {
+    this.#socket?.write(encodeMessage(message, payload))
+  }
+
+  #settle(request: number): Pending | undefined {
+    const pending = this.#pending.get(request)
+    this.#pending.delete(request)
+    return pending
+  }
+}
+
+const noBytes = new Uint8Array(0)
+
+function refusalOf({ code, details }: { code: RefusalCode; details: Refusal['details'] }): Refusal {
+  return code in refusals ? new Refusal(code, details) : new Refusal('unavailable', { reason: 'the runner refused' })
+}

@@ -1,0 +1,207 @@
+import { Refusal } from '../../base/errors.ts'
+import {
+  type FileStream,
+  type FromRunner,
+  filePieceBytes,
+  fileWindowBytes,
+  type RunnerFiles,
+  type StorageRef,
+  type ToRunner,
+} from '../protocol/messages.ts'
+import { kept } from '../protocol/wire.ts'
+
+/** The connection, as far as files need it. */
+export interface FileLink {
+  /** Asks and waits for the answer. @param numbered told the number before anything can come back. */
+  ask(message: (request: number) => ToRunner, numbered?: (request: number) => void): Promise<FromRunner>
+  send(message: ToRunner, payload?: Uint8Array): void
+}
+
+type Flowing = Extract<FromRunner, { type: 'files_bytes' | 'files_end' | 'files_room' }>
+
+interface Flow {
+  take(message: Flowing, payload: Buffer): void
+  fail(error: Error): void
+}
+
+/** The front's end of `files.*`. A connection that breaks ends what is under way with a refusal. */
+export class FileClient implements RunnerFiles {
+  readonly #link: FileLink
+  readonly #flows = new Map<number, Flow>()
+
+  constructor(link: FileLink) {
+    this.#link = link
+  }
+
+  async list(where: StorageRef, path: string, page: { cursor?: string; limit: number }) {
+    const answer = await this.#link.ask((request) => ({ type: 'files_list', request, where, path, ...page }))
+    const { cursor, ...listing } = expect(answer, 'files_listing').listing
+    return { ...listing, cursor }
+  }
+
+  async stat(where: StorageRef, path: string) {
+    return expect(await this.#link.ask((request) => ({ type: 'files_stat', request, where, path })), 'files_status')
+      .status
+  }
+
+  async makeDirectory(where: StorageRef, path: string): Promise<void> {
+    await this.#link.ask((request) => ({ type: 'files_make_directory', request, where, path }))
+  }
+
+  async move(where: StorageRef, from: string, to: string, mayReplace: boolean): Promise<void> {
+    await this.#link.ask((request) => ({ type: 'files_move', request, where, from, to, mayReplace }))
+  }
+
+  async delete(where: StorageRef, path: string, recursive: boolean) {
+    const answer = await this.#link.ask((request) => ({ type: 'files_delete', request, where, path, recursive }))
+    return expect(answer, 'files_deleted').deleted
+  }
+
+  async read(where: StorageRef, path: string, range?: { offset: number; lengthBytes: number }): Promise<FileStream> {
+    const incoming = new Incoming()
+    let number = 0
+    const asking = this.#link.ask(
+      (request) => ({ type: 'files_read', request, where, path, ...(range && { range }) }),
+      (request) => {
+        number = request
+        this.#flows.set(request, incoming)
+      },
+    )
+    const stop = () => {
+      if (this.#flows.delete(number)) this.#link.send({ type: 'files_stop', request: number })
+      incoming.fail(new Refusal('unavailable', { reason: 'the file was closed' }))
+    }
+    try {
+      const { status, lengthBytes } = expect(await asking, 'files_opened')
+      const more = (bytes: number) => this.#link.send({ type: 'files_more', request: number, bytes })
+      return { status, lengthBytes, bytes: until(incoming.bytes(more), stop), stop }
+    } catch (error) {
+      this.#flows.delete(number)
+      throw error
+    }
+  }
+
+  async write(
+    where: StorageRef,
+    path: string,
+    source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  ): Promise<number> {
+    const outgoing = new Outgoing()
+    let number = 0
+    const asking = this.#link.ask(
+      (request) => ({ type: 'files_write', request, where, path }),
+      (request) => {
+        number = request
+        this.#flows.set(request, outgoing)
+      },
+    )
+    // What refuses the file also wakes who waits for room.
+    asking.catch((error: Error) => outgoing.fail(error))
+    try {
+      for await (const chunk of source) {
+        for (let at = 0; at < chunk.length; at += filePieceBytes) {
+          const piece = chunk.subarray(at, at + filePieceBytes)
+          await outgoing.room(piece.length)
+          this.#link.send({ type: 'files_bytes', request: number }, piece)
+        }
+      }
+      this.#link.send({ type: 'files_finish', request: number })
+      return expect(await asking, 'files_written').bytes
+    } catch (error) {
+      this.#link.send({ type: 'files_stop', request: number })
+      throw error
+    } finally {
+      this.#flows.delete(number)
+    }
+  }
+
+  /** A message about a read or write that goes on; of one that was given up nothing is expected any more. */
+  take(message: Flowing, payload: Buffer): void {
+    this.#flows.get(message.request)?.take(message, payload)
+    if (message.type === 'files_end') this.#flows.delete(message.request)
+  }
+
+  /** The runner refuses what is under way. */
+  refuse(request: number, error: Error): void {
+    this.#flows.get(request)?.fail(error)
+    this.#flows.delete(request)
+  }
+
+  /** The connection is gone. */
+  lose(reason: string): void {
+    for (const request of [...this.#flows.keys()]) this.refuse(request, new Refusal('unavailable', { reason }))
+  }
+}
+
+function expect<Type extends FromRunner['type']>(answer: FromRunner, type: Type): Extract<FromRunner, { type: Type }> {
+  if (answer.type !== type) throw new Error(`the runner answered ${answer.type} instead of ${type}`)
+  return answer as Extract<FromRunner, { type: Type }>
+}
+
+/** Runs `then` when the iteration ends, in whatever way. */
+async function* until<T>(values: AsyncGenerator<T, void, undefined>, then: () => void) {
+  try {
+    yield* values
+  } finally {
+    then()
+  }
+}
+
+/** A file that is being read. */
+class Incoming implements Flow {
+  readonly #arrived: Buffer[] = []
+  #ended = false
+  #failure: Error | undefined
+  #wake: () => void = () => undefined
+
+  take(message: Flowing, payload: Buffer): void {
+    if (message.type === 'files_bytes') this.#arrived.push(kept(payload))
+    else this.#ended = true
+    this.#wake()
+  }
+
+  fail(error: Error): void {
+    if (this.#ended) return
+    this.#failure ??= error
+    this.#wake()
+  }
+
+  async *bytes(more: (bytes: number) => void): AsyncGenerator<Uint8Array, void, undefined> {
+    let owedBytes = 0
+    for (;;) {
+      const piece = this.#arrived.shift()
+      if (piece) {
+        yield piece
+        owedBytes += piece.length
+        if (owedBytes < fileWindowBytes / 4) continue
+        more(owedBytes)
+        owedBytes = 0
+      } else if (this.#failure) throw this.#failure
+      else if (this.#ended) return
+      else await new Promise<void>((resolve) => (this.#wake = resolve))
+    }
+  }
+}
+
+/** A file that is being written: how much the runner has room for. */
+class Outgoing implements Flow {
+  #roomBytes = 0
+  #failure: Error | undefined
+  #wake: () => void = () => undefined
+
+  take(message: Flowing): void {
+    if (message.type === 'files_room') this.#roomBytes += message.bytes
+    this.#wake()
+  }
+
+  fail(error: Error): void {
+    this.#failure ??= error
+    this.#wake()
+  }
+
+  async room(bytes: number): Promise<void> {
+    while (this.#roomBytes < bytes && !this.#failure) await new Promise<void>((resolve) => (this.#wake = resolve))
+    if (this.#failure) throw this.#failure
+    this.#roomBytes -= bytes
+  }
+}

@@ -1,0 +1,70 @@
+import { Refusal } from '../../base/errors.ts'
+import type { ChangedFiles, Ending, RunSpec } from '../../base/run.ts'
+import type { Docked } from '../../engine/slots/guest-channel.ts'
+import type { Slot } from '../../engine/slots/slot.ts'
+import type { OpenStorage } from '../storage/storage.ts'
+import type { ThreadClaim } from '../storage/thread-claims.ts'
+import type { VolumesClaim } from '../storage/volume-claims.ts'
+import { hasFailed } from './attached.ts'
+
+/** The thread and the volumes of one run, from being asked for until its jail is dead. */
+export class RunStorage {
+  readonly #thread: ThreadClaim | undefined
+  readonly #volumes: VolumesClaim | undefined
+
+  /**
+   * @param storage absent where there is none.
+   * @throws Refusal thread_busy, volume_unknown, threads_unavailable, volumes_unavailable.
+   */
+  constructor(spec: RunSpec, storage: OpenStorage | undefined) {
+    const { thread, volumes = [] } = spec
+    if (!storage && thread) throw new Refusal('threads_unavailable')
+    if (!storage && volumes.length > 0) throw new Refusal('volumes_unavailable')
+    this.#volumes = volumes.length > 0 ? storage?.volumes.claim(spec, volumes) : undefined
+    this.#thread = thread && storage?.threads.claim(spec, thread)
+  }
+
+  /** Mounts it, made first if need be. @throws Refusal unavailable. */
+  async mount(): Promise<void> {
+    await this.#thread?.mount()
+    await this.#volumes?.mount()
+  }
+
+  /** Shows it to the slot. @returns the entries of its dock. */
+  async attach(slot: Slot): Promise<Docked> {
+    return { dock: await this.#thread?.attach(slot), volumes: await this.#volumes?.attach(slot) }
+  }
+
+  /**
+   * How a run ended, seen together with its storage. A program that fails, or dies of a page that could not be written,
+   * while storage is full that it could write to, ended for that. What the kernel told the program only the program
+   * knows: one that fails for another reason on full storage is counted the same.
+   */
+  async endingOf(ending: Ending): Promise<Ending> {
+    if (!hasFailed(ending)) return ending
+    const limitBytes = (await this.#thread?.limitReached()) ?? (await this.#volumes?.limitReached())
+    return limitBytes === undefined ? ending : { kind: 'disk_quota', limitBytes }
+  }
+
+  /**
+   * What a run has left of files in its thread; only when every process of it is dead.
+   * @param startMs when it started, by the wall clock.
+   * @returns undefined where it has no thread.
+   * @throws system errors of a filesystem that cannot be read.
+   */
+  async changesSince(startMs: number): Promise<ChangedFiles | undefined> {
+    return this.#thread?.changesSince(startMs)
+  }
+
+  /**
+   * Gives it back; only when every process of the run is dead. A slot that still holds on to it ends first.
+   * @throws what detaching throws; all is free then, too, and the slot has ended.
+   */
+  async release(): Promise<void> {
+    try {
+      await this.#volumes?.release()
+    } finally {
+      await this.#thread?.release()
+    }
+  }
+}

@@ -1,0 +1,291 @@
+import { Cleanup } from '../../base/cleanup.ts'
+import { monotonicMs, wallMs } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import {
+  type CancelCause,
+  type ChangedFiles,
+  type ImageType,
+  type Language,
+  type RunInput,
+  type RunResult,
+  type RunSpec,
+  type Stream,
+  type Timings,
+  unmeasured,
+} from '../../base/run.ts'
+import type { Docked } from '../../engine/slots/guest-channel.ts'
+import type { Lease, SlotPool } from '../../engine/slots/pool.ts'
+import type { FairQueue, Place } from '../../engine/slots/queue.ts'
+import type { SlotRun } from '../../engine/slots/slot.ts'
+import type { RunnerFigures } from '../../observe/metrics.ts'
+import { processFigures } from '../../observe/process-figures.ts'
+import type { RunSummary } from '../protocol/messages.ts'
+import type { OpenStorage } from '../storage/storage.ts'
+import { RunStorage } from './run-storage.ts'
+import { Transcript } from './transcript.ts'
+
+export interface KeptRuns {
+  /** Endings that wait for a front to acknowledge them. */
+  count: number
+  /** Output kept with them. */
+  bytes: number
+}
+
+/** What is remembered of ended runs at most; beyond it the oldest are forgotten. */
+const keptRuns: KeptRuns = { count: 2_000, bytes: 256 * 1024 * 1024 }
+
+interface Run {
+  spec: RunSpec
+  state: RunSummary['state']
+  transcript: Transcript
+  /** Why it was told to stop before there was anything to stop. */
+  stopCause: CancelCause | undefined
+  stopping: AbortController
+  slotRun: SlotRun | undefined
+  /** Until its jail is dead. */
+  storage: RunStorage
+  taken: Promise<void>
+}
+
+/** The runs of this runner, from being asked for until their ending was acknowledged. */
+export class Runs {
+  readonly #queue: FairQueue
+  readonly #pool: SlotPool
+  readonly #storage: OpenStorage | undefined
+  readonly #languages: readonly Language[]
+  readonly #log: (error: unknown, runId: string) => void
+  readonly #runs = new Map<string, Run>()
+  #active = 0
+  #idle: (() => void) | undefined
+
+  /**
+   * @param storage absent where there is none.
+   * @param languages what the image has.
+   * @param log told of slots that could not be made or given back.
+   */
+  constructor(
+    queue: FairQueue,
+    pool: SlotPool,
+    storage: OpenStorage | undefined,
+    languages: readonly Language[],
+    log: (error: unknown, runId: string) => void,
+  ) {
+    this.#queue = queue
+    this.#pool = pool
+    this.#storage = storage
+    this.#languages = languages
+    this.#log = log
+  }
+
+  /**
+   * Takes a run; idempotent by its id. Resolves when it has a place to run in.
+   * @throws Refusal `language_unavailable`, `thread_busy`, `queue_full` when it got no place, `run_finished` when it was
+   * cancelled while it waited, `volume_unknown`, `unavailable` when its storage could not be had.
+   */
+  async start(spec: RunSpec, input: RunInput): Promise<void> {
+    const known = this.#runs.get(spec.runId)
+    if (known) return known.taken
+    const { language } = spec
+    if (!this.#languages.includes(language)) {
+      throw new Refusal('language_unavailable', { language, offered: this.#languages })
+    }
+    const run: Run = {
+      spec,
+      state: 'queued',
+      transcript: new Transcript(spec.limits.outputSoftBytes),
+      stopCause: undefined,
+      stopping: new AbortController(),
+      slotRun: undefined,
+      storage: new RunStorage(spec, this.#storage),
+      taken: Promise.resolve(),
+    }
+    this.#runs.set(spec.runId, run)
+    run.taken = this.#take(run, input)
+    return run.taken
+  }
+
+  /** @throws Refusal `run_unknown`. */
+  transcript(runId: string): Transcript {
+    return this.#known(runId).transcript
+  }
+
+  /** @throws Refusal `run_unknown`, `run_finished`. */
+  cancel(runId: string, cause: CancelCause): void {
+    const run = this.#known(runId)
+    if (run.state === 'ended') throw new Refusal('run_finished', { runId })
+    run.stopCause ??= cause
+    run.stopping.abort(new Refusal('run_finished', { runId }))
+    run.slotRun?.stop(run.stopCause)
+  }
+
+  /** @throws Refusal `run_unknown`. */
+  outlive(runId: string): void {
+    const run = this.#known(runId)
+    run.spec = { ...run.spec, detached: true }
+  }
+
+  /** Forgets a run that has ended; one that has not, or is unknown, is left alone. */
+  acknowledge(runId: string): void {
+    if (this.#runs.get(runId)?.state === 'ended') this.#runs.delete(runId)
+  }
+
+  /** Ends the slots of a key, and its runs as cancelled. */
+  async retireKey(keyId: string): Promise<void> {
+    this.#cancelWhere((run) => run.spec.keyId === keyId, 'cancelled')
+    await this.#pool.retireKey(keyId)
+  }
+
+  /** How much is going on here now. */
+  figures(): RunnerFigures {
+    const { ready, idle, busy } = this.#pool.size
+    return {
+      waiting: this.#queue.waiting,
+      running: this.#queue.running,
+      slots: { ready, idle, busy },
+      jailsWaiting: this.#pool.jailsWaiting,
+      filesystemsMounted: this.#storage?.warm.size.mounted ?? 0,
+      process: processFigures(),
+    }
+  }
+
+  list(): RunSummary[] {
+    return [...this.#runs.values()].map(({ spec, state }) => ({
+      runId: spec.runId,
+      orgId: spec.orgId,
+      keyId: spec.keyId,
+      detached: spec.detached,
+      state,
+    }))
+  }
+
+  /** Ends all that go on; resolves when they have ended. */
+  async shutDown(): Promise<void> {
+    this.#cancelWhere(() => true, 'shutdown')
+    if (this.#active > 0) await new Promise<void>((resolve) => (this.#idle = resolve))
+  }
+
+  #cancelWhere(matches: (run: Run) => boolean, cause: CancelCause): void {
+    for (const run of this.#runs.values()) {
+      if (run.state !== 'ended' && matches(run)) this.cancel(run.spec.runId, cause)
+    }
+  }
+
+  async #take(run: Run, input: RunInput): Promise<void> {
+    const askedMs = monotonicMs()
+    const undo = new Cleanup()
+    undo.add(() => void this.#runs.delete(run.spec.runId))
+    undo.add(() => run.storage.release())
+    try {
+      const place = undo.owns(await this.#queue.enter(run.spec.orgId, run.stopping.signal))
+      this.#active += 1
+      undo.add(() => this.#passive())
+      const queueMs = monotonicMs() - askedMs
+      const preparingMs = monotonicMs()
+      await run.storage.mount()
+      undo.keep()
+      void this.#carry(run, input, place, { queueMs, preparingMs })
+    } catch (error) {
+      await undo.run()
+      throw error
+    }
+  }
+
+  /** From having a place and its storage until the ending is told. Never rejects. */
+  async #carry(
+    run: Run,
+    input: RunInput,
+    place: Place,
+    { queueMs, preparingMs }: { queueMs: number; preparingMs: number },
+  ): Promise<void> {
+    run.state = 'preparing'
+    let lease: Lease | undefined
+    let result: RunResult
+    let endedMs: number
+    try {
+      lease = await this.#pool.acquire(run.spec)
+      const docked = await run.storage.attach(lease.slot)
+      const slotMs = monotonicMs() - preparingMs
+      ;({ result, endedMs } = await this.#execute(run, input, lease, docked, { queueMs, slotMs }))
+    } catch (error) {
+      this.#log(error, run.spec.runId)
+      endedMs = monotonicMs()
+      result = unmeasured(run.spec.limits, { kind: 'failed', reason: 'slot_failed' })
+      result.timings = { ...result.timings, queueMs, slotMs: endedMs - preparingMs }
+    }
+    // Before its ending is told: who knows of that may use its storage at once.
+    await run.storage.release().catch((error: unknown) => this.#log(error, run.spec.runId))
+    result.timings = { ...result.timings, drainMs: monotonicMs() - endedMs }
+    this.#finish(run, result)
+    await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
+    place.release()
+    this.#passive()
+  }
+
+  #passive(): void {
+    this.#active -= 1
+    if (this.#active === 0) this.#idle?.()
+  }
+
+  async #execute(
+    run: Run,
+    input: RunInput,
+    lease: Lease,
+    docked: Docked,
+    waited: Pick<Timings, 'queueMs' | 'slotMs'>,
+  ): Promise<{ result: RunResult; endedMs: number }> {
+    if (run.stopCause) {
+      const result = unmeasured(run.spec.limits, { kind: run.stopCause })
+      return { result: { ...result, timings: { ...result.timings, ...waited } }, endedMs: monotonicMs() }
+    }
+    const observer = {
+      running: () => {
+        run.state = 'running'
+        run.transcript.running()
+      },
+      output: (stream: Stream, bytes: Uint8Array) => run.transcript.append(stream, bytes),
+      image: (mimeType: ImageType, bytes: Uint8Array) => run.transcript.image(mimeType, bytes),
+    }
+    const startMs = wallMs()
+    run.slotRun = lease.slot.run(run.spec, input, observer, docked)
+    const { jailMs, hostMs, runMs, endedMs, ending, ...measured } = await run.slotRun.ended
+    const seen = await run.storage.endingOf(ending)
+    const files = run.state === 'running' ? await this.#changes(run, startMs) : undefined
+    const timings = { ...waited, jailMs, hostMs, runMs, drainMs: 0 }
+    return { result: { ...measured, ending: seen, timings, ...(files && { files }) }, endedMs }
+  }
+
+  /** A filesystem that cannot be read any more takes nothing else from the answer. */
+  async #changes({ spec: { runId, thread }, storage }: Run, startMs: number): Promise<ChangedFiles | undefined> {
+    try {
+      return await storage.changesSince(startMs)
+    } catch (error) {
+      this.#log(error, runId)
+      return thread && { threadId: thread.id, changed: [], truncated: true }
+    }
+  }
+
+  #finish(run: Run, result: RunResult): void {
+    run.state = 'ended'
+    run.slotRun = undefined
+    run.transcript.finish(result)
+    this.#forgetOldest()
+  }
+
+  /** BOUNDARY: a front that never acknowledges must not make the runner grow. */
+  #forgetOldest(): void {
+    const ended = [...this.#runs.values()].filter((run) => run.state === 'ended')
+    let bytes = ended.reduce((sum, run) => sum + run.transcript.retainedBytes, 0)
+    for (let count = ended.length; count > keptRuns.count || bytes > keptRuns.bytes; count--) {
+      const oldest = ended.shift()
+      if (!oldest) return
+      bytes -= oldest.transcript.retainedBytes
+      this.#runs.delete(oldest.spec.runId)
+    }
+  }
+
+  #known(runId: string): Run {
+    const run = this.#runs.get(runId)
+    if (!run) throw new Refusal('run_unknown', { runId })
+    return run
+  }
+}

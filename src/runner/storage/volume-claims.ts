@@ -1,0 +1,119 @@
+import type { Quota, RunSpec, RunVolume } from '../../base/run.ts'
+import type { Slot } from '../../engine/slots/slot.ts'
+import { type FilesystemId, keyOf, unknown } from '../../storage/filesystem-id.ts'
+import type { WarmFilesystems, WarmLease } from '../../storage/warm.ts'
+import { type Attached, detach, dockOf, limitReached } from '../runs/attached.ts'
+
+/** Some ten megabytes. */
+const goneMax = 100_000
+
+/** In the dock of a slot, which has one run at a time. */
+const volumesEntry = 'volumes'
+
+/**
+ * The volumes of this runner. They are shared: any number of runs has one at once, and its files may be written by a
+ * client meanwhile. One is erased only while nobody has it.
+ */
+export class Volumes {
+  readonly #warm: WarmFilesystems
+  /** Erased ones. No name is used twice, so a run that was asked for before cannot make one of them again. */
+  readonly #gone = new Set<string>()
+
+  constructor(warm: WarmFilesystems) {
+    this.#warm = warm
+  }
+
+  /** @throws Refusal volume_unknown when one was erased meanwhile. */
+  claim({ orgId }: RunSpec, volumes: readonly RunVolume[]): VolumesClaim {
+    for (const { name } of volumes) this.#requireNotGone({ area: 'volumes', org: orgId, name })
+    return new VolumesClaim(orgId, volumes, this.#warm)
+  }
+
+  /** Work on the files of a volume that changes nothing. @throws Refusal volume_unknown, unavailable. */
+  async reading<T>(id: FilesystemId, work: (root: number) => Promise<T>): Promise<T> {
+    const lease = await this.#warm.acquire(id, undefined)
+    try {
+      return await work(lease.mounted.root.fd)
+    } finally {
+      lease.release()
+    }
+  }
+
+  /** Work that changes files, also while runs have the volume. @throws Refusal volume_unknown, unavailable. */
+  writing<T>(id: FilesystemId, work: (root: number) => Promise<T>): Promise<T> {
+    return this.reading(id, work)
+  }
+
+  /** Makes a volume, or lets a smaller one grow. @returns whether it was made. @throws Refusal volume_busy. */
+  async create(id: FilesystemId, quota: Quota): Promise<boolean> {
+    this.#requireNotGone(id)
+    return (await this.#warm.suffices(id, quota)) ? false : this.#warm.create(id, quota)
+  }
+
+  /** Erases a volume. @returns whether there was one. @throws Refusal volume_busy while somebody has it. */
+  async remove(id: FilesystemId): Promise<boolean> {
+    const removed = await this.#warm.remove(id)
+    this.#gone.add(keyOf(id))
+    const [oldest] = this.#gone
+    if (this.#gone.size > goneMax && oldest !== undefined) this.#gone.delete(oldest)
+    return removed
+  }
+
+  #requireNotGone(id: FilesystemId): void {
+    if (this.#gone.has(keyOf(id))) throw unknown(id)
+  }
+}
+
+/** The volumes of one run: mounted, then attached to its slot together; given back in one step. */
+export class VolumesClaim {
+  readonly #org: string
+  readonly #volumes: readonly RunVolume[]
+  readonly #warm: WarmFilesystems
+  readonly #leases: { volume: RunVolume; lease: WarmLease }[] = []
+  #attached: Attached | undefined
+
+  constructor(org: string, volumes: readonly RunVolume[], warm: WarmFilesystems) {
+    this.#org = org
+    this.#volumes = volumes
+    this.#warm = warm
+  }
+
+  /** Mounts them, each made first if need be. @throws Refusal unavailable. */
+  async mount(): Promise<void> {
+    for (const volume of this.#volumes) {
+      const id: FilesystemId = { area: 'volumes', org: this.#org, name: volume.name }
+      this.#leases.push({ volume, lease: await this.#warm.acquire(id, volume.quota) })
+    }
+  }
+
+  /** @returns the entry of the slot's dock below which they are now. */
+  async attach(slot: Slot): Promise<string> {
+    const parts = this.#leases.map(({ volume: { slug, readOnly }, lease: { mounted } }) => ({
+      name: slug,
+      mounted,
+      readOnly,
+    }))
+    this.#attached = { slot, attachment: await dockOf(slot).attachShelf(volumesEntry, slot.pid, parts) }
+    return volumesEntry
+  }
+
+  /** @returns the limit that one of those that can be written has come to; `undefined` while there is room in all. */
+  async limitReached(): Promise<number | undefined> {
+    for (const { volume, lease } of this.#leases) {
+      const limitBytes = volume.readOnly ? undefined : await limitReached(lease.mounted, volume.quota)
+      if (limitBytes !== undefined) return limitBytes
+    }
+    return undefined
+  }
+
+  /** Gives them back. @throws what detaching throws; they are free then, too. */
+  async release(): Promise<void> {
+    const attached = this.#attached
+    this.#attached = undefined
+    try {
+      if (attached) await detach(attached)
+    } finally {
+      for (const { lease } of this.#leases.splice(0)) lease.release()
+    }
+  }
+}

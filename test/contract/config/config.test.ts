@@ -1,0 +1,182 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { StartRefused } from '../../../src/base/errors.ts'
+import { type Config, type ConfigSources, loadConfig } from '../../../src/config.ts'
+import { settings, variableOf } from '../../../src/settings.ts'
+
+const load = (sources: Partial<ConfigSources> = {}): Config =>
+  loadConfig({ flags: {}, env: {}, file: undefined, ...sources })
+const fromFile = (text: string): Config => load({ file: { path: '/etc/glovebox.yaml', text } })
+
+function refusalOf(start: () => unknown): StartRefused {
+  try {
+    start()
+  } catch (error) {
+    if (error instanceof StartRefused) return error
+    throw error
+  }
+  throw new Error('the start was not refused')
+}
+
+describe('the source of a setting', () => {
+  const file = { path: '/etc/glovebox.yaml', text: 'port: 1003' }
+
+  it('is the default where nothing else is written', () => {
+    expect(load().port).toBe(5555)
+    expect(load().sources.port).toBe('default')
+  })
+
+  it('is the file over the default', () => {
+    expect(load({ file }).port).toBe(1003)
+    expect(load({ file }).sources.port).toBe('file')
+  })
+
+  it('is the variable over the file', () => {
+    expect(load({ file, env: { GLOVEBOX_PORT: '1002' } }).port).toBe(1002)
+  })
+
+  it('is the flag over all others', () => {
+    const config = load({ file, env: { GLOVEBOX_PORT: '1002' }, flags: { port: '1001' } })
+    expect(config.port).toBe(1001)
+    expect(config.sources.port).toBe('flag')
+  })
+
+  it('is never a variable without the prefix', () => {
+    expect(load({ env: { PORT: '1', HOME: '/x', HOST: '0.0.0.0' } })).toEqual(load())
+  })
+})
+
+describe('a value', () => {
+  it('of a size is bytes or a number with its unit', () => {
+    const memory = (text: string) => load({ env: { GLOVEBOX_LIMIT_MEMORY: text } }).values.limit_memory
+    expect(memory('67108864')).toBe(64 * 1024 * 1024)
+    expect(memory('64MiB')).toBe(64 * 1024 * 1024)
+    expect(memory('1.5GiB')).toBe(1.5 * 1024 ** 3)
+    expect(memory('500MB')).toBe(500_000_000)
+    expect(fromFile('limit_memory: 64MiB').values.limit_memory).toBe(64 * 1024 * 1024)
+  })
+
+  it('of a duration is seconds outside and milliseconds inside', () => {
+    expect(load({ flags: { slot_idle_s: '1.5' } }).slotIdleMs).toBe(1500)
+  })
+
+  it('of a list is written with commas, or as a list in the file', () => {
+    expect(load({ env: { GLOVEBOX_ALLOWED_HOSTS: 'a.example, b.example' } }).allowedHosts).toEqual([
+      'a.example',
+      'b.example',
+    ])
+    expect(load({ env: { GLOVEBOX_ALLOWED_HOSTS: '' } }).allowedHosts).toEqual([])
+    expect(fromFile('allowed_hosts: [a.example]').allowedHosts).toEqual(['a.example'])
+  })
+
+  it('of variables is repeated as a flag, JSON as a variable, a map in the file', () => {
+    const env = { A: '1', B: 'x=y' }
+    expect(load({ flags: { env: ['A=1', 'B=x=y'] } }).profiles.default?.env).toEqual(env)
+    expect(load({ env: { GLOVEBOX_ENV: JSON.stringify(env) } }).profiles.default?.env).toEqual(env)
+    expect(fromFile('env:\n  A: "1"\n  B: x=y').profiles.default?.env).toEqual(env)
+  })
+})
+
+describe('a start is refused, and the place named', () => {
+  const cases: [title: string, start: () => unknown, reason: RegExp, remedy: RegExp][] = [
+    ['an unknown flag', () => load({ flags: { prot: '1' } }), /--prot/, /--port/],
+    ['an unknown variable', () => load({ env: { GLOVEBOX_PROT: '1' } }), /GLOVEBOX_PROT/, /GLOVEBOX_PORT/],
+    ['an unknown variable like nothing', () => load({ env: { GLOVEBOX_XYZZY_PLUGH: '1' } }), /XYZZY/, /Remove it/],
+    ['an unknown name in the file', () => fromFile('slots_mx: 1'), /slots_mx in the file \/etc/, /slots_max/],
+    ['an inherited name in the file', () => fromFile('constructor: 1'), /constructor/, /./],
+    ['an inherited name as a flag', () => load({ flags: { toString: 'x' } }), /toString/, /./],
+    ['text for a number', () => load({ env: { GLOVEBOX_PORT: 'http' } }), /variable GLOVEBOX_PORT: "http"/, /./],
+    ['nothing for a number', () => load({ env: { GLOVEBOX_PORT: '' } }), /GLOVEBOX_PORT/, /./],
+    ['a fraction for a count', () => load({ flags: { port: '1.5' } }), /--port/, /./],
+    ['a number out of range', () => fromFile('port: 65536'), /port in the file.*0 to 65535/, /./],
+    ['text for a number in the file', () => fromFile('runs_max: [1]'), /runs_max/, /./],
+    ['an ambiguous size', () => load({ flags: { limit_memory: '512M' } }), /--limit-memory.*512MiB/, /./],
+    ['an unknown choice', () => load({ flags: { runtime: 'docker' } }), /auto, crun, runc, runsc/, /./],
+    ['an unknown language', () => load({ flags: { languages: 'python,ruby' } }), /python, node, bash/, /./],
+    ['a word for a switch', () => load({ env: { GLOVEBOX_DEV: 'yes' } }), /GLOVEBOX_DEV.*true or false/, /./],
+    ['a relative directory', () => load({ flags: { home: 'data' } }), /--home.*absolute/, /./],
+    ['a file that is no map', () => fromFile('- 1'), /must hold a map/, /./],
+    ['a file that is no YAML', () => fromFile('port: ['), /not valid YAML/, /./],
+    [
+      'an address beyond loopback without keys',
+      () => fromFile('{ dev: true, host: 0.0.0.0 }'),
+      /0.0.0.0/,
+      /keys create/,
+    ],
+    ['a name that only looks like loopback', () => fromFile('{ dev: true, host: 127.evil.example }'), /loopback/, /./],
+    ['a proxy that is no address', () => fromFile('trusted_proxies: [10.0.0.0/33]'), /trusted_proxies.*33/, /./],
+    ['more slots ready than allowed', () => fromFile('slots_max: 1'), /slots_ready/, /./],
+    ['ids past the last one', () => load({ flags: { id_base: '0x80000000' } }), /--id-base/, /./],
+    ['too few ids for the slots', () => load({ flags: { id_base: '0x7fff0000' } }), /id_base.*slots_max/, /slots_max/],
+    ['the front among the first ids of slots', () => fromFile('front_uid: 1879048193'), /front_uid/, /./],
+    ['the front among the last ids of slots', () => fromFile('front_gid: 2147483647'), /front_gid/, /./],
+    ['a default language that is not offered', () => fromFile('languages: [bash]'), /default: default_language/, /./],
+    ['a default above the maximum', () => fromFile('timeout_max_s: 5'), /timeout_default_s/, /./],
+    ['a soft limit above the hard one', () => fromFile('output_hard: 1KiB'), /output_soft/, /./],
+    ['a setting of the machine in a profile', () => fromFile('profiles: { a: { port: 1 } }'), /profiles.a.port/, /./],
+    ['a wrong value in a profile', () => fromFile('profiles: { a: { limit_pids: x } }'), /profiles.a.limit_pids/, /./],
+    ['a profile with a bad name', () => fromFile('profiles: { "A b": {} }'), /profiles.A b/, /./],
+    ['a profile that is no map', () => fromFile('profiles: { a: 1 }'), /profiles.a/, /./],
+  ]
+  for (const [title, start, reason, remedy] of cases) {
+    it(`for ${title}`, () => {
+      const refusal = refusalOf(start)
+      expect(refusal.message).toMatch(reason)
+      expect(refusal.remedy).toMatch(remedy)
+    })
+  }
+
+  it('without telling the value of a secret', () => {
+    const refusal = refusalOf(() => load({ env: { GLOVEBOX_ENV: '{"1A": "hunter2"}' } }))
+    expect(refusal.message).toContain('GLOVEBOX_ENV')
+    expect(refusal.message + refusal.remedy).not.toContain('hunter2')
+  })
+
+  it('and nothing else ever happens, whatever is written', () => {
+    fc.assert(
+      fc.property(fc.constantFrom(...Object.keys(settings)), fc.anything(), fc.string(), (name, value, text) => {
+        for (const sources of [
+          { flags: { [name]: value as string } },
+          { env: { [variableOf(name)]: text } },
+          { file: { path: '/f', text: `${name}: ${text}` } },
+        ]) {
+          try {
+            load(sources)
+          } catch (error) {
+            expect(error).toBeInstanceOf(StartRefused)
+          }
+        }
+      }),
+      { numRuns: 300 },
+    )
+  })
+})
+
+describe('a profile', () => {
+  it('named default comes from the settings themselves', () => {
+    const profile = load({ flags: { limit_pids: '7', default_language: 'bash' } }).profiles.default
+    expect(profile).toMatchObject({ name: 'default', defaultLanguage: 'bash', limits: { pids: 7 } })
+    expect(profile?.timeoutDefaultMs).toBe(30_000)
+  })
+
+  it('of the file takes the settings and replaces what it names', () => {
+    const { profiles } = fromFile('limit_pids: 9\nprofiles:\n  big:\n    limit_memory: 2GiB\n    reuse: never\n')
+    expect(profiles.big).toMatchObject({ reuse: 'never', limits: { memoryBytes: 2 * 1024 ** 3, pids: 9 } })
+    expect(profiles.default).toMatchObject({ reuse: 'key', limits: { memoryBytes: 512 * 1024 ** 2, pids: 9 } })
+  })
+
+  it('keeps its revision while its content is the same, and changes it with anything in it', () => {
+    const revision = (text: string) => fromFile(text).profiles.default?.revision
+    expect(revision('port: 1')).toBe(revision('port: 2'))
+    expect(revision('env: { A: "1", B: "2" }')).toBe(revision('env: { B: "2", A: "1" }'))
+    const revisions = ['env: { A: "1" }', 'env: { A: "2" }', 'limit_pids: 9', 'reuse: never', 'languages: [python]', '']
+    expect(new Set(revisions.map(revision)).size).toBe(revisions.length)
+  })
+})
+
+describe('the configuration', () => {
+  it('survives being handed to another process as JSON', () => {
+    const config = fromFile('env: { A: "1" }\nprofiles: { a: {} }')
+    expect(JSON.parse(JSON.stringify(config))).toEqual(config)
+  })
+})

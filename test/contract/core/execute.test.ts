@@ -1,0 +1,249 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { Caller } from '../../../src/core/caller.ts'
+import { type Core, createCore } from '../../../src/core/core.ts'
+import type { ExecuteEvent } from '../../../src/core/runs/execute.ts'
+import type { ExecuteRequest } from '../../../src/core/runs/request.ts'
+import { coreSettings, openRooms, type Rooms, testProfile } from '../../support/front.ts'
+
+let rooms: Rooms
+beforeEach(async () => {
+  rooms = await openRooms()
+})
+afterEach(async () => {
+  await rooms.close()
+})
+
+const bash = (code: string, more: Partial<ExecuteRequest> = {}): ExecuteRequest => ({
+  code,
+  language: 'bash',
+  detached: true,
+  ...more,
+})
+
+async function all(events: AsyncGenerator<ExecuteEvent>): Promise<ExecuteEvent[]> {
+  const seen: ExecuteEvent[] = []
+  for await (const event of events) seen.push(event)
+  return seen
+}
+
+const execute = (request: ExecuteRequest, signal = new AbortController().signal, core: Core = rooms.core) =>
+  core.execute(rooms.caller, request, signal)
+
+/** Starts a run and gives its id, with the rest of its events still to come. */
+async function begin(request: ExecuteRequest, signal?: AbortSignal) {
+  const events = execute(request, signal)
+  const { value } = await events.next()
+  if (value?.kind !== 'accepted') throw new Error('the run was not accepted first')
+  return { runId: value.runId, events }
+}
+
+const endingOf = async (runId: string) => (await rooms.store.runs.get(runId))?.ending
+
+describe('a run', () => {
+  it('is accepted, runs, prints and ends, and its row then has its ending', async () => {
+    const seen = await all(execute(bash('echo hello; exit 3', { metadata: { job: 7 } })))
+    expect(seen.map(({ kind }) => kind)).toEqual(['accepted', 'running', 'output', 'ended'])
+    const [accepted] = seen
+    const row = await rooms.store.runs.get(accepted?.kind === 'accepted' ? accepted.runId : '')
+    expect(row).toMatchObject({
+      orgId: 'org_dev',
+      keyId: 'key_dev',
+      language: 'bash',
+      metadata: '{"job":7}',
+      ending: { kind: 'exited', code: 3 },
+      result: { outputBytes: { stdout: 6, stderr: 0 } },
+    })
+    expect(row?.finishedAt).not.toBeNull()
+  })
+
+  it('is forgotten by the runner once its row is written', async () => {
+    const { runId, events } = await begin(bash('true'))
+    await all(events)
+    await vi.waitFor(() => expect(rooms.runner.acknowledged).toContain(runId))
+  })
+
+  it('has a row before it starts', async () => {
+    const start = rooms.runner.start.bind(rooms.runner)
+    let rowAtStart: unknown
+    rooms.runner.start = async (spec, input) => {
+      rowAtStart = await rooms.store.runs.get(spec.runId)
+      await start(spec, input)
+    }
+    await all(execute(bash('true')))
+    expect(rowAtStart).toMatchObject({ finishedAt: null, ending: null })
+  })
+
+  it('ends as cancelled when its caller aborts, with what it had printed', async () => {
+    const stop = new AbortController()
+    const { runId, events } = await begin(bash('echo early; sleep 60'), stop.signal)
+    const seen: ExecuteEvent[] = []
+    for await (const event of events) {
+      seen.push(event)
+      if (event.kind === 'output') stop.abort()
+    }
+    expect(seen.at(-1)).toMatchObject({ kind: 'ended', result: { ending: { kind: 'cancelled' } } })
+    expect(await endingOf(runId)).toEqual({ kind: 'cancelled' })
+  })
+
+  it('is cancelled also when its caller aborted before it began', async () => {
+    const seen = await all(execute(bash('sleep 60'), AbortSignal.abort()))
+    expect(seen.at(-1)).toMatchObject({ kind: 'ended', result: { ending: { kind: 'cancelled' } } })
+  })
+
+  it('goes on without a reader when it is detached, and its row gets its ending', async () => {
+    const { runId, events } = await begin(bash('sleep 1; exit 5'))
+    await events.return()
+    expect(await endingOf(runId)).toBeNull()
+    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 5 }), 10_000)
+  })
+
+  it('is cancelled without a reader when it is not detached', async () => {
+    const { runId, events } = await begin(bash('sleep 60', { detached: false }))
+    await events.return()
+    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'cancelled' }), 10_000)
+  })
+
+  it('is not left open where the database fails after its row was written', async () => {
+    const { get } = rooms.store.keys
+    rooms.store.keys.get = () => Promise.reject(new Error('the disk is gone'))
+    await expect(all(execute(bash('true')))).rejects.toThrow('the disk is gone')
+    rooms.store.keys.get = get
+    expect(await rooms.store.runs.unfinished()).toEqual([])
+    expect(await all(execute(bash('true')))).toHaveLength(3)
+  })
+
+  it('that finds no place is refused, and its row is closed', async () => {
+    rooms.runner.maxRuns = 0
+    await expect(all(execute(bash('true')))).rejects.toMatchObject({ code: 'queue_full' })
+    expect(await rooms.store.runs.unfinished()).toEqual([])
+  })
+
+  it('is refused without a row while no run can start', async () => {
+    rooms.runner.readiness = { ready: false, reason: 'the runner is being restarted' }
+    await expect(all(execute(bash('true')))).rejects.toThrow('the runner is being restarted')
+    expect(rooms.core.readiness).toMatchObject({ ready: false })
+  })
+
+  it('whose runner dies ends as lost, with the limits it had', async () => {
+    const { runId, events } = await begin(bash('sleep 60'))
+    rooms.runner.die()
+    expect((await all(events)).at(-1)).toMatchObject({
+      kind: 'ended',
+      result: { ending: { kind: 'failed', reason: 'runner_lost' }, limits: { timeoutMs: 10_000 } },
+    })
+    expect(await endingOf(runId)).toEqual({ kind: 'failed', reason: 'runner_lost' })
+  })
+})
+
+describe('cancelling by id', () => {
+  it('ends a run of the same org', async () => {
+    const { runId, events } = await begin(bash('sleep 60'))
+    await rooms.core.cancel(rooms.caller, runId)
+    expect((await all(events)).at(-1)).toMatchObject({ result: { ending: { kind: 'cancelled' } } })
+    await expect(rooms.core.cancel(rooms.caller, runId)).rejects.toMatchObject({ code: 'run_finished' })
+  })
+
+  it('does not tell a run of another org from one that never was', async () => {
+    const { runId, events } = await begin(bash('sleep 1'))
+    const stranger: Caller = { ...rooms.caller, orgId: 'org_other' }
+    for (const id of [runId, 'trc_none']) {
+      await expect(rooms.core.cancel(stranger, id)).rejects.toMatchObject({
+        code: 'run_unknown',
+        message: `There is no run ${id}.`,
+      })
+    }
+    expect((await all(events)).at(-1)).toMatchObject({ result: { ending: { kind: 'exited', code: 0 } } })
+  })
+})
+
+describe('what an earlier front left', () => {
+  const nextFront = () => createCore({ ...rooms, profiles: [testProfile], ...coreSettings })
+
+  it('is followed to its end where the runner still has it', async () => {
+    const { runId, events } = await begin(bash('sleep 1; exit 6'))
+    const next = await nextFront()
+    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 6 }), 10_000)
+    await next.close('leave', 0)
+    await events.return()
+  })
+
+  it('is cancelled where nobody can ask for it any more', async () => {
+    const { runId, events } = await begin(bash('sleep 60', { detached: false }))
+    const next = await nextFront()
+    await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'cancelled' }), 10_000)
+    await next.close('leave', 0)
+    await events.return()
+  })
+
+  it('is closed as interrupted where it does not', async () => {
+    const { runId, events } = await begin(bash('sleep 60'))
+    rooms.runner.attach = async function* () {
+      // The earlier front hears nothing of it any more.
+    }
+    rooms.runner.die()
+    const next = await nextFront()
+    expect(await endingOf(runId)).toEqual({ kind: 'failed', reason: 'interrupted' })
+    await next.close('leave', 0)
+    await events.return()
+  })
+
+  it('is settled again each time another life of the runner appears', async () => {
+    const row = { id: 'trc_left', orgId: 'org_dev', keyId: 'key_dev', profile: 'default', profileRevision: 'rev_test' }
+    await rooms.store.runs.begin({
+      ...row,
+      language: 'bash',
+      codeHash: '',
+      codeBytes: 1,
+      metadata: null,
+      subject: null,
+      envNames: '[]',
+      runnerId: 'rnr_test',
+      epoch: 1,
+      detached: true,
+      kept: false,
+      keepsOutput: false,
+      threadId: null,
+      deliveryMode: 'inline',
+      createdAt: '2026-01-01T00:00:00.000Z',
+    })
+    expect(await endingOf('trc_left')).toBeNull()
+    rooms.runner.die()
+    const closed = { kind: 'failed', reason: 'interrupted' }
+    await vi.waitFor(async () => expect(await endingOf('trc_left')).toEqual(closed), 10_000)
+  })
+
+  it('is ended and forgotten by the runner where the row has its ending already', async () => {
+    const { runId, events } = await begin(bash('sleep 60'))
+    await rooms.store.runs.finish(runId, '2026-01-01T00:00:00.000Z', { kind: 'failed', reason: 'interrupted' }, null)
+    const next = await nextFront()
+    await vi.waitFor(() => expect(rooms.runner.acknowledged).toContain(runId), 10_000)
+    await next.close('leave', 0)
+    await events.return()
+  })
+})
+
+describe('shutting down', () => {
+  it('lets runs end by themselves within the grace time', async () => {
+    const { runId, events } = await begin(bash('sleep 0.2; exit 4'))
+    const reading = all(events)
+    await rooms.core.close('shutdown', 10_000)
+    await reading
+    expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 4 })
+  })
+
+  it('ends those that are left, and takes no others', async () => {
+    const { runId, events } = await begin(bash('sleep 60'))
+    const reading = all(events)
+    await rooms.core.close('shutdown', 0)
+    await reading
+    expect(await endingOf(runId)).toEqual({ kind: 'shutdown' })
+    await expect(all(execute(bash('true')))).rejects.toThrow('shutting down')
+  })
+})
+
+describe('the rows of profiles', () => {
+  it('hold the names of variables and not their values', async () => {
+    const row = await rooms.store.profiles.get('default', 'rev_test')
+    expect(JSON.parse(row?.definition ?? '')).toMatchObject({ env: ['FROM_PROFILE'] })
+  })
+})

@@ -1,0 +1,135 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { noTimings, type Stream } from '../../../src/base/run.ts'
+import type { ExecuteEvent } from '../../../src/core/runs/execute.ts'
+import { Fold, type Transcript } from '../../../src/core/runs/fold.ts'
+import { StreamDecoder } from '../../../src/core/runs/stream-decoder.ts'
+import { testProfile } from '../../support/front.ts'
+
+const limits = { ...testProfile.limits, outputSoftBytes: 8, timeoutMs: 1000 }
+const bytes = (text: string): Uint8Array => Buffer.from(text)
+
+/** One run that wrote `outputs` to stdout; a number is a gap of so many bytes. */
+function fold(outputs: readonly (Uint8Array | number)[], stream: Stream = 'stdout'): Transcript {
+  const written = outputs.reduce<number>((sum, item) => sum + (typeof item === 'number' ? item : item.length), 0)
+  const folded = new Fold()
+  const events: ExecuteEvent[] = [
+    { kind: 'accepted', runId: 'trc_1', createdAt: '', limits },
+    { kind: 'running', seq: 1 },
+    ...outputs.map((item, index): ExecuteEvent => {
+      const seq = index + 2
+      return typeof item === 'number'
+        ? { kind: 'gap', seq, stream, bytes: item }
+        : { kind: 'output', seq, stream, bytes: item }
+    }),
+    {
+      kind: 'ended',
+      seq: outputs.length + 2,
+      result: {
+        ending: { kind: 'exited', code: 0 },
+        durationMs: 1,
+        cpuTimeMs: 1,
+        memoryPeakBytes: 1,
+        oomKills: 0,
+        outputBytes: { stdout: 0, stderr: 0, [stream]: written },
+        limits,
+        timings: { ...noTimings, runMs: 1 },
+      },
+    },
+  ]
+  for (const event of events) folded.add(event)
+  return folded.finish()
+}
+
+describe('the buffered answer of a run', () => {
+  it('is what the run wrote, each stream apart', () => {
+    const { runId, stdout, stderr } = fold([bytes('one '), bytes('two')], 'stderr')
+    expect(runId).toBe('trc_1')
+    expect(stdout).toEqual({ text: '', totalBytes: 0, omittedBytes: 0 })
+    expect(stderr).toEqual({ text: 'one two', totalBytes: 7, omittedBytes: 0 })
+  })
+
+  it('joins a character that was split between two pieces', () => {
+    const euro = bytes('€')
+    expect(fold([euro.subarray(0, 1), euro.subarray(1, 2), euro.subarray(2)]).stdout.text).toBe('€')
+  })
+
+  it('keeps NUL and a byte order mark, and shows invalid bytes as U+FFFD', () => {
+    expect(fold([bytes('a\0b')]).stdout.text).toBe('a\0b')
+    expect(fold([Buffer.from([0xef, 0xbb, 0xbf, 0x61])]).stdout.text).toBe('\ufeffa')
+    expect(fold([Buffer.from([0x61, 0xff, 0x62])]).stdout.text).toBe('a\ufffdb')
+  })
+
+  it('keeps head and tail and says how much is missing between them', () => {
+    const { stdout } = fold([bytes('headhead'), bytes('x'.repeat(1000)), bytes('tailtail')])
+    expect(stdout.text).toBe('headhead\n[… 1000 bytes left out …]\ntailtail')
+    expect(stdout).toMatchObject({ totalBytes: 1016, omittedBytes: 1000 })
+  })
+
+  it('tells of a gap that the runner made', () => {
+    const { stdout } = fold([bytes('head'), 5000, bytes('tail')])
+    expect(stdout).toEqual({ text: 'head\n[… 5000 bytes left out …]\ntail', totalBytes: 5008, omittedBytes: 5000 })
+  })
+
+  it('never joins what stood on two sides of a gap', () => {
+    const { stdout } = fold([bytes('a'), 10, bytes('b'), 20, bytes('c')])
+    expect(stdout).toEqual({ text: 'a\n[… 31 bytes left out …]\nc', totalBytes: 33, omittedBytes: 31 })
+  })
+
+  it('cuts between characters, never inside one', () => {
+    const { stdout } = fold([bytes('€€€'), 100, bytes('€€€').subarray(1)])
+    expect(stdout.text).not.toContain('\ufffd')
+    expect(stdout.totalBytes).toBe(117)
+  })
+
+  it('accounts for every byte, however it was cut into pieces', () => {
+    const pieces = fc.array(fc.oneof(fc.uint8Array({ maxLength: 40 }), fc.integer({ min: 1, max: 50 })), {
+      maxLength: 30,
+    })
+    fc.assert(
+      fc.property(pieces, (outputs) => {
+        const { stdout } = fold(outputs)
+        const total = outputs.reduce<number>((sum, item) => sum + (typeof item === 'number' ? item : item.length), 0)
+        expect(stdout.totalBytes).toBe(total)
+        expect(stdout.omittedBytes).toBeLessThanOrEqual(total)
+        const whole = outputs.every((item) => typeof item !== 'number') && total <= 16
+        if (whole)
+          expect(stdout.text).toBe(
+            new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.concat(outputs as Uint8Array[])),
+          )
+      }),
+    )
+  })
+
+  it('keeps no more than its bounds of endless output', () => {
+    const folded = fold(Array.from({ length: 20_000 }, () => bytes('0123456789')))
+    expect(folded.stdout.text.length).toBeLessThan(64)
+    expect(folded.stdout.totalBytes).toBe(200_000)
+  })
+
+  it('is not given before the run has ended', () => {
+    const folded = new Fold()
+    folded.add({ kind: 'accepted', runId: 'trc_1', createdAt: '', limits })
+    expect(() => folded.finish()).toThrow('stopped before its ending')
+  })
+})
+
+describe('text while it is printed', () => {
+  it('is the same as the whole, wherever it was cut', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.integer({ min: 1, max: 5 }), (text, size) => {
+        const live = new StreamDecoder()
+        const all = bytes(text.toWellFormed())
+        let seen = ''
+        for (let at = 0; at < all.length; at += size) seen += live.add('stdout', all.subarray(at, at + size))
+        expect(seen + live.flush('stdout')).toBe(text.toWellFormed())
+      }),
+    )
+  })
+
+  it('does not mix the halves of characters of two streams', () => {
+    const live = new StreamDecoder()
+    const [first, second] = [bytes('é').subarray(0, 1), bytes('é').subarray(1)]
+    expect(live.add('stdout', first) + live.add('stderr', bytes('x')) + live.add('stdout', second)).toBe('xé')
+  })
+})

@@ -1,0 +1,120 @@
+import { describe, expect, it } from 'vitest'
+import { Refusal } from '../../../src/base/errors.ts'
+import { FairQueue, type Place } from '../../../src/engine/slots/queue.ts'
+
+const never = new AbortController().signal
+const settings = { places: 2, placesPerOrg: 2, waitingPerOrg: 3, waitMs: 60_000 }
+
+/** Lets everything that is settled be noticed. */
+const tick = () => new Promise((resolve) => setImmediate(resolve))
+
+describe('the queue for places to run in', () => {
+  it('gives places at once while there are some', async () => {
+    const queue = new FairQueue(settings)
+    await queue.enter('a', never)
+    await queue.enter('a', never)
+    expect(queue.running).toBe(2)
+  })
+
+  it('answers a full queue at once, with how long to wait', async () => {
+    const queue = new FairQueue(settings)
+    for (let count = 0; count < 2; count++) await queue.enter('a', never)
+    for (let count = 0; count < 3; count++) void queue.enter('a', never)
+    const refused = await queue.enter('a', never).catch((error: unknown) => error)
+    expect(refused).toBeInstanceOf(Refusal)
+    expect((refused as Refusal).code).toBe('queue_full')
+    expect((refused as Refusal).details.retryAfterSeconds).toBeGreaterThan(0)
+  })
+
+  it('lets another org wait although one has filled its own queue', async () => {
+    const queue = new FairQueue(settings)
+    for (let count = 0; count < 2; count++) await queue.enter('a', never)
+    for (let count = 0; count < 3; count++) void queue.enter('a', never)
+    void queue.enter('b', never)
+    expect(queue.waiting).toBe(4)
+  })
+
+  it('gives the next place to the org that has the fewest runs going', async () => {
+    const queue = new FairQueue(settings)
+    const order: string[] = []
+    const first = await queue.enter('heavy', never)
+    await queue.enter('heavy', never)
+    for (const org of ['heavy', 'heavy', 'light']) {
+      void queue.enter(org, never).then(() => order.push(org))
+    }
+    first.release()
+    await tick()
+    expect(order).toEqual(['light'])
+  })
+
+  it('keeps the order of arrival within an org', async () => {
+    const queue = new FairQueue({ ...settings, places: 1 })
+    const order: number[] = []
+    let place: Place = await queue.enter('a', never)
+    const waits = [1, 2, 3].map((number) =>
+      queue.enter('a', never).then((granted) => {
+        order.push(number)
+        place = granted
+      }),
+    )
+    for (const wait of waits) {
+      place.release()
+      await wait
+    }
+    expect(order).toEqual([1, 2, 3])
+  })
+
+  it('releases a place once, however often it is given back', async () => {
+    const queue = new FairQueue(settings)
+    const place = await queue.enter('a', never)
+    await queue.enter('a', never)
+    place.release()
+    place.release()
+    expect(queue.running).toBe(1)
+  })
+
+  it('forgets one that gives the wait up', async () => {
+    const queue = new FairQueue({ ...settings, places: 1 })
+    const place = await queue.enter('a', never)
+    const impatient = new AbortController()
+    const wait = queue.enter('a', impatient.signal)
+    impatient.abort(new Error('gone'))
+    await expect(wait).rejects.toThrow('gone')
+    place.release()
+    expect([queue.running, queue.waiting]).toEqual([0, 0])
+  })
+
+  it('refuses after the longest wait', async () => {
+    const queue = new FairQueue({ ...settings, places: 1, waitMs: 20 })
+    await queue.enter('a', never)
+    await expect(queue.enter('a', never)).rejects.toMatchObject({ code: 'queue_full' })
+    expect(queue.waiting).toBe(0)
+  })
+})
+
+describe('the places of one org', () => {
+  const own = { ...settings, places: 4, placesPerOrg: 1 }
+
+  it('are fewer than all: the next run waits for one of its own, and for nobody else’s', async () => {
+    const queue = new FairQueue(own)
+    const first = await queue.enter('a', never)
+    let second: Place | undefined
+    void queue.enter('a', never).then((place) => (second = place))
+    const other = await queue.enter('b', never)
+    expect([queue.running, queue.waiting]).toEqual([2, 1])
+    other.release()
+    await tick()
+    expect(second).toBeUndefined()
+    first.release()
+    await tick()
+    expect(second).toBeDefined()
+  })
+
+  it('are counted in what a full queue says', async () => {
+    const queue = new FairQueue({ ...own, waitingPerOrg: 0 })
+    await queue.enter('a', never)
+    await queue.enter('b', never)
+    const refused = await queue.enter('a', never).catch((error: unknown) => error)
+    expect((refused as Refusal).details).toMatchObject({ running: 1, waiting: 0 })
+  })
+})

@@ -1,0 +1,61 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { EngineHost } from '../../../src/engine/host.ts'
+import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
+import {
+  type EngineMachine,
+  engineMachine,
+  installed,
+  makeReady,
+  start,
+  testLimits,
+} from '../../support/engine-machine.ts'
+import { inPrivateMounts } from '../../support/private-mounts.ts'
+import { pythonPrograms } from '../../support/python-programs.ts'
+
+const runtime = (['crun', 'runc'] as const).find(installed)
+
+inPrivateMounts(import.meta.filename, () => {
+  describe.skipIf(runtime === undefined)('python from its host', () => {
+    let machine: EngineMachine
+    let host: EngineHost
+    let [fresh, hosted]: Slot[] = []
+
+    beforeAll(async () => {
+      machine = engineMachine(runtime ?? 'auto')
+      host = await machine.open()
+      ;[fresh, hosted] = [await createSlot(host), await createSlot(host)]
+      for (const slot of [fresh, hosted]) slot.bind(testLimits)
+    })
+    afterAll(async () => {
+      await fresh?.destroy()
+      await hosted?.destroy()
+      await host?.close()
+      machine.remove()
+      expect(machine.leftovers()).toEqual([])
+    })
+
+    /** What can be seen of a run, whichever way it went. */
+    const observe = async (slot: Slot, code: string, env: Record<string, string> = {}) => {
+      const { ending, stdout, stderr, outputBytes, oomKills } = await start(slot, 'python', code, { env }).ran
+      // Where objects lie differs from one interpreter to the next anyway.
+      const said = [stdout, stderr].map((text) => text.replaceAll(/\b0x[0-9a-f]{6,}\b/g, '0x…'))
+      return { ending, said, outputBytes, oomKills }
+    }
+    const observeHosted = async (code: string, env: Record<string, string> = {}) => {
+      await makeReady(hosted!, 'python', env)
+      return observe(hosted!, code, env)
+    }
+
+    it('is there at all: the parent of a forked one is outside of its jail', async () => {
+      const code = 'import os; print(os.getppid())'
+      expect((await observe(fresh!, code)).said[0]).toBe('1\n')
+      expect((await observeHosted(code)).said[0]).toBe('0\n')
+    })
+
+    for (const [does, code] of Object.entries(pythonPrograms)) {
+      it(`is the same for a program that ${does}`, async () => {
+        expect(await observeHosted(code)).toEqual(await observe(fresh!, code))
+      })
+    }
+  })
+})

@@ -1,0 +1,326 @@
+import { readFileSync } from 'node:fs'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { RunSpec } from '../../../src/base/run.ts'
+import type { EngineHost } from '../../../src/engine/host.ts'
+import { memoryIsShort } from '../../../src/engine/slots/memory-pressure.ts'
+import { type Lease, type PoolSettings, SlotPool } from '../../../src/engine/slots/pool.ts'
+import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
+import { type EngineMachine, engineMachine, testLimits } from '../../support/engine-machine.ts'
+import { inPrivateMounts } from '../../support/private-mounts.ts'
+
+const calm: PoolSettings = {
+  slotsMax: 4,
+  slotsReady: 1,
+  idleMs: 60_000,
+  runsPerSlot: 100,
+  hostMaxAgeMs: 900_000,
+  jailsAhead: true,
+}
+
+let runs = 0
+const runOf = (keyId: string, more: Partial<RunSpec> = {}): RunSpec => ({
+  runId: `trc_${++runs}`,
+  orgId: 'org_test',
+  keyId,
+  profile: 'default',
+  profileRevision: '1',
+  reuse: 'key',
+  language: 'bash',
+  env: {},
+  limits: testLimits,
+  detached: false,
+  ...more,
+})
+const thread = (id: string): Partial<RunSpec> => ({
+  reuse: 'thread',
+  thread: { id, fence: 1, quota: { bytes: 8 * 1024 ** 2, inodes: 64 } },
+})
+
+inPrivateMounts(import.meta.filename, () => {
+  describe('the pool of slots', () => {
+    let machine: EngineMachine
+    let host: EngineHost
+    let pool: SlotPool
+    let failures: unknown[] = []
+    let made = 0
+    let short = false
+
+    const open = async (settings: Partial<PoolSettings> = {}, make: () => Promise<Slot> = () => createSlot(host)) => {
+      const counted = () => {
+        made += 1
+        return make()
+      }
+      const events = { failed: (error: unknown) => failures.push(error), changed: () => undefined }
+      pool = new SlotPool(counted, { ...calm, ...settings }, events, () => short)
+      await pool.open()
+    }
+    /** Which slot a run is given, after one real program in it. */
+    const use = async (spec: RunSpec, code = ':'): Promise<string> => {
+      const lease = await pool.acquire(spec)
+      await runIn(lease, spec, code)
+      await lease.release()
+      return lease.slot.id
+    }
+    const trueIn = (lease: Lease, spec: RunSpec) => runIn(lease, spec, ':')
+    const runIn = async ({ slot }: Lease, spec: RunSpec, code: string) => {
+      const observer = { running: () => undefined, output: () => undefined, image: () => undefined }
+      const { ending } = await slot.run(spec, { code: Buffer.from(code), stdin: undefined }, observer).ended
+      expect(ending).toEqual({ kind: 'exited', code: 0 })
+    }
+    const until = (holds: () => boolean) => expect.poll(holds, { timeout: 10_000 }).toBe(true)
+
+    beforeAll(async () => {
+      machine = engineMachine('auto')
+      host = await machine.open()
+    })
+    afterEach(async () => {
+      await pool.close()
+      expect(pool.size).toEqual({ ready: 0, idle: 0, busy: 0, inTransit: 0 })
+      expect(failures).toEqual([])
+      failures = []
+      made = 0
+      short = false
+    })
+    afterAll(async () => {
+      await host?.close()
+      const left = machine.leftovers()
+      machine.remove()
+      expect(left).toEqual([])
+    })
+
+    it('gives the runs of one key the same slot, and nobody else that one', async () => {
+      await open()
+      const first = await use(runOf('key_a'))
+      expect(await use(runOf('key_a'))).toBe(first)
+      const others = [
+        runOf('key_b'),
+        runOf('key_a', { profileRevision: '2' }),
+        runOf('key_a', { profile: 'other' }),
+        runOf('key_a', thread('t')),
+      ]
+      const slots: string[] = [first]
+      for (const other of others) slots.push(await use(other))
+      expect(new Set(slots).size).toBe(slots.length)
+    })
+
+    it('gives one key two slots for two runs at once', async () => {
+      await open()
+      const [one, two] = [runOf('key_a'), runOf('key_a')]
+      const leases = await Promise.all([pool.acquire(one), pool.acquire(two)])
+      expect(leases[0].slot).not.toBe(leases[1].slot)
+      await Promise.all(leases.map((lease) => lease.release()))
+    })
+
+    it('never reuses a slot where the profile says so, and only for one thread where it says that', async () => {
+      await open({ slotsReady: 0 })
+      const never = () => runOf('key_a', { reuse: 'never' })
+      expect(await use(never())).not.toBe(await use(never()))
+      const ofThread = await use(runOf('key_a', thread('one')))
+      expect(await use(runOf('key_a', thread('one')))).toBe(ofThread)
+      expect(await use(runOf('key_a', thread('two')))).not.toBe(ofThread)
+      const withoutThread = () => runOf('key_a', { reuse: 'thread' })
+      expect(await use(withoutThread())).not.toBe(await use(withoutThread()))
+    })
+
+    it('ends a slot after its share of runs, after idling, and when its key is retired', async () => {
+      await open({ slotsReady: 0, runsPerSlot: 2 })
+      const slots = [await use(runOf('key_a')), await use(runOf('key_a')), await use(runOf('key_a'))]
+      expect(slots[1]).toBe(slots[0])
+      expect(slots[2]).not.toBe(slots[0])
+
+      const busySpec = runOf('key_a')
+      const busy = await pool.acquire(busySpec)
+      const idle = await pool.acquire(runOf('key_a'))
+      await idle.release()
+      await pool.retireKey('key_a')
+      expect(pool.size).toMatchObject({ idle: 0, busy: 1 })
+      await trueIn(busy, busySpec)
+      await busy.release()
+      expect(pool.size).toMatchObject({ idle: 0, busy: 0 })
+      await pool.close()
+
+      await open({ slotsReady: 0, idleMs: 50 })
+      await use(runOf('key_a'))
+      await until(() => pool.size.idle + pool.size.inTransit === 0)
+    })
+
+    it('replaces a slot whose language host is old, in use or idle', async () => {
+      const python = () => runOf('key_a', { language: 'python' })
+      await open({ slotsReady: 0, hostMaxAgeMs: 300 })
+      const first = await use(python(), 'pass') // Its host is started now.
+      const busy = python()
+      const lease = await pool.acquire(busy)
+      expect(lease.slot.id).toBe(first)
+      await until(() => lease.slot.hostAgeMs > 300)
+      await runIn(lease, busy, 'pass')
+      await lease.release()
+      expect(pool.size).toMatchObject({ idle: 0, busy: 0 })
+
+      const second = await use(python(), 'pass')
+      expect(second).not.toBe(first)
+      await until(() => pool.size.idle + pool.size.inTransit === 0)
+    })
+
+    it('replaces a slot whose language host died: the run that meets that is answered, the next one has another', async () => {
+      const python = () => runOf('key_a', { language: 'python' })
+      await open({ slotsReady: 0 })
+      await use(python(), 'pass')
+      const lease = await pool.acquire(python())
+      await lease.release()
+      await until(() => lease.slot.ahead === 'ready')
+      const children = readFileSync(`/proc/${lease.slot.pid}/task/${lease.slot.pid}/children`, 'utf8').trim().split(' ')
+      const host = children.find((pid) => readFileSync(`/proc/${pid}/comm`, 'utf8') === 'python3\n')
+      process.kill(Number(host), 'SIGKILL')
+      await until(() => lease.slot.worn)
+      expect(await use(python(), 'pass')).toBe(lease.slot.id)
+      expect(await use(python(), 'pass')).not.toBe(lease.slot.id)
+    })
+
+    it('makes ready slots one after another, however many are wanted after a burst', async () => {
+      let making = 0
+      let most = 0
+      await open({ slotsReady: 3, slotsMax: 6 }, async () => {
+        most = Math.max(most, ++making)
+        try {
+          return await createSlot(host)
+        } finally {
+          making -= 1
+        }
+      })
+      const leases = await Promise.all(['a', 'b', 'c'].map((key) => pool.acquire(runOf(key))))
+      await until(() => pool.size.ready === 3)
+      expect(most).toBe(1)
+      for (const lease of leases) await lease.release()
+    })
+
+    it('keeps a jail waiting for the language that ran last, and for nobody where it is told not to', async () => {
+      await open({ slotsReady: 0 })
+      await use(runOf('key_a', { language: 'node' }), '1')
+      await until(() => pool.jailsWaiting === 1)
+      await use(runOf('key_a', { language: 'python' }), '1')
+      await until(() => pool.jailsWaiting === 1)
+      await use(runOf('key_a'))
+      expect([pool.jailsWaiting, pool.size.idle]).toEqual([0, 1])
+      await pool.close()
+
+      await open({ slotsReady: 0, jailsAhead: false })
+      const lease = await pool.acquire(runOf('key_a', { language: 'node' }))
+      await lease.release()
+      expect(lease.slot.ahead).toBe('nothing')
+    })
+
+    it('gives everything but its ready slots back when nobody calls', async () => {
+      await open({ slotsReady: 1, slotsMax: 6, idleMs: 100 })
+      await Promise.all(['a', 'b', 'c'].map((key) => use(runOf(key))))
+      await until(() => pool.size.idle + pool.size.busy + pool.size.inTransit === 0)
+      expect(pool.size).toEqual({ ready: 1, idle: 0, busy: 0, inTransit: 0 })
+    })
+
+    it('ends the slot that idled longest when there is no room for another', async () => {
+      await open({ slotsReady: 0, slotsMax: 2 })
+      const oldest = await use(runOf('key_a'))
+      const newer = await use(runOf('key_b'))
+      await use(runOf('key_c'))
+      expect(await use(runOf('key_b'))).toBe(newer)
+      expect(await use(runOf('key_a'))).not.toBe(oldest)
+    })
+
+    it('gives a run the slot that was being made for nobody when there is no room for another', async () => {
+      await open({ slotsMax: 2 })
+      const [a, b] = [runOf('key_a'), runOf('key_b')]
+      const first = await pool.acquire(a)
+      // The next one is being made now, and with it the machine is full.
+      const second = await pool.acquire(b)
+      expect(second.slot).not.toBe(first.slot)
+      expect(made).toBe(2)
+      await trueIn(second, b)
+      await Promise.all([first.release(), second.release()])
+    })
+
+    it('never has more slots than it may, however many ask at once', async () => {
+      const alive = new Set<Slot>()
+      let making = 0
+      let most = 0
+      await open({ slotsMax: 3, slotsReady: 2 }, async () => {
+        most = Math.max(most, ++making + alive.size)
+        const slot = await createSlot(host)
+        making -= 1
+        alive.add(slot)
+        const { destroy } = slot
+        slot.destroy = () => destroy.call(slot).finally(() => alive.delete(slot))
+        return slot
+      })
+      await Promise.all(
+        Array.from({ length: 3 }, async (_, key) => {
+          for (let round = 0; round < 3; round++) await use(runOf(`key_${key}_${round}`))
+        }),
+      )
+      expect(most).toBe(3)
+    })
+
+    it('makes a slot a second time for a run whose first one could not be made, and gives up after that', async () => {
+      let failing = 0
+      const make = async () => {
+        if (failing > 0) {
+          failing -= 1
+          throw new Error('the runtime failed')
+        }
+        return createSlot(host)
+      }
+      await open({ slotsReady: 0 }, make)
+      failing = 1
+      await use(runOf('key_a'))
+      expect(failures).toHaveLength(1)
+      failing = 2
+      await expect(pool.acquire(runOf('key_b'))).rejects.toThrow('the runtime failed')
+      expect(failures).toHaveLength(3)
+      failures = []
+    })
+
+    it('replaces a slot that is killed while it waits, and hands out none that is dead', async () => {
+      const slots: Slot[] = []
+      await open({}, async () => {
+        const slot = await createSlot(host)
+        slots.push(slot)
+        return slot
+      })
+      process.kill(slots[0]!.pid, 'SIGKILL')
+      await until(() => pool.size.ready === 1 && slots.length === 2)
+      const id = await use(runOf('key_a'))
+      expect(id).toBe(slots[1]!.id)
+      process.kill(slots[1]!.pid, 'SIGKILL')
+      await until(() => pool.size.idle === 0)
+      expect(await use(runOf('key_a'))).not.toBe(id)
+    })
+
+    it('takes from the org that has most slots idling, not from the one that came first', async () => {
+      await open({ slotsReady: 0, slotsMax: 3 })
+      const few = await use(runOf('key_few', { orgId: 'org_few' }))
+      await use(runOf('key_1', { orgId: 'org_many' }))
+      const kept = await use(runOf('key_2', { orgId: 'org_many' }))
+      await use(runOf('key_3', { orgId: 'org_many' }))
+      expect(await use(runOf('key_few', { orgId: 'org_few' }))).toBe(few)
+      expect(await use(runOf('key_2', { orgId: 'org_many' }))).toBe(kept)
+    })
+
+    it('gives back what idles, and keeps nothing, while the machine is short of memory', async () => {
+      await open({ slotsReady: 0 })
+      await use(runOf('key_a'))
+      await use(runOf('key_b'))
+      expect(pool.size.idle).toBe(2)
+      short = true
+      await until(() => pool.size.idle === 0)
+      await use(runOf('key_a'))
+      expect(pool.size.idle).toBe(0)
+    })
+  })
+
+  describe('the memory of the machine', () => {
+    it('is short when little of it is available, whatever is free', () => {
+      const meminfo = (availableKb: number) =>
+        `MemTotal:       1000000 kB\nMemFree:           5000 kB\nMemAvailable:   ${availableKb} kB\n`
+      expect([50_000, 500_000].map((availableKb) => memoryIsShort(meminfo(availableKb)))).toEqual([true, false])
+      expect(typeof memoryIsShort()).toBe('boolean')
+    })
+  })
+})

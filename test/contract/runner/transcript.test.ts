@@ -1,0 +1,148 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { RunEvent, RunResult, Stream } from '../../../src/base/run.ts'
+import { unmeasured } from '../../../src/base/run.ts'
+import { Transcript } from '../../../src/runner/runs/transcript.ts'
+
+const limits = {
+  memoryBytes: 1,
+  cpus: 1,
+  pids: 1,
+  openFiles: 1,
+  fileBytes: 1,
+  tmpBytes: 1,
+  homeBytes: 1,
+  outputSoftBytes: 1,
+  outputHardBytes: 1,
+  timeoutMs: 1,
+}
+const result: RunResult = unmeasured(limits, { kind: 'exited', code: 0 })
+
+/** Reads like a client that gives up and comes back after every few events. */
+function readAll(transcript: Transcript, from = 0): RunEvent[] {
+  const events: RunEvent[] = []
+  for (let event = transcript.after(from); event; event = transcript.after(event.seq)) events.push(event)
+  return events
+}
+
+function textOf(events: readonly RunEvent[], stream: Stream): string {
+  return events
+    .map((event) => {
+      if (event.kind === 'output' && event.stream === stream) return Buffer.from(event.bytes).toString('latin1')
+      return event.kind === 'gap' && event.stream === stream ? `<${event.bytes}>` : ''
+    })
+    .join('')
+}
+
+const writes = fc.array(
+  fc.record({
+    stream: fc.constantFrom<Stream>('stdout', 'stderr'),
+    text: fc.string({ unit: fc.constantFrom('a', 'b', 'c', '\n'), maxLength: 60 }),
+  }),
+  { maxLength: 80 },
+)
+
+describe('the transcript of a run', () => {
+  it('keeps each stream whole and in order up to the soft limit', () => {
+    fc.assert(
+      fc.property(writes, (list) => {
+        const transcript = new Transcript(60 * 80)
+        for (const { stream, text } of list) transcript.append(stream, Buffer.from(text))
+        transcript.finish(result)
+        const events = readAll(transcript)
+        for (const stream of ['stdout', 'stderr'] as const) {
+          const written = list.filter((write) => write.stream === stream).map((write) => write.text)
+          expect(textOf(events, stream)).toBe(written.join(''))
+        }
+      }),
+    )
+  })
+
+  it('keeps head and tail of what exceeds the soft limit, and says how much is missing', () => {
+    fc.assert(
+      fc.property(writes, fc.integer({ min: 8, max: 200 }), (list, softBytes) => {
+        const transcript = new Transcript(softBytes)
+        for (const { stream, text } of list) transcript.append(stream, Buffer.from(text))
+        transcript.finish(result)
+        const events = readAll(transcript)
+        for (const stream of ['stdout', 'stderr'] as const) {
+          const written = list
+            .filter((write) => write.stream === stream)
+            .map((write) => write.text)
+            .join('')
+          const tailBytes = Math.floor(softBytes / 4)
+          const missing = written.length - softBytes
+          const expected =
+            missing > 0
+              ? `${written.slice(0, softBytes - tailBytes)}<${missing}>${written.slice(written.length - tailBytes)}`
+              : written
+          expect(textOf(events, stream)).toBe(expected)
+        }
+      }),
+    )
+  })
+
+  it('continues exactly where a reader left off, whatever it has seen', () => {
+    fc.assert(
+      fc.property(writes, fc.nat(4000), (list, seq) => {
+        const transcript = new Transcript(500)
+        transcript.running()
+        for (const { stream, text } of list) transcript.append(stream, Buffer.from(text))
+        transcript.finish(result)
+        const all = readAll(transcript)
+        const cut = all.findIndex((event) => event.seq > seq)
+        const rest = readAll(transcript, seq)
+        expect(rest.at(-1)?.kind).toBe(cut < 0 ? undefined : 'ended')
+        const bytesAfter = (events: readonly RunEvent[], after: number) =>
+          events.reduce((sum, event) => {
+            if (event.kind !== 'output') return sum
+            return sum + Math.min(event.bytes.length, Math.max(event.seq - after, 0))
+          }, 0)
+        expect(bytesAfter(rest, seq)).toBe(bytesAfter(all, seq))
+      }),
+    )
+  })
+
+  it('shows the head while the run goes on', () => {
+    const transcript = new Transcript(1000)
+    transcript.running()
+    transcript.append('stdout', Buffer.from('one '))
+    expect(textOf(readAll(transcript), 'stdout')).toBe('one ')
+    transcript.append('stdout', Buffer.from('two'))
+    expect(textOf(readAll(transcript, 5), 'stdout')).toBe('two')
+  })
+
+  it('holds no more than the soft limit per stream under endless output', () => {
+    const transcript = new Transcript(64 * 1024)
+    const chunk = Buffer.alloc(32 * 1024, 'x')
+    for (let count = 0; count < 4_000; count++) transcript.append(count % 2 === 0 ? 'stdout' : 'stderr', chunk)
+    expect(transcript.retainedBytes).toBeLessThanOrEqual(2 * 64 * 1024 + 1024)
+  })
+
+  it('stays bounded when a program switches streams with every byte', () => {
+    const transcript = new Transcript(1024 * 1024)
+    for (let count = 0; count < 300_000; count++)
+      transcript.append(count % 2 === 0 ? 'stdout' : 'stderr', Buffer.from('x'))
+    transcript.finish(result)
+    const events = readAll(transcript)
+    expect(events.length).toBeLessThan(66_000)
+    // Their order is memory, too, and counts where what is kept is bounded.
+    expect(transcript.retainedBytes).toBeGreaterThan(64 * events.length)
+    const shown = events.reduce((sum, event) => {
+      return sum + (event.kind === 'output' ? event.bytes.length : event.kind === 'gap' ? event.bytes : 0)
+    }, 0)
+    expect(shown).toBe(300_000)
+  })
+
+  it('tells followers of each change, and nobody who has left', () => {
+    const transcript = new Transcript(1000)
+    let calls = 0
+    const leave = transcript.onChange(() => {
+      calls += 1
+    })
+    transcript.append('stdout', Buffer.from('x'))
+    leave()
+    transcript.append('stdout', Buffer.from('y'))
+    expect(calls).toBe(1)
+  })
+})

@@ -1,0 +1,60 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { admit } from '../../../src/runner/protocol/message-schemas.ts'
+import { maxMessageBytes } from '../../../src/runner/protocol/messages.ts'
+import { encodeMessage, MessageReader, WireError } from '../../../src/runner/protocol/wire.ts'
+
+/** Cuts `bytes` at the given places, wherever they are. */
+function pieces(bytes: Buffer, cuts: readonly number[]): Buffer[] {
+  const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length].sort((a, b) => a - b)
+  return places.slice(1).map((end, index) => bytes.subarray(places[index], end))
+}
+
+describe('the framing between front and runner', () => {
+  it('delivers every message unchanged, however the stream is cut', () => {
+    const message = fc.record({ header: fc.dictionary(fc.string(), fc.jsonValue()), payload: fc.uint8Array() })
+    fc.assert(
+      fc.property(fc.array(message, { maxLength: 8 }), fc.array(fc.nat(), { maxLength: 12 }), (messages, cuts) => {
+        const stream = Buffer.concat(messages.map(({ header, payload }) => encodeMessage(header, payload)))
+        const reader = new MessageReader()
+        const read = pieces(stream, cuts).flatMap((piece) => reader.push(piece))
+        expect(read.map(({ payload }) => Buffer.from(payload).toString('hex'))).toEqual(
+          messages.map(({ payload }) => Buffer.from(payload).toString('hex')),
+        )
+        expect(read.map(({ header }) => header)).toEqual(
+          messages.map(({ header }) => JSON.parse(JSON.stringify(header))),
+        )
+      }),
+    )
+  })
+
+  it('refuses a message that announces more than the limit before any of it is held', () => {
+    const prefix = Buffer.alloc(8)
+    prefix.writeUInt32BE(maxMessageBytes + 1, 0)
+    expect(() => new MessageReader().push(prefix)).toThrow(WireError)
+  })
+
+  it('answers garbage with nothing but its own error', () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array({ maxLength: 64 })), (chunks) => {
+        const reader = new MessageReader()
+        try {
+          for (const chunk of chunks) reader.push(Buffer.from(chunk))
+        } catch (error) {
+          expect(error).toBeInstanceOf(WireError)
+        }
+      }),
+    )
+  })
+
+  it('takes from a front only the messages that a front may send', () => {
+    fc.assert(
+      fc.property(fc.anything(), (header) => {
+        expect(() => admit(header)).toThrow(WireError)
+      }),
+    )
+    expect(admit({ type: 'list', request: 1 })).toEqual({ type: 'list', request: 1 })
+    expect(() => admit({ type: 'list', request: 1, more: true })).toThrow(WireError)
+    expect(() => admit({ type: 'cancel', request: 1, runId: '../x y', cause: 'cancelled' })).toThrow(WireError)
+  })
+})

@@ -1,0 +1,130 @@
+/** An engine of its own for one test file: own directories, own cgroups, own guest built from the sources. */
+import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Language, Limits, RunSpec } from '../../src/base/run.ts'
+import { type EngineHost, openHost } from '../../src/engine/host.ts'
+import { type EngineSettings, engineDefaults, type RuntimeName } from '../../src/engine/settings.ts'
+import type { OpenDock, Slot, SlotRun, SlotRunResult } from '../../src/engine/slots/slot.ts'
+
+export interface EngineMachine {
+  settings: EngineSettings
+  open(openDock?: OpenDock): Promise<EngineHost>
+  /** What of this instance is on the machine now: nothing, after everything was closed. */
+  leftovers(): string[]
+  remove(): void
+}
+
+export function engineMachine(runtime: 'auto' | RuntimeName): EngineMachine {
+  const dir = mkdtempSync(join(tmpdir(), 'glovebox-engine-'))
+  chmodSync(dir, 0o711)
+  execFileSync('sh', [join(import.meta.dirname, '../../guest/build.sh'), join(dir, 'built')])
+  const settings: EngineSettings = {
+    ...engineDefaults,
+    runtime,
+    stateDir: join(dir, 'state'),
+    instanceId: `t${randomBytes(4).toString('hex')}`,
+    idLeaseDir: join(dir, 'ids'),
+    guestPath: join(dir, 'built/guest'),
+    pythonHostPath: join(dir, 'built/python-host.so'),
+    nodePath: process.execPath,
+  }
+  return {
+    settings,
+    open: (openDock) => openHost(settings, openDock),
+    leftovers: () => [
+      ...cgroupsOf(settings),
+      ...(existsSync(settings.idLeaseDir) ? readdirSync(settings.idLeaseDir).map((name) => `lease ${name}`) : []),
+      ...(existsSync(settings.stateDir) ? [settings.stateDir] : []),
+      ...readFileSync('/proc/self/mountinfo', 'utf8')
+        .split('\n')
+        .filter((line) => line.includes(dir)),
+    ],
+    remove: () => rmSync(dir, { recursive: true, force: true }),
+  }
+}
+
+function cgroupsOf({ cgroupRoot, instanceId }: EngineSettings): string[] {
+  const places = readdirSync(cgroupRoot).map((name) => join(cgroupRoot, name))
+  return [cgroupRoot, ...places].map((place) => join(place, 'glovebox', instanceId)).filter((path) => existsSync(path))
+}
+
+export const installed = (runtime: RuntimeName): boolean =>
+  ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin'].some((dir) => existsSync(join(dir, runtime)))
+
+export const testLimits: Limits = {
+  memoryBytes: 128 * 1024 ** 2,
+  cpus: 1,
+  pids: 32,
+  openFiles: 256,
+  fileBytes: 8 * 1024 ** 2,
+  tmpBytes: 16 * 1024 ** 2,
+  homeBytes: 16 * 1024 ** 2,
+  outputSoftBytes: 64 * 1024,
+  outputHardBytes: 1024 ** 2,
+  timeoutMs: 20_000,
+}
+
+export interface Ran extends SlotRunResult {
+  stdout: string
+  stderr: string
+}
+
+/** A run under `testLimits`. */
+export const specOf = (
+  language: Language,
+  options: { timeoutMs?: number; env?: Record<string, string> } = {},
+): RunSpec => ({
+  runId: 'trc_test',
+  orgId: 'org_test',
+  keyId: 'key_test',
+  profile: 'default',
+  profileRevision: '1',
+  reuse: 'key',
+  language,
+  env: options.env ?? {},
+  limits: { ...testLimits, timeoutMs: options.timeoutMs ?? testLimits.timeoutMs },
+  detached: false,
+})
+
+/** Starts code in a slot that was bound to `testLimits`. */
+export function start(
+  slot: Slot,
+  language: Language,
+  code: string,
+  options: {
+    stdin?: string
+    timeoutMs?: number
+    env?: Record<string, string>
+    onRunning?: () => void
+    dock?: string
+    volumes?: string
+  } = {},
+): { run: SlotRun; ran: Promise<Ran> } {
+  const spec = specOf(language, options)
+  const said: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] }
+  const stdin = options.stdin === undefined ? undefined : Buffer.from(options.stdin)
+  const run = slot.run(
+    spec,
+    { code: Buffer.from(code), stdin },
+    {
+      running: options.onRunning ?? (() => undefined),
+      output: (stream, bytes) => said[stream].push(Buffer.from(bytes)),
+      image: () => undefined,
+    },
+    { dock: options.dock, volumes: options.volumes },
+  )
+  const text = (stream: 'stdout' | 'stderr') => Buffer.concat(said[stream]).toString('utf8')
+  return { run, ran: run.ended.then((result) => ({ ...result, stdout: text('stdout'), stderr: text('stderr') })) }
+}
+
+/** Lets a slot make everything ready for a run of this language, and waits for it. @throws Error when it does not come. */
+export async function makeReady(slot: Slot, language: Language, env: Record<string, string> = {}): Promise<void> {
+  slot.makeReady(specOf(language, { env }))
+  for (let waitedMs = 0; slot.ahead !== 'ready'; waitedMs += 2) {
+    if (!slot.healthy || waitedMs > 20_000) throw new Error(`nothing is ready: ${slot.doubt ?? 'it takes too long'}`)
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+}
