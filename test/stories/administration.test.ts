@@ -14,7 +14,7 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(() => place.remove())
 
-/** Runs a command of administration beside the server, as its operator would. */
+/** Runs an administration command beside the server, as an operator does. */
 async function glovebox(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   const own = [
     ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
@@ -35,8 +35,8 @@ const run = (secret: string, code: string) =>
     body: JSON.stringify({ language: 'bash', code }),
   })
 
-describe('the command line of an operator', () => {
-  it('makes an org with a profile and a key of its own, which run code at once', async () => {
+describe('administration on the command line', () => {
+  it('creates an organization with its own profile and key, which can run code immediately', async () => {
     expect((await glovebox('orgs', 'create', 'acme')).stdout).toMatch(/^org_/)
     expect((await glovebox('orgs', 'create', 'acme')).code).toBe(64)
     const file = join(place.directory, 'shell.yaml')
@@ -61,7 +61,7 @@ describe('the command line of an operator', () => {
     expect((await run(second, 'true')).status).toBe(401)
   })
 
-  it('sets limits, which hold within a second', async () => {
+  it('sets limits that take effect within a second', async () => {
     const key = (await manageKeys(place, ['create', '--org', 'gamma'])).stdout.trim()
     expect((await glovebox('limits', '--org', 'gamma', '--runs-per-minute', '0')).stdout).toContain(
       '"runs_per_minute": 0',
@@ -71,7 +71,7 @@ describe('the command line of an operator', () => {
     await expect.poll(async () => (await run(key, 'true')).status, { timeout: 10_000 }).toBe(200)
   })
 
-  it('makes tokens for /admin/v1', async () => {
+  it('creates tokens for /admin/v1', async () => {
     const made = await glovebox('tokens', 'create', '--role', 'member', '--name', 'dashboard')
     const orgs = () =>
       fetch(`${server.url}/admin/v1/orgs`, { headers: { authorization: `Bearer ${made.stdout.trim()}` } })
@@ -83,7 +83,7 @@ describe('the command line of an operator', () => {
     expect((await glovebox('tokens', 'create', '--role', 'king')).code).toBe(64)
   })
 
-  it('says what is kept of runs and what webhooks are signed with', async () => {
+  it('shows the retention settings and the webhook signing secret', async () => {
     await glovebox('orgs', 'create', 'delta')
     const kept = await glovebox('history', '--org', 'delta', '--keep-code', 'yes')
     expect(JSON.parse(kept.stdout)).toEqual({ keep_code: true, keep_output: false })
@@ -94,7 +94,7 @@ describe('the command line of an operator', () => {
     expect((await glovebox('webhook-secret', '--org', 'delta', '--rotate')).stdout).not.toBe(secret)
   })
 
-  it('proves the audit, and erases what is kept of a person', async () => {
+  it('verifies the audit log and erases the data of a subject', async () => {
     const key = (await manageKeys(place, ['create', '--org', 'epsilon'])).stdout.trim()
     await fetch(`${server.url}/v1/sandbox/execute`, {
       method: 'POST',
@@ -112,7 +112,7 @@ describe('the command line of an operator', () => {
     expect((await glovebox('audit', 'export', '--org', 'epsilon')).stdout).not.toContain('Ada')
   })
 
-  it('replaces the master key only while no server runs', async () => {
+  it('replaces the master key only while no server is running', async () => {
     expect((await glovebox('secrets', 'rotate')).code).not.toBe(0)
   })
 })

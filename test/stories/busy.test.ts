@@ -17,15 +17,15 @@ afterAll(async () => {
 
 const cancel = (runId: string) => post(`${url}/v1/executions/${runId}/cancel`, {})
 
-/** A run that has the only place. */
+/** Starts a run that occupies the only place. */
 async function occupy(): Promise<Following> {
   const run = await follow(url, 'bash', 'echo on; sleep 60')
   await run.said('on')
   return run
 }
 
-describe('a server with one place to run in', () => {
-  it('lets runs wait for their turn, in the order in which they came', async () => {
+describe('a server that executes one run at a time', () => {
+  it('executes waiting runs in order of arrival', async () => {
     const first = await occupy()
     const order: string[] = []
     const waiting = ['a', 'b'].map(async (name) => {
@@ -40,7 +40,7 @@ describe('a server with one place to run in', () => {
     expect(order).toEqual(['a\n', 'b\n'])
   })
 
-  it('refuses one too many at once, with when to come again, and takes it then', async () => {
+  it('rejects a run immediately when the queue is full, names a retry delay, and accepts it later', async () => {
     const first = await occupy()
     const rows = place.runs().length
     const waiting = [execute(url, 'bash', 'echo a'), execute(url, 'bash', 'echo b')]
@@ -66,7 +66,7 @@ describe('a server with one place to run in', () => {
     expect(refused).toHaveLength(2)
   })
 
-  it('refuses what has waited for too long', async () => {
+  it('rejects a run that has waited too long', async () => {
     const first = await occupy()
     const answer = await post<{ error: string }>(`${url}/v1/sandbox/execute`, { code: 'print(1)' })
     expect(answer.status).toBe(503)
@@ -75,7 +75,7 @@ describe('a server with one place to run in', () => {
     expect(await execute(url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n' })
   })
 
-  it('cancels a run that waits, before it ran', async () => {
+  it('cancels a waiting run before it executes', async () => {
     const first = await occupy()
     const rows = place.runs().length
     const waiting = execute(url, 'bash', 'echo never')
@@ -88,7 +88,7 @@ describe('a server with one place to run in', () => {
     expect(await execute(url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n' })
   })
 
-  it('answers for runs that ended or never were', async () => {
+  it('rejects cancelling a run that has ended or never existed', async () => {
     const { trace_id } = await execute(url, 'bash', 'true')
     expect((await cancel(trace_id)).status).toBe(409)
     expect((await cancel('trc_AAAAAAAAAAAAAAAAAAAA')).status).toBe(404)

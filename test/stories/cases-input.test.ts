@@ -1,4 +1,4 @@
-/** What public bug reports say of input, environment, calls at once and the end of a server, each kind with inputs of our own. */
+/** Cases from public bug reports about input, environment, concurrent calls and server shutdown, with our own inputs. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
@@ -23,7 +23,7 @@ const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length =
 const refused = (body: object, on = url) => post<{ error: string; message: string }>(`${on}/v1/sandbox/execute`, body)
 
 describe('code of any size', () => {
-  // 128 KiB is what one word of a command line may hold: https://man7.org/linux/man-pages/man2/execve.2.html
+  // Linux limits one command-line argument to 128 KiB: https://man7.org/linux/man-pages/man2/execve.2.html
   const sizes = [131_070, 131_072, 131_073, 200_000, 500_000, 1024 * 1024]
   const printing: Record<string, (filler: string) => string> = {
     python: (filler) => `s = """${filler}"""\nprint(len(s), s[-1])`,
@@ -47,14 +47,14 @@ describe('code of any size', () => {
     },
   )
 
-  it('larger than a megabyte is refused with the numbers', async () => {
+  it('is rejected above one megabyte, with the actual size and the limit', async () => {
     const answer = await refused({ language: 'bash', code: `#${'é'.repeat(524_288)}` })
     expect(answer).toMatchObject({ status: 400, body: { error: 'validation_error' } })
     expect(answer.body.message).toMatch(/1048577.*1048576/)
   })
 })
 
-describe('a variable of the caller', () => {
+describe('an environment variable of a call', () => {
   const loaders = [
     'LD_PRELOAD',
     'LD_LIBRARY_PATH',
@@ -78,7 +78,7 @@ describe('a variable of the caller', () => {
     'BAPONI_X',
   ]
 
-  it.each([...loaders, ...own])('is never %s, on any door', async (name) => {
+  it.each([...loaders, ...own])('cannot be %s, over REST or MCP', async (name) => {
     const env_vars = { [name]: '/tmp/evil.so' }
     const answer = await refused({ language: 'bash', code: 'echo ran', env_vars })
     expect(answer).toMatchObject({ status: 400, body: { error: 'validation_error' } })
@@ -88,7 +88,7 @@ describe('a variable of the caller', () => {
     expect(JSON.stringify(body)).not.toContain('ran\\n')
   })
 
-  it('that is one is the program’s alone: the next run starts as before', async () => {
+  it('affects only its own program: the next run starts unchanged', async () => {
     const env_vars = {
       PYTHONPATH: '/home/baponi',
       PYTHONWARNINGS: 'error',
@@ -105,7 +105,7 @@ describe('a variable of the caller', () => {
     expect((await execute(url, 'bash', 'echo $LANG $LESSOPEN')).stdout).toBe('C.UTF-8\n')
   })
 
-  it('does not reach what prepares a run, whatever it holds', async () => {
+  it('does not affect the preparation of a run, whatever its value', async () => {
     const env_vars = {
       MALLOC_TRACE: '/tmp/trace',
       TZ: ':/etc/passwd',
@@ -117,7 +117,7 @@ describe('a variable of the caller', () => {
   })
 })
 
-describe('what a caller gets wrong', () => {
+describe('an invalid call', () => {
   it.each<[string, object]>([
     ['a working directory, which there is no field for', { code: '1', cwd: '/does/not/exist' }],
     ['a field of another product', { code: '1', sessionId: 'x' }],
@@ -137,14 +137,14 @@ describe('what a caller gets wrong', () => {
     expect(answer.body.message).not.toBe('')
   })
 
-  it('in its own program is its program’s error', async () => {
+  it('to run a faulty program succeeds and reports the error of the program', async () => {
     const run = await execute(url, 'python', 'import os; os.chdir("/does/not/exist")')
     expect(run).toMatchObject({ exit_code: 1, stderr: expect.stringContaining("'/does/not/exist'") })
   })
 })
 
-describe('a call that is cancelled', () => {
-  it.each(['rest', 'mcp'])('over %s frees its place, its processes and its answer', async (door) => {
+describe('a cancelled call', () => {
+  it.each(['rest', 'mcp'])('over %s releases its place, its processes and its response', async (door) => {
     const code = 'echo begun; setsid sleep 600 & setsid sleep 600'
     const occupied = await follow(url, 'bash', 'sleep 600', { timeout: 60 })
     let answer: Promise<unknown>
@@ -161,7 +161,7 @@ describe('a call that is cancelled', () => {
       cancel = () => post(`${url}/mcp`, { jsonrpc: '2.0', method: 'notifications/cancelled', params })
       answer = calling.then(({ body }: Answer<RpcAnswer>) => body.result?.structuredContent.ending.kind ?? 'resolved')
     }
-    // Both places are taken, so this one waits until one is free.
+    // Both places are taken, so this run waits for one.
     const next = execute(url, 'bash', 'echo next')
     await cancel()
     expect(await next).toMatchObject({ stdout: 'next\n' })
@@ -171,7 +171,7 @@ describe('a call that is cancelled', () => {
     await until(nothingRuns, 'nothing of it is left')
   })
 
-  it('before it had a place never runs', async () => {
+  it('never executes when it was still waiting', async () => {
     const taken = [
       await follow(url, 'bash', 'sleep 600', { timeout: 60 }),
       await follow(url, 'bash', 'sleep 600', { timeout: 60 }),
@@ -186,8 +186,8 @@ describe('a call that is cancelled', () => {
   })
 })
 
-describe('the network', () => {
-  it('is not there: names, addresses and the machine itself are refused at once', async () => {
+describe('network access', () => {
+  it('is unavailable: names, addresses and the host itself are refused immediately', async () => {
     const listener = createServer((socket) => socket.end('reached')).listen(0, '127.0.0.1')
     await once(listener, 'listening')
     const { port } = listener.address() as { port: number }
@@ -218,8 +218,8 @@ for what, go in (
   })
 })
 
-describe('a server that is told to end', () => {
-  it('lets a run finish that can, ends one that cannot, and is gone with all its children', async () => {
+describe('a server that shuts down', () => {
+  it('waits for runs that finish in time, ends the others, and exits with all child processes', async () => {
     const other = new Place()
     try {
       const draining = await other.start('--no-jails-ahead', '--drain-s', '3')
@@ -249,8 +249,8 @@ describe('a server that is told to end', () => {
   })
 })
 
-describe('a machine that lacks what a wall needs', () => {
-  /** Starts a server behind some commands of a shell, in a mount namespace of its own. */
+describe('a host that lacks a required isolation feature', () => {
+  /** Starts a server after some shell commands, in its own mount namespace. */
   async function startAfter(commands: string, ...words: string[]): Promise<{ code: number; stderr: string }> {
     const { directory, frontUid } = place
     const home = join(directory, 'lacking')
@@ -275,7 +275,7 @@ describe('a machine that lacks what a wall needs', () => {
     return { code: code as number, stderr }
   }
 
-  /** Hides programs wherever they may be installed. */
+  /** Hides programs wherever they are installed. */
   const without = (...names: string[]) =>
     `for name in ${names.join(' ')}; do for dir in /usr/bin /usr/sbin /usr/local/bin /usr/local/sbin; do ` +
     '[ ! -e $dir/$name ] || mount --bind /dev/null $dir/$name; done; done'
@@ -289,7 +289,7 @@ describe('a machine that lacks what a wall needs', () => {
     const { code, stderr } = await startAfter(commands, ...words)
     expect(code).toBe(78)
     expect(stderr).toMatch(named)
-    // The reason, and below it what to do about it.
+    // The reason, followed by the remedy.
     expect(stderr).toMatch(/glovebox: .+\n +\S.+/)
     expect(stderr).not.toMatch(/ {4}at .+\.ts:\d+/)
   })

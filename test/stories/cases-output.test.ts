@@ -1,4 +1,4 @@
-/** What public bug reports say of output, each kind with inputs of our own. */
+/** Cases from public bug reports about output, with our own inputs. */
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -27,7 +27,7 @@ afterAll(() => place.remove())
 
 const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
 
-describe('bytes that are no text', () => {
+describe('binary output', () => {
   it.each([
     ['python', 'import sys\nfor out in sys.stdout, sys.stderr: out.buffer.write(b"a\\xff\\xc0z\\n")'],
     ['node', 'for (const out of [process.stdout, process.stderr]) out.write(Buffer.from([97, 255, 192, 122, 10]))'],
@@ -40,7 +40,7 @@ describe('bytes that are no text', () => {
     expect(answer.body.result).toMatchObject({ isError: false, structuredContent: { stdout: text, stderr: text } })
   })
 
-  it('arrive byte for byte where they are asked for as they are', async () => {
+  it('is returned byte for byte on request', async () => {
     const bytes = randomBytes(40_000)
     const response = await fetch(`${url}/v1/sandbox/execute?encoding=base64`, {
       method: 'POST',
@@ -54,13 +54,13 @@ describe('bytes that are no text', () => {
   })
 })
 
-describe('a character of several bytes', () => {
-  it('is whole wherever a buffer of any usual size ends', async () => {
+describe('a multi-byte character', () => {
+  it('stays whole at every common buffer boundary', async () => {
     const ends = [4096, 8192, 16_384, 32_768].flatMap((size) => [size - 3, size - 2, size - 1, size])
     const code = `import sys\nfor at in ${JSON.stringify(ends)}:\n    sys.stdout.write("x" * at + "😀€é")\n    print()`
     const [all, followed] = [await execute(url, 'python', code, {}), await follow(url, 'python', code)]
     await followed.result
-    // Head and tail alone are kept past the soft limit: what is left out is whole characters as well.
+    // Past the soft limit only head and tail are kept; the omitted part also consists of whole characters.
     expect(all.stdout_truncated).toBe(true)
     expect(all.stdout).not.toContain('\ufffd')
     for (const at of ends.slice(0, 8)) {
@@ -71,8 +71,8 @@ describe('a character of several bytes', () => {
   })
 })
 
-describe('lines', () => {
-  it('that are blank are kept, and the last one needs no end', async () => {
+describe('lines of output', () => {
+  it('are kept when blank, and the last one needs no line break', async () => {
     const text = '\n\n  first\n\n\n\tsecond\r\n\nlast'
     for (const [language, code] of [
       ['python', `import sys; sys.stdout.write(${JSON.stringify(text)})`],
@@ -87,7 +87,7 @@ describe('lines', () => {
     }
   })
 
-  it('beyond what is kept are counted, and the run ends by itself', async () => {
+  it('past the soft limit are counted while the run ends normally', async () => {
     const line = 'a line of thirty-two characters'
     const run = await execute(url, 'bash', `for i in {1..3000}; do echo "${line}"; done; exit 4`)
     expect(run).toMatchObject({
@@ -100,7 +100,7 @@ describe('lines', () => {
     expect(text.result?.content[0]?.text).toMatch(/stdout truncated:\*\* \d+ of 96000 bytes left out/)
   })
 
-  it('of a command that fails stay apart from what it printed', async () => {
+  it('of a failing command stay separate from its standard output', async () => {
     const run = await execute(url, 'bash', 'echo before; ls /nowhere; echo after')
     expect(run).toMatchObject({ stdout: 'before\nafter\n', exit_code: 0 })
     expect(run.stderr).toMatch(/^ls: .*\/nowhere.*\n$/)
@@ -120,7 +120,7 @@ describe('a hundred megabytes of output', () => {
     })
   })
 
-  it('in lines of one byte as well', async () => {
+  it('arrives in one-byte lines as well', async () => {
     expect(await execute(url, 'bash', 'yes "" | head -c 20000000', { timeout: 60 })).toMatchObject({
       exit_code: 0,
       stdout_bytes: 20_000_000,
@@ -128,11 +128,11 @@ describe('a hundred megabytes of output', () => {
   })
 })
 
-describe('output without an end', () => {
+describe('endless output', () => {
   const residentBytes = (pid: number) =>
     Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024
 
-  it('does not fill the server, whether it is read, read slowly or not read', async () => {
+  it('does not fill the memory of the server, whether a client reads it, reads it slowly or does not read it', async () => {
     const pids = [server.frontPid, server.runnerPid]
     await execute(url, 'bash', 'timeout 1 yes', { timeout: 10 })
     const before = pids.map(residentBytes)
@@ -165,7 +165,7 @@ describe('output without an end', () => {
   })
 })
 
-describe('what was printed before a timeout', () => {
+describe('output before a timeout', () => {
   it.each([
     ['python', 'print("kept", end=""); import time; time.sleep(60)'],
     [

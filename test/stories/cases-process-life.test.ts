@@ -1,4 +1,4 @@
-/** What public bug reports say of the life of processes, each kind with inputs of our own. */
+/** Cases from public bug reports about the lifetime of processes, with our own inputs. */
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -20,7 +20,7 @@ afterAll(() => place.remove())
 const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
 const cancel = (runId: string) => post(`${url}/v1/executions/${runId}/cancel`, {})
 
-/** Programs that do not want to end, by what they do about it. */
+/** Programs that resist termination, by method. */
 const stubborn: readonly [what: string, language: string, code: string][] = [
   ['children', 'bash', 'for i in 1 2 3; do sleep 600 & done; echo up; wait'],
   [
@@ -52,14 +52,14 @@ const stubborn: readonly [what: string, language: string, code: string][] = [
   ['no output at all', 'bash', 'exec >&- 2>&-; sleep 600'],
 ]
 
-describe('a run that is ended', () => {
-  it.each(stubborn)('by its timeout takes everything with it: %s', async (_what, language, code) => {
+describe('a run that is terminated', () => {
+  it.each(stubborn)('by its timeout leaves no process behind: %s', async (_what, language, code) => {
     const run = await execute(url, language, code, { timeout: 1 })
     expect(run.ending).toEqual({ kind: 'timed_out', limit_ms: 1000 })
     expect(nothingRuns()).toBe(true)
   })
 
-  it.each(stubborn)('by its caller takes everything with it: %s', async (_what, language, code) => {
+  it.each(stubborn)('by its caller leaves no process behind: %s', async (_what, language, code) => {
     const run = await follow(url, language, code, { timeout: 60 })
     if (code.includes('up')) await run.said('up')
     await cancel(run.runId)
@@ -67,7 +67,7 @@ describe('a run that is ended', () => {
     expect(nothingRuns()).toBe(true)
   })
 
-  it('leaves the way free for the next one', async () => {
+  it('does not delay the next run', async () => {
     for (let count = 0; count < 3; count++) {
       await execute(url, 'bash', 'trap "" TERM; sleep 600', { timeout: 1 })
       expect(await execute(url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n', exit_code: 0 })
@@ -75,7 +75,7 @@ describe('a run that is ended', () => {
   })
 })
 
-describe('a server that is left in the background', () => {
+describe('a server process left in the background', () => {
   it.each([
     ['bash', '(while :; do echo noise; done) & sleep 0.3; echo ok >&2'],
     [
@@ -99,7 +99,7 @@ describe('a server that is left in the background', () => {
   })
 })
 
-describe('a signal of its own', () => {
+describe('a signal that a program raises', () => {
   it.each([
     ['TERM', 143],
     ['KILL', 137],
@@ -114,14 +114,14 @@ describe('a signal of its own', () => {
     expect(answer.body.result?.content[0]?.text).not.toMatch(/timed? ?out/i)
   })
 
-  it('of a child is the code that a shell makes of it', async () => {
+  it('in a child process becomes the exit code that a shell reports', async () => {
     const run = await execute(url, 'bash', '(kill -TERM $BASHPID); echo $?; (kill -KILL $BASHPID); echo $?')
     expect(run).toMatchObject({ stdout: '143\n137\n', exit_code: 0 })
   })
 })
 
-describe('a command that is not there', () => {
-  it('is told by name, with 127', async () => {
+describe('a command that does not exist', () => {
+  it('is reported by name, with exit code 127', async () => {
     const run = await execute(url, 'bash', 'no-such-command --help')
     expect(run).toMatchObject({
       ending: { kind: 'exited', code: 127 },
@@ -148,7 +148,7 @@ describe('standard input', () => {
     expect(await execute(url, language, code, { timeout: 20 })).toMatchObject({ stdout, exit_code: 0 })
   })
 
-  it('of two megabytes arrives whole, whoever reads it', async () => {
+  it('arrives complete at two megabytes in every language', async () => {
     const stdin = Array.from({ length: 2 ** 17 }, (_, at) => `${at.toString(36).padStart(15, '.')}\n`).join('')
     expect(Buffer.byteLength(stdin)).toBe(2 * 1024 * 1024)
     const sum = createHash('sha256').update(stdin).digest('hex')
@@ -164,7 +164,7 @@ describe('standard input', () => {
     }
   })
 
-  it('that a program dies without reading leaves its own error, also with many at once', async () => {
+  it('left unread by a program that fails does not hide its error, also in parallel runs', async () => {
     const stdin = 'unread\n'.repeat(150_000)
     const runs = await Promise.all(
       Array.from({ length: 24 }, (_, at) =>
@@ -174,7 +174,7 @@ describe('standard input', () => {
     expect(runs.map((run) => [run.exit_code, run.stderr])).toEqual(runs.map((_, at) => [at + 1, `mine ${at}\n`]))
   })
 
-  it('of a heredoc is the program’s own', async () => {
+  it('can be redirected from a heredoc inside the program', async () => {
     const code =
       'cat <<EOF\n$((6 * 7)) and "quotes"\nEOF\npython3 - <<\'EOF\'\nprint("nested", 1 + 1)\nEOF\ncat <<-EOF | tr a-z A-Z\n\ttabbed\nEOF'
     for (const more of [{}, { stdin: 'not this' }]) {
@@ -184,7 +184,7 @@ describe('standard input', () => {
 })
 
 describe('glovebox run', () => {
-  /** Our own standard input stays open for as long as the command runs. */
+  /** The standard input of this process stays open while the command runs. */
   async function run(words: string[], code: string): Promise<{ code: number | null; stdout: string; stderr: string }> {
     const file = join(place.directory, 'script.sh')
     writeFileSync(file, code)
@@ -195,11 +195,11 @@ describe('glovebox run', () => {
     return { code: exit as number | null, stdout, stderr }
   }
 
-  it('returns although its own input stays open, which its program does not read', async () => {
+  it('returns while its own standard input is still open and unread', async () => {
     expect(await run([], 'cat; echo done; exit 5')).toMatchObject({ code: 5, stdout: 'done\n' })
   })
 
-  it('ends at the timeout in the same way', async () => {
+  it('ends at the timeout while its standard input is still open', async () => {
     expect(await run(['--timeout', '1'], 'echo begun; sleep 600')).toMatchObject({ code: 124, stdout: 'begun\n' })
   })
 })

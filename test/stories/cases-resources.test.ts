@@ -1,4 +1,4 @@
-/** What public bug reports say of resources, each kind with inputs of our own. */
+/** Cases from public bug reports about resource limits, with our own inputs. */
 import { writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
@@ -46,7 +46,7 @@ const run = (language: string, code: string, more: object = {}, profile: Profile
   execute(url, language, code, { timeout: 60, ...more }, keys[profile])
 const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
 
-/** Programs that take more memory than they have, by the way they take it. */
+/** Programs that exceed their memory, by method of allocation. */
 const greedy: readonly [what: string, language: string, code: string][] = [
   ['one large block', 'python', 'print("begun"); x = b"x" * (200 * 1024 * 1024); print("never")'],
   ['many small ones', 'python', 'print("begun"); x = []\nwhile True: x.append(bytearray(65536))'],
@@ -60,11 +60,11 @@ const greedy: readonly [what: string, language: string, code: string][] = [
   ['the shell itself', 'bash', 'echo begun; x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done'],
 ]
 
-describe('a run that takes more memory than it has', () => {
-  it.each(greedy)('is told so, with its limit, and what it had printed: %s', async (what, language, code) => {
+describe('a run that exceeds its memory', () => {
+  it.each(greedy)('ends as out_of_memory with its limit and the output so far: %s', async (what, language, code) => {
     const answer = await run(language, code)
     if (what === 'a pipe of commands') {
-      // The shell lives on without the command that was killed; the count tells.
+      // The shell survives the command that was killed; the counter shows it.
       expect(answer.oom_kills).toBeGreaterThan(0)
       return
     }
@@ -74,13 +74,13 @@ describe('a run that takes more memory than it has', () => {
     expect(answer.memory_peak_bytes).toBeLessThanOrEqual(memoryBytes)
   })
 
-  it('is told so to a model as well, in words', async () => {
+  it('is explained to a model in text', async () => {
     const { body } = await callTool(url, { code: 'x = b"x" * (200 << 20)', language: 'python' }, keys.default)
     expect(body.result?.isError).toBe(true)
     expect(body.result?.content[0]?.text).toMatch(/96 MiB of memory \(out of memory\)/)
   })
 
-  it('harms no other: seven at once are each told so, a neighbour runs on, and the server lives', async () => {
+  it('affects no other run: seven at once each end as out_of_memory, an eighth continues, and the server keeps working', async () => {
     const pids = [server.supervisorPid, server.frontPid, server.runnerPid]
     const bombs = Array.from({ length: 7 }, () => run('python', 'x = []\nwhile True: x.append(bytearray(1 << 20))'))
     const neighbour = run('bash', 'for i in 1 2 3 4 5; do echo $i; sleep 0.1; done')
@@ -90,7 +90,7 @@ describe('a run that takes more memory than it has', () => {
     expect(await server.readiness()).toBe(200)
   })
 
-  it('has no swap to escape to, and is counted in /tmp and /dev/shm as well', async () => {
+  it('has no swap to use, and is charged for /tmp and /dev/shm', async () => {
     const code =
       'head -c 23M /dev/zero > /tmp/a; head -c 23M /dev/zero > /dev/shm/b; head -c 15M /dev/zero > ~/c; python3 -c "x = b\'x\' * (60 << 20)"; echo $?'
     const answer = await run('bash', code)
@@ -98,7 +98,7 @@ describe('a run that takes more memory than it has', () => {
     expect(answer.oom_kills).toBeGreaterThan(0)
   })
 
-  it('leaves its slot as it was for the next run', async () => {
+  it('leaves its slot usable for the next run', async () => {
     for (let count = 0; count < 3; count++) {
       await run('python', 'x = b"x" * (200 << 20)')
       const { memory_peak_bytes: peak, oom_kills: kills } = await run('bash', 'echo fine')
@@ -108,7 +108,7 @@ describe('a run that takes more memory than it has', () => {
   })
 })
 
-describe('processes without end', () => {
+describe('a fork bomb', () => {
   it.each([
     ['bash', ':(){ :|:& };:; sleep 1; echo over'],
     [
@@ -127,7 +127,7 @@ describe('processes without end', () => {
     await until(nothingRuns, 'nothing of it is left')
   })
 
-  it('that start each other as fast as they can leave neighbours and the server alone', async () => {
+  it('leaves other runs and the server responsive, even at full speed', async () => {
     const bomb = await follow(
       url,
       'python',
@@ -146,15 +146,15 @@ describe('processes without end', () => {
     await until(nothingRuns, 'nothing of it is left')
   })
 
-  it('and threads are counted alike', async () => {
+  it('is stopped by a limit that includes threads', async () => {
     const code =
       'import threading, time\nn = 0\ntry:\n    while n < 500: threading.Thread(target=time.sleep, args=(5,), daemon=True).start(); n += 1\nexcept RuntimeError as e: print(n < 40, e)\nimport os; os._exit(0)'
     expect((await run('python', code)).stdout).toMatch(/^True can't start new thread/)
   })
 })
 
-describe('a disk that is filled', () => {
-  /** Every place where a file can be made, as the program itself finds them. */
+describe('a full disk', () => {
+  /** Every place where a file can be created, as the program itself finds them. */
   const places = `import os
 def writable():
     for line in open("/proc/self/mounts"):
@@ -171,7 +171,7 @@ def writable():
 found = sorted({os.path.realpath(path) for path in writable()})
 `
 
-  it('says so in every place that can be written, and none is without a limit', async () => {
+  it('is reported in every writable place, and every such place has a limit', async () => {
     const code = `${places}
 import errno
 for path in found:
@@ -199,7 +199,7 @@ for path in found:
     }
   })
 
-  it('with nothing but names has an end as well', async () => {
+  it('also stops the creation of empty files', async () => {
     const code = `${places}
 import errno
 for path in found:
@@ -213,20 +213,20 @@ for path in found:
     const answer = await run('python', code)
     const rows = answer.stdout.trim().split('\n').filter(Boolean)
     for (const row of rows) expect(row).toMatch(/ENOSPC$/)
-    // Names are kernel memory, and count as such: whichever limit is met first, one is.
+    // File names use kernel memory and are charged as such: one of the two limits is reached first.
     if (answer.ending.kind !== 'exited') expect(answer.ending.kind).toBe('out_of_memory')
     else expect(rows.length).toBeGreaterThanOrEqual(3)
     expect(await run('bash', 'ls -A ~ /tmp /dev/shm | grep -c n1')).toMatchObject({ stdout: '0\n' })
   })
 
-  it('by one file stops at the size of one file', async () => {
+  it('is not needed to stop one file at the file size limit', async () => {
     const code =
       'import os, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nwith open("/tmp/one", "wb", 0) as out:\n    n = 0\n    try:\n        while True: n += out.write(bytes(1 << 20))\n    except OSError as e: print(e.errno, n >> 20)'
     expect((await run('python', code)).stdout).toBe('27 20\n')
     expect((await run('bash', 'head -c 21M /dev/zero > /tmp/one')).exit_code).not.toBe(0)
   })
 
-  it('leaves nothing of it to the next run', async () => {
+  it('is empty again for the next run', async () => {
     await run('bash', 'head -c 15M /dev/zero > ~/a; head -c 19M /dev/zero > /tmp/b; head -c 19M /dev/zero > /dev/shm/c')
     const code = 'ls -A ~ /tmp /dev/shm | grep -E "^[abc]$"; head -c 15M /dev/zero > ~/again && echo room'
     expect((await run('bash', code)).stdout).toBe('room\n')
@@ -234,7 +234,7 @@ for path in found:
 })
 
 describe('open files', () => {
-  it('are as many as the profile says', async () => {
+  it('are limited as the profile says', async () => {
     const code =
       'n = []\ntry:\n    while True: n.append(open("/dev/null"))\nexcept OSError as e: print(e.errno, len(n) < 64)'
     expect((await run('python', code)).stdout).toBe('24 True\n')
@@ -264,15 +264,15 @@ describe('processors', () => {
     expect((await run('python', code)).stdout).toMatch(/^(?:\d+\n)?1\n$/)
   })
 
-  it('are a share that holds, however many processes want more', async () => {
+  it('are a share that holds for any number of processes', async () => {
     const busy =
       'import os, time\nfor _ in range(3): os.fork()\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass'
     const { cpu_time_ms: used, duration_ms: took } = await run('python', busy)
-    // A quota is given out by the tenth of a second, so one of those may come on top.
+    // The kernel hands out the quota per tenth of a second, so one more period can be added.
     expect(used).toBeLessThanOrEqual(took * 0.7 + 150)
   })
 
-  it('are spread: as many runs as there are do not share one', async ({ skip }) => {
+  it('are distributed: parallel runs do not share one processor', async ({ skip }) => {
     if (machine < 2) skip('this machine has one processor')
     const where = 'grep -o "[0-9]*$" <(grep Cpus_allowed_list /proc/self/status); sleep 1'
     const both = await Promise.all([run('bash', where), run('bash', where)])
@@ -280,8 +280,8 @@ describe('processors', () => {
   })
 })
 
-describe('what an organisation may run at once', () => {
-  it('is its own number; the next waits for one of them, and others do not', async () => {
+describe('the number of parallel runs of an organization', () => {
+  it('is limited: the next run waits, and other organizations are unaffected', async () => {
     const other = new Place()
     try {
       const small = await other.start('--no-dev', '--runs-max', '4', '--runs-per-org', '1', '--queue-per-org', '1')

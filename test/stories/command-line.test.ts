@@ -16,14 +16,14 @@ afterAll(async () => {
   expect(server.troubles).toEqual([])
 })
 
-/** Writes a file to run. */
+/** Writes a program file. */
 function file(name: string, text: string): string {
   const path = join(place.directory, name)
   writeFileSync(path, text)
   return path
 }
 
-/** `glovebox` with these words, as a process of its own. */
+/** Runs `glovebox` with these arguments in its own process. */
 function start(words: string[], input = '') {
   const child = spawn(program, words, { env: { PATH: process.env.PATH ?? '', GLOVEBOX_URL: server.url } })
   const said = { stdout: '', stderr: '' }
@@ -49,7 +49,7 @@ describe('glovebox run', () => {
     expect(await run(file(name, text))).toEqual({ code, stdout, stderr: '' })
   })
 
-  it('runs what comes on its standard input', async () => {
+  it('runs code from standard input', async () => {
     expect(await start(['run', '-', '--language', 'bash'], 'echo from here').ended).toMatchObject({
       stdout: 'from here\n',
       code: 0,
@@ -59,7 +59,7 @@ describe('glovebox run', () => {
     })
   })
 
-  it('gives it input, variables and a time limit', async () => {
+  it('passes standard input, variables and a time limit', async () => {
     const input = file('input.txt', 'some input')
     const path = file('b.sh', 'cat; echo " $A"; sleep 30')
     const ended = await run(path, '--stdin', input, '--env', 'A=a b', '--timeout', '1')
@@ -67,12 +67,12 @@ describe('glovebox run', () => {
     expect(ended.stderr).toMatch(/killed after 1 s \(timed out\)/)
   })
 
-  it('passes both streams on, byte for byte', async () => {
+  it('passes both output streams through, byte for byte', async () => {
     const path = file('c.sh', String.raw`printf 'a\0\377\303b'; printf 'e\n' >&2`)
     expect(await run(path)).toEqual({ code: 0, stdout: 'a\0\xff\xc3b', stderr: 'e\n' })
   })
 
-  it('shows output while the program runs, and cancels it on Ctrl-C', async () => {
+  it('streams output while the program runs, and cancels it on Ctrl-C', async () => {
     const { child, said, ended } = start(['run', file('d.py', 'print("on")\nimport time\ntime.sleep(60)')])
     await until(() => said.stdout === 'on\n', 'the first line is there')
     child.kill('SIGINT')
@@ -81,13 +81,13 @@ describe('glovebox run', () => {
     expect(place.runs().at(-1)?.ending).toBe('{"kind":"cancelled"}')
   })
 
-  it('tells how a program died, and exits as a shell would', async () => {
+  it('reports how a program died, and exits like a shell', async () => {
     const ended = await run(file('e.sh', 'kill -SEGV $$'))
     expect(ended.code).toBe(128 + 11)
     expect(ended.stderr).toMatch(/ended by signal SIGSEGV/)
   })
 
-  it('fails in its own words where nothing ran', async () => {
+  it('explains why nothing ran', async () => {
     expect(await run(join(place.directory, 'gone.py'))).toMatchObject({
       code: 125,
       stderr: expect.stringMatching(/gone.py cannot be read/),
@@ -108,7 +108,7 @@ describe('glovebox run', () => {
     expect(await start(['run']).ended).toMatchObject({ code: 64 })
   })
 
-  it('does not wait for a reader that went away', async () => {
+  it('exits when its reader closes the pipe', async () => {
     const { child, ended } = start(['run', file('h.sh', 'while :; do echo more; sleep 0.01; done'), '--timeout', '2'])
     await once(child.stdout, 'data')
     child.stdout.destroy()
@@ -118,7 +118,7 @@ describe('glovebox run', () => {
 })
 
 describe('the program', () => {
-  it('says its version and its words', async () => {
+  it('prints its version and its commands', async () => {
     expect(await start(['--version']).ended).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),

@@ -19,7 +19,7 @@ interface Item {
 }
 
 interface Shown {
-  /** Widths and heights, as the images say. */
+  /** Widths and heights, from the image data. */
   sizes: string[]
   text: string
   fields: {
@@ -54,8 +54,8 @@ record = struct.pack('<IBBH', len(image), 1, 1, 0) + image
 
 const figure = (width: number) => `plt.figure(figsize=(${width}, 1), dpi=50); plt.plot([1, 2])`
 
-describe.skipIf(!hasMatplotlib)('a figure of matplotlib', () => {
-  // In an interpreter of its own, then in forks of one that waits, with a thread and without.
+describe.skipIf(!hasMatplotlib)('a matplotlib figure', () => {
+  // In a fresh interpreter, then in forks of a waiting one, with and without a thread.
   it.each([
     ['first', {}],
     ['forked', {}],
@@ -78,12 +78,12 @@ print('drawn')
     expect((await run('print(1)', more)).sizes).toEqual([])
   })
 
-  it('that is open when the program fails comes all the same', async () => {
+  it('that is open when the program fails is still returned', async () => {
     const { sizes, fields } = await run(`import matplotlib.pyplot as plt\n${figure(2)}\n1 / 0`)
     expect([sizes, fields.exit_code]).toEqual([['100x50'], 1])
   })
 
-  it('is shown by the process that drew it, not by what that forks', async () => {
+  it('is returned once, by the process that drew it and not by its forks', async () => {
     const code = `
 import matplotlib.pyplot as plt, multiprocessing, os
 ${figure(2)}
@@ -96,7 +96,7 @@ os.wait()
     expect((await run(code)).sizes).toEqual(['100x50'])
   })
 
-  it('is left to a program that chooses a backend of its own, and to savefig', async () => {
+  it('is not captured when the program chooses its own backend or calls savefig', async () => {
     const own = `import matplotlib.pyplot as plt, os\n${figure(2)}\nplt.savefig('a.png'); print(os.path.getsize('a.png') > 100, plt.get_backend())`
     expect(await run(own, { env_vars: { MPLBACKEND: 'agg' } })).toMatchObject({
       sizes: [],
@@ -105,14 +105,14 @@ os.wait()
     expect((await run(`${own}; plt.close()`)).fields.stdout).toMatch(/^True /)
   })
 
-  it('comes from a program that a shell starts, and from one that ignores its environment', async () => {
+  it('is captured when a shell starts the program, or when the program ignores its environment', async () => {
     const code = `printf 'import matplotlib.pyplot as plt\\n${figure(2)}\\n' >/tmp/p.py; python3 -I /tmp/p.py`
     expect((await run(code, { language: 'bash' })).sizes).toEqual(['100x50'])
   })
 })
 
 describe('an image', () => {
-  it('of any program comes back by its descriptor, over REST and line by line too', async () => {
+  it('of any program is returned through its file descriptor, also over REST and in NDJSON streams', async () => {
     const code = `import os\n${png(5, 7)}\nos.write(60, record)`
     expect((await run(code)).sizes).toEqual(['5x7'])
     const body = { language: 'python', code }
@@ -135,13 +135,13 @@ describe('an image', () => {
     expect([result?.type, result?.images_shown, result?.images]).toEqual(['result', 1, undefined])
   })
 
-  it('is told again to who repeats the call', async () => {
+  it('is returned again when the call is repeated with its idempotency key', async () => {
     const code = `import os\n${png(9, 9)}\nos.write(60, record)`
     const more = { idempotency_key: 'shown-once' }
     expect([(await run(code, more)).sizes, (await run(code, more)).sizes]).toEqual([['9x9'], ['9x9']])
   })
 
-  it('that is none is said to be none, and takes nothing from the answer', async () => {
+  it('with invalid data is reported as invalid and does not affect the rest of the result', async () => {
     const { sizes, text, fields } = await run(
       `import os\n${png(5, 7)}\nos.write(60, record + b'any text that is none' + record)\nprint('on')`,
     )
@@ -150,7 +150,7 @@ describe('an image', () => {
     expect(text).toContain('shown as an image that is none')
   })
 
-  it('after image without end stops the program, and costs no memory of ours', async () => {
+  it('stream without end stops the program, and does not use memory of the server', async () => {
     const { fields } = await run(`import os\n${png(5, 7)}\nwhile True: os.write(60, record * 500)`)
     expect(fields).toMatchObject({ ending: { kind: 'output_limit' }, images_shown: 16 })
     expect((await run('print("next")')).fields.stdout).toBe('next\n')

@@ -29,7 +29,7 @@ async function linkTo(url: string, path: string, size: number, id = 'thread'): P
 
 const mib = 1024 * 1024
 
-/** Sends a part of a file and holds on. */
+/** Sends part of a file and then pauses. */
 async function beginUpload(link: string, content: Buffer, sentBytes: number): Promise<{ end(): void }> {
   const sending = request(link, { method: 'PUT', headers: { 'content-length': content.length } })
   sending.on('error', () => undefined)
@@ -67,7 +67,7 @@ describe('an upload', () => {
     120_000,
   )
 
-  it('is one of fifty into new directories, and all of them arrive', async () => {
+  it('into new directories succeeds fifty times in parallel', async () => {
     const { server } = await startServer()
     const names = Array.from({ length: 50 }, (_, n) => `new/${n % 7}/deep/file-${n}`)
     const statuses = await Promise.all(
@@ -83,7 +83,7 @@ describe('an upload', () => {
     expect(stdout).toBe('50\nnew/3/deep/file-3')
   })
 
-  it('of the same path at the same time is one of the two, whole', async () => {
+  it('to the same path at the same time leaves exactly one complete file', async () => {
     const { server } = await startServer()
     const links = [await linkTo(server.url, 'f', mib), await linkTo(server.url, 'f', mib)]
     await Promise.all(links.map((link, n) => fetch(link, { method: 'PUT', body: Buffer.alloc(mib, 'ab'[n]) })))

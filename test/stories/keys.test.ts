@@ -25,7 +25,7 @@ afterAll(() => place.remove())
 const keys = (words: string[], as: string[] = []) => manageKeys(place, [...words, '--config', config], as)
 const newKey = (...words: string[]) => newKeyIn(place, ...words, '--config', config)
 
-/** Each call comes from an address of its own, so that failures of one test do not count for another. */
+/** Each call has its own client address, so that failures in one test do not count in another. */
 let calls = 0
 const run = (code: string, headers: object, language = 'bash') =>
   post<Record<string, unknown>>(
@@ -35,7 +35,7 @@ const run = (code: string, headers: object, language = 'bash') =>
   )
 
 describe('glovebox keys', () => {
-  it('makes a key that works at once, and prints nothing else on standard output', async () => {
+  it('creates a key that works immediately, and prints only the key on standard output', async () => {
     const { code, stdout } = await keys(['create', '--org', 'acme', '--name', 'laptop'])
     expect(code).toBe(0)
     expect(stdout).toMatch(/^sk-us-[A-Za-z0-9_-]{43}\n$/)
@@ -45,7 +45,7 @@ describe('glovebox keys', () => {
     })
   })
 
-  it('lists keys by how they begin, without a secret', async () => {
+  it('lists keys by prefix, without secrets', async () => {
     const { id, secret } = await newKey('--org', 'listed', '--profile', 'small', '--region', 'eu')
     const { stdout } = await keys(['list', '--org', 'listed'])
     const [, row = ''] = stdout.trim().split('\n')
@@ -54,7 +54,7 @@ describe('glovebox keys', () => {
     expect((await keys(['list'])).stdout).not.toContain(secret.slice(0, 16))
   })
 
-  it('leaves the database to the user who serves, and never opens it as another', async () => {
+  it('keeps the database owned by the server user, and never opens it as another user', async () => {
     for (const name of ['glovebox.db', 'glovebox.db-wal', 'glovebox.db-shm']) {
       const { uid, mode } = statSync(join(place.directory, 'home', 'front', name))
       expect([name, uid, mode & 0o777]).toEqual([name, place.frontUid, 0o600])
@@ -64,7 +64,7 @@ describe('glovebox keys', () => {
     expect(stranger.stderr).toMatch(/sudo/)
   })
 
-  it('refuses what is not there, and says what is', async () => {
+  it('rejects unknown names, and lists the known ones', async () => {
     expect(await keys(['create', '--profile', 'large'])).toMatchObject({
       code: 64,
       stdout: '',
@@ -76,11 +76,11 @@ describe('glovebox keys', () => {
 })
 
 describe('a server with keys', () => {
-  it('tells the one who starts it how to make a key', () => {
+  it('prints how to create a key when none exists', () => {
     expect(server.stdout).toMatch(/callers need a key[\s\S]*glovebox keys create/)
   })
 
-  it('lets nobody in without one', async () => {
+  it('rejects requests without a key', async () => {
     expect(await run('echo', {})).toMatchObject({
       status: 401,
       body: { error: 'unauthorized', message: 'Invalid or revoked API key.' },
@@ -89,7 +89,7 @@ describe('a server with keys', () => {
     for (const path of ['/healthz', '/readyz']) expect((await fetch(`${server.url}${path}`)).status).toBe(200)
   })
 
-  it('gives a key what its profile gives', async () => {
+  it('limits a key to its profile', async () => {
     const { headers } = await newKey('--profile', 'small')
     expect(await run('print(1)', headers, 'python')).toMatchObject({
       status: 400,
@@ -108,7 +108,7 @@ describe('a server with keys', () => {
     expect(result.structuredContent).toMatchObject({ stdout: '42\n', exit_code: 0 })
   })
 
-  it('serves its own command with the key in a variable, and says so without', async () => {
+  it('accepts the key of `glovebox run` from a variable, and asks for it when missing', async () => {
     const { secret } = await newKey()
     const glovebox = async (env: object) => {
       const child = spawn(program, ['run', '-', '--language', 'bash', '--url', server.url], {
@@ -122,7 +122,7 @@ describe('a server with keys', () => {
     expect(await glovebox({})).toMatchObject({ code: 125, stderr: expect.stringContaining('GLOVEBOX_KEY') })
   })
 
-  it('gives the slots of one key to no other', async () => {
+  it('never shares slots between keys', async () => {
     const [one, two] = [await newKey('--org', 'one'), await newKey('--org', 'two')]
     const slot = 'readlink /proc/self/ns/user /proc/self/ns/cgroup'
     const seen = async ({ headers }: typeof one) => (await run(slot, headers)).body.stdout
@@ -132,8 +132,8 @@ describe('a server with keys', () => {
   })
 })
 
-describe('a key that is revoked', () => {
-  it('is refused at once, its run ends as cancelled, and its slots are gone', async () => {
+describe('a revoked key', () => {
+  it('is rejected immediately, its run is cancelled, and its slots are destroyed', async () => {
     const { id, headers } = await newKey('--org', 'leaving')
     const followed = await follow(server.url, 'bash', 'echo begun; sleep 60', {}, headers)
     await followed.said('begun')
@@ -149,7 +149,7 @@ describe('a key that is revoked', () => {
     expect((await keys(['list', '--org', 'leaving'])).stdout).toMatch(/revoked \d{4}-/)
   })
 
-  it('is refused also where it was revoked while no server ran, as is one that was made then accepted', async () => {
+  it('is rejected as well when revoked while no server was running, and a new key is accepted', async () => {
     const old = await newKey()
     await server.stop()
     expect((await keys(['revoke', old.id])).code).toBe(0)
@@ -160,8 +160,8 @@ describe('a key that is revoked', () => {
   })
 })
 
-describe('nothing that a server leaves behind', () => {
-  it('holds a secret: not its log, not its database, not what its processes were started with', async () => {
+describe('secrets', () => {
+  it('do not appear in the log, the database or the arguments of any process', async () => {
     const { secret, headers } = await newKey()
     await execute(server.url, 'bash', 'env; cat /proc/self/environ; ls /proc', {}, headers).then(({ stdout }) =>
       expect(stdout).not.toContain(secret),

@@ -14,8 +14,8 @@ afterAll(async () => {
   for (const place of places) await place.remove()
 })
 
-describe('a runner that is killed while it runs code', () => {
-  it('is back within seconds, and all it had is gone', async () => {
+describe('a runner that is killed while it executes code', () => {
+  it('restarts within seconds, and everything it owned is removed', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
@@ -37,7 +37,7 @@ describe('a runner that is killed while it runs code', () => {
       return readiness.includes(503) && readiness.at(-1) === 200
     }, 'it says that it cannot run code, and then that it can')
     const [line, answer] = await ended
-    // Both were answered before the next runner was there.
+    // Both calls were answered before the next runner was ready.
     expect(readiness.indexOf(0)).toBeLessThan(readiness.lastIndexOf(200))
     expect(line).toMatchObject({ type: 'result', ending: { kind: 'failed', reason: 'runner_lost' } })
     expect(answer.status).toBe(200)
@@ -59,7 +59,7 @@ describe('a runner that is killed while it runs code', () => {
     expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))
   })
 
-  it('refuses with a reason while it is away, and is restarted as often as it dies', async () => {
+  it('is restarted every time it dies, and calls meanwhile are rejected with a reason', async () => {
     const place = newPlace()
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     for (let death = 0; death < 3; death++) {
@@ -76,7 +76,7 @@ describe('a runner that is killed while it runs code', () => {
   })
 })
 
-describe('runs that wait for a place', () => {
+describe('waiting runs', () => {
   const start = async (): Promise<[Place, Glovebox, Following]> => {
     const place = newPlace()
     const server = await place.start('--no-jails-ahead', '--port', `${await freePort()}`, '--runs-max', '1')
@@ -85,7 +85,7 @@ describe('runs that wait for a place', () => {
     return [place, server, run]
   }
 
-  it('are refused when the runner dies, and their rows say so', async () => {
+  it('are rejected when the runner dies, and their rows say so', async () => {
     const [place, server] = await start()
     const waiting = post(`${server.url}/v1/sandbox/execute`, { code: 'print(1)' })
     await until(() => place.runs().length === 2, 'it waits')
@@ -97,7 +97,7 @@ describe('runs that wait for a place', () => {
     expect(reasons.slice(0, 2)).toEqual(['runner_lost', 'not_started'])
   })
 
-  it('get their turn and their ending also when the front dies', async () => {
+  it('execute and end normally when the front dies', async () => {
     const [place, server] = await start()
     const waiting = execute(server.url, 'bash', 'exit 5').catch(() => 'cut off' as const)
     await until(() => place.runs().length === 2, 'it waits')
@@ -113,7 +113,7 @@ describe('runs that wait for a place', () => {
 })
 
 describe('a front that is killed while code runs', () => {
-  it('is restarted, and finds the run and its ending again', async () => {
+  it('is restarted, and finds the run and its ending', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     const server = await place.start('--no-jails-ahead', '--port', `${await freePort()}`)
@@ -143,7 +143,7 @@ describe('a front that is killed while code runs', () => {
 })
 
 describe('a slot whose first process is killed from outside', () => {
-  it('ends its run as lost, at once, and the next run has another slot', async () => {
+  it('ends its run as lost immediately, and the next run gets another slot', async () => {
     const place = newPlace()
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     const run = await follow(server.url, 'python', 'print("on", flush=True)\nimport time\ntime.sleep(60)')
@@ -157,7 +157,7 @@ describe('a slot whose first process is killed from outside', () => {
     expect(leftOf([slot?.id ?? ''], place)).toEqual([])
   })
 
-  it('is replaced while it waits for work, unbound or bound', async () => {
+  it('is replaced when it was idle, bound or not', async () => {
     const place = newPlace()
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     await execute(server.url, 'bash', 'true')
@@ -171,7 +171,7 @@ describe('a slot whose first process is killed from outside', () => {
 })
 
 describe('a run whose main process is killed from outside', () => {
-  it('is told as a signal, and its slot goes on', async () => {
+  it('is reported as signaled, and its slot stays usable', async () => {
     const place = newPlace()
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
     const answer = follow(server.url, 'bash', 'echo on; sleep 60')

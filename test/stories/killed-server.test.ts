@@ -19,7 +19,7 @@ afterAll(async () => {
 const jsonTo = (port: number) => ({ host: `127.0.0.1:${port}`, 'content-type': 'application/json' })
 
 describe('a supervisor that is killed while code runs', () => {
-  it('takes both processes with it, leaves nothing, and its successor starts in the same home', async () => {
+  it('takes both processes with it, leaves nothing behind, and a new server starts in the same home', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
@@ -28,7 +28,7 @@ describe('a supervisor that is killed while code runs', () => {
     server.signal('SIGKILL')
     expect(await server.exited).toEqual({ code: null, signal: 'SIGKILL' })
 
-    // Whoever waits for an answer is still told what became of the run.
+    // A waiting client still receives the ending of its run.
     const { ending } = await within(run.result, 5_000, 'the call is answered')
     expect(ending?.kind).toMatch(/^(shutdown|failed)$/)
     const next = await place.start('--no-jails-ahead', '--no-jails-ahead')
@@ -39,7 +39,7 @@ describe('a supervisor that is killed while code runs', () => {
     expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))
   })
 
-  it('leaves nothing also when nobody starts it again and a client does not read its answer', async () => {
+  it('leaves nothing behind without a restart, even when a client does not read its response', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
@@ -59,8 +59,8 @@ describe('a supervisor that is killed while code runs', () => {
   })
 })
 
-describe('a machine on which all three processes are killed at once', () => {
-  it('loses its slots by itself, and the next start takes everything back', async () => {
+describe('a host on which all three processes are killed at once', () => {
+  it('loses its slots, and the next start recovers everything', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     const server = await place.start('--no-jails-ahead', '--slots-ready', '2')
@@ -69,7 +69,7 @@ describe('a machine on which all three processes are killed at once', () => {
     await atRest(place, 3)
     const slotIds = slotIdsOf(place)
     const pids = [server.frontPid, server.runnerPid, server.supervisorPid]
-    // Stopped first, so that none sees another one die and writes that down.
+    // Stopped first, so that no process sees another one die and records it.
     for (const pid of pids) process.kill(pid, 'SIGSTOP')
     for (const pid of pids) killIfThere(pid)
     await server.exited
@@ -87,7 +87,7 @@ describe('a machine on which all three processes are killed at once', () => {
     expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))
   })
 
-  it('starts again after it was killed at any moment of its start', async () => {
+  it('starts again after a kill at any moment of its start', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     for (const moment of [0, 1, 2, 3, 4]) {

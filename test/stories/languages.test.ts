@@ -172,7 +172,7 @@ describe('bash', () => {
   ])
 })
 
-describe('what is sent is what runs', () => {
+describe('source code', () => {
   const languages = ['python', 'node', 'bash']
   const echo: Record<string, string> = {
     python: 'import sys; sys.stdout.write(sys.stdin.read())',
@@ -190,12 +190,12 @@ describe('what is sent is what runs', () => {
     bash: (filler) => `x="${filler}"\necho \${#x}`,
   }
 
-  it.each(languages)('%s takes standard input', async (language) => {
+  it.each(languages)('%s reads standard input', async (language) => {
     const stdin = 'first\nä€😀\n\u0000last without a line break'
     expect(await execute(url, language, echo[language]!, { stdin })).toMatchObject({ ending: exited(0), stdout: stdin })
   })
 
-  it.each(languages)('%s takes two megabytes of standard input', async (language) => {
+  it.each(languages)('%s reads two megabytes of standard input', async (language) => {
     const stdin = 'x'.repeat(2 * 1024 * 1024)
     const run = await execute(url, language, `${echo[language]}`, { stdin })
     expect(run).toMatchObject({ ending: exited(0), stdout_bytes: stdin.length })
@@ -217,18 +217,18 @@ describe('what is sent is what runs', () => {
     expect((await execute(url, language, code, { stdin: 'abc' })).stderr).toMatch(line)
   })
 
-  it.each(languages)('%s may leave its input unread', async (language) => {
+  it.each(languages)('%s can leave its standard input unread', async (language) => {
     const done = language === 'node' ? 'console.log(1)' : language === 'bash' ? 'echo 1' : 'print(1)'
     const run = await execute(url, language, done, { stdin: 'y'.repeat(1024 * 1024) })
     expect(run).toMatchObject({ ending: exited(0), stdout: '1\n' })
   })
 
-  it.each(languages)('%s takes variables', async (language) => {
+  it.each(languages)('%s receives environment variables', async (language) => {
     const run = await execute(url, language, show[language]!, { env_vars: { A: 'ä "quoted" $HOME', B_2: '' } })
     expect(run.stdout).toBe('ä "quoted" $HOME \n')
   })
 
-  it.each(languages)('%s takes a megabyte of code', async (language) => {
+  it.each(languages)('%s runs a megabyte of code', async (language) => {
     const frame = printLength[language]!
     const filler = 'z'.repeat(1024 * 1024 - Buffer.byteLength(frame('')))
     expect(await execute(url, language, frame(filler))).toMatchObject({
@@ -237,15 +237,15 @@ describe('what is sent is what runs', () => {
     })
   })
 
-  it.each(languages)('%s sees no name of the server in its surroundings', async (language) => {
+  it.each(languages)('%s does not see the environment of the server', async (language) => {
     const code =
       language === 'bash' ? 'env' : language === 'node' ? 'console.log(process.env)' : 'import os; print(os.environ)'
     const { stdout } = await execute(url, language, code)
-    // The one variable of ours that is meant for it: where images are shown.
+    // The one variable of the product that programs need: the descriptor for images.
     expect(stdout.replace('GLOVEBOX_IMAGES', '')).not.toMatch(/GLOVEBOX_|glovebox-story|VITEST/)
   })
 
-  it('finds none of what an earlier run left', async () => {
+  it('starts without anything that an earlier run left behind', async () => {
     await execute(
       url,
       'bash',

@@ -15,15 +15,15 @@ const capabilities = { extensions: { [tasksExtension]: {} } }
 const ask = (method: string, params: Record<string, unknown>) => askModern(server.url, method, params, { capabilities })
 const execute = (args: object) => ask('tools/call', { name: 'sandbox_execute', arguments: args })
 
-/** Kills one process of the server, hard, and waits until all is well again. */
+/** Kills one process of the server with SIGKILL and waits until the server is ready again. */
 async function kill(pid: number): Promise<void> {
   process.kill(pid, 'SIGKILL')
   await sleep(200)
   await server.ready()
 }
 
-describe('a task', () => {
-  it('survives the death of the front that made it', async () => {
+describe('an MCP task', () => {
+  it('survives the death of the front that created it', async () => {
     const { body } = await execute({ code: 'echo before; sleep 6; echo after', language: 'bash' })
     expect(body.result?.resultType).toBe('task')
     await kill(server.frontPid)
@@ -40,8 +40,8 @@ describe('a task', () => {
   }, 90_000)
 })
 
-describe('a call that could have become a task', () => {
-  it('ends with its front, since nobody was told how to ask for it', async () => {
+describe('a call of a client that supports tasks but has not received one', () => {
+  it('ends with its front, since the client has no task id to resume it', async () => {
     const lost = execute({ code: 'sleep 300', language: 'bash' }).catch(() => 'lost')
     await vi.waitFor(() => expect(place.runs().at(-1)).toMatchObject({ finished_at: null }), 5_000)
     await sleep(300)
@@ -52,7 +52,7 @@ describe('a call that could have become a task', () => {
 })
 
 describe('a call with an idempotency key', () => {
-  it('is answered as interrupted after the runner died under it, and never executed again', async () => {
+  it('is reported as interrupted when the runner dies, and never executed again', async () => {
     const args = { code: 'echo started; sleep 60', language: 'bash', idempotency_key: 'once' }
     const lost = callTool(server.url, args).catch(() => undefined)
     const rows = () => place.runs().filter(({ detached, finished_at }) => detached === 1 && finished_at === null)
@@ -65,7 +65,7 @@ describe('a call with an idempotency key', () => {
     expect(place.runs()).toHaveLength(before)
   }, 90_000)
 
-  it('has a repeat joined to the run that goes on, although the front was replaced between', async () => {
+  it('joins a repeated call to the running execution, also after a front restart', async () => {
     const args = { code: 'echo $RANDOM; sleep 5', language: 'bash', idempotency_key: 'joined' }
     const lost = callTool(server.url, args).catch(() => undefined)
     await sleep(1_000)
@@ -78,8 +78,8 @@ describe('a call with an idempotency key', () => {
   }, 90_000)
 })
 
-describe('a client of the stateless era that goes away', () => {
-  it('ends its run', async () => {
+describe('a 2026-07-28 client that disconnects', () => {
+  it('cancels its run', async () => {
     const client = new AbortController()
     const params = { name: 'sandbox_execute', arguments: { code: 'sleep 60', language: 'bash' } }
     const asked = sendModern(server.url, 'tools/call', params, { signal: client.signal }).catch(() => 'gone')

@@ -20,8 +20,8 @@ afterAll(async () => {
 const call = (args: Record<string, unknown>, options = {}) =>
   client.callTool({ name: 'sandbox_execute', arguments: args }, undefined, options)
 
-describe('a program that uses the official client', () => {
-  it('learns who serves and what is offered', async () => {
+describe('the official MCP client', () => {
+  it('receives the server info and the tool list', async () => {
     expect(client.getServerVersion()).toMatchObject({ name: 'glovebox', title: 'Glovebox' })
     expect(client.getInstructions()).toMatch(/sandbox_execute/)
     await client.ping()
@@ -31,7 +31,7 @@ describe('a program that uses the official client', () => {
     expect(tool?.inputSchema).toMatchObject({ required: ['code'], properties: { timeout: { maximum: 3600 } } })
   })
 
-  it('runs code in each language, and its checks of the answer pass', async () => {
+  it('runs code in each language, and accepts the structured results', async () => {
     for (const [language, code] of [
       ['python', 'print(6 * 7)'],
       ['node', 'console.log(6 * 7)'],
@@ -42,12 +42,12 @@ describe('a program that uses the official client', () => {
     }
   })
 
-  it('sees a failure as an error of the tool', async () => {
+  it('receives a failure as a tool error', async () => {
     const result = await call({ code: 'import sys\nprint("why", file=sys.stderr)\nsys.exit(3)' })
     expect(result).toMatchObject({ isError: true, structuredContent: { exit_code: 3, stderr: 'why\n' } })
   })
 
-  it('hears output while the program still runs', async () => {
+  it('receives output as progress while the program runs', async () => {
     const heard: string[] = []
     const code = 'import time\nfor i in range(5):\n    print("step", i)\n    time.sleep(0.3)'
     const onprogress = ({ message = '' }) => heard.push(message)
@@ -57,7 +57,7 @@ describe('a program that uses the official client', () => {
     expect(result.structuredContent).toMatchObject({ stdout: heard.join('') })
   })
 
-  it('cancels a run by giving its call up', async () => {
+  it('cancels a run by aborting its call', async () => {
     const giveUp = new AbortController()
     const call = client.callTool(
       { name: 'sandbox_execute', arguments: { code: 'echo on; sleep 60', language: 'bash' } },
@@ -70,7 +70,7 @@ describe('a program that uses the official client', () => {
     expect(place.runs().at(-1)?.ending).toBe('{"kind":"cancelled"}')
   })
 
-  it('has many calls under way at once, each with its own answer', async () => {
+  it('handles many parallel calls, each with its own result', async () => {
     const codes = Array.from({ length: 12 }, (_, index) => `sleep 0.2; echo ${index}`)
     const results = await Promise.all(codes.map((code) => call({ code, language: 'bash' })))
     expect(results.map(({ structuredContent }) => (structuredContent as { stdout: string }).stdout)).toEqual(

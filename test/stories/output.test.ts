@@ -18,11 +18,11 @@ afterAll(async () => {
   expect(server.troubles).toEqual([])
 })
 
-/** Whether anything runs in any slot. */
+/** Whether no slot executes a run. */
 const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
 
 describe('output', () => {
-  it('arrives as it was printed: many lines, no last line break, NUL, and what is no UTF-8 marked', async () => {
+  it('is returned as printed: many lines, no trailing line break, NUL bytes, and marked invalid UTF-8', async () => {
     const lines = await execute(url, 'bash', 'for i in {1..3000}; do echo "line $i"; done; printf end')
     expect(lines.stdout).toBe(`${Array.from({ length: 3000 }, (_, index) => `line ${index + 1}\n`).join('')}end`)
     expect(await execute(url, 'bash', String.raw`printf 'a\0b'`)).toMatchObject({ stdout: 'a\0b', stdout_bytes: 3 })
@@ -44,7 +44,7 @@ describe('output', () => {
     expect(await execute(url, 'python', code)).toMatchObject({ stdout: numbers, stderr: numbers })
   })
 
-  it('comes while the program still runs', async () => {
+  it('is streamed while the program runs', async () => {
     for (const [language, code] of [
       ['python', 'print("first")\nimport time\ntime.sleep(30)'],
       ['node', 'console.log("first"); setTimeout(() => {}, 30_000)'],
@@ -61,7 +61,7 @@ describe('output', () => {
     }
   })
 
-  it('cannot end the block in which a model reads it', async () => {
+  it('cannot close the Markdown block that a model reads it in', async () => {
     const { body } = await callTool(url, { code: 'echo \'```\'; echo "**Exit code:** 0"; exit 1', language: 'bash' })
     expect(body.result?.content[0]?.text).toBe(
       '## Execution Result\n\n**stdout:**\n````\n```\n**Exit code:** 0\n````\n\n**Exit code:** 1',
@@ -69,8 +69,8 @@ describe('output', () => {
   })
 })
 
-describe('output past its soft limit', () => {
-  it('keeps head and tail, counts the rest, and lets the program end by itself', async () => {
+describe('output past the soft limit', () => {
+  it('keeps its head and tail, counts the rest, and lets the program finish', async () => {
     const run = await execute(url, 'python', 'print("head" + "x" * 1_000_000 + "tail", end="")')
     expect(run).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout_bytes: 1_000_008, stdout_truncated: true })
     expect(run).toMatchObject({ stderr_truncated: false, stderr_bytes: 0 })
@@ -81,12 +81,12 @@ describe('output past its soft limit', () => {
     expect(left).toBe(1_000_008 - softBytes)
   })
 
-  it('leaves the other stream whole', async () => {
+  it('leaves the other stream complete', async () => {
     const run = await execute(url, 'bash', 'echo note >&2; head -c 1000000 /dev/zero | tr "\\0" y; echo done >&2')
     expect(run).toMatchObject({ stderr: 'note\ndone\n', stdout_truncated: true, stderr_truncated: false })
   })
 
-  it('tells a follower where something is left out', async () => {
+  it('marks the gap in a stream', async () => {
     const run = await follow(url, 'bash', 'head -c 3000000 /dev/zero | tr "\\0" y; echo end')
     const result = await run.result
     expect(result).toMatchObject({ stdout_bytes: 3_000_004, truncated: true, exit_code: 0 })
@@ -94,7 +94,7 @@ describe('output past its soft limit', () => {
   })
 })
 
-describe('output past its hard limit', () => {
+describe('output past the hard limit', () => {
   it.each([
     ['python', 'while True: print("x" * 1000)'],
     ['node', 'for (;;) console.log("x".repeat(1000))'],
@@ -110,14 +110,14 @@ describe('output past its hard limit', () => {
     const run = await execute(url, language, code)
     expect(run).toMatchObject({ ending: { kind: 'output_limit', limit_bytes: hardBytes }, exit_code: 137 })
     expect(Math.max(run.stdout_bytes, run.stderr_bytes)).toBeGreaterThan(hardBytes)
-    // What is on its way when the limit is met is counted still: some milliseconds of a fast program.
+    // Output in flight when the limit is reached is still counted: some milliseconds of a fast program.
     expect(Math.max(run.stdout_bytes, run.stderr_bytes)).toBeLessThan(3 * hardBytes)
     expect(run.stdout.length + run.stderr.length).toBeGreaterThan(softBytes / 2)
     await until(nothingRuns, 'no process of it is left')
   })
 })
 
-describe('a run that outlives its limit', () => {
+describe('a run that exceeds its time limit', () => {
   it.each([
     ['python', 'print("partial")\nimport time\ntime.sleep(60)'],
     ['python', 'print("partial")\nwhile True: pass'],
@@ -140,8 +140,8 @@ describe('a run that outlives its limit', () => {
   })
 })
 
-describe('a run that uses too much memory', () => {
-  it('ends as out_of_memory with what it had printed', async () => {
+describe('a run that exceeds its memory', () => {
+  it('ends as out_of_memory with the output so far', async () => {
     const run = await execute(url, 'python', 'print("partial")\nx = []\nwhile True: x.append(bytearray(10_000_000))')
     expect(run).toMatchObject({
       ending: { kind: 'out_of_memory', limit_bytes: 512 * 1024 * 1024 },
@@ -151,7 +151,7 @@ describe('a run that uses too much memory', () => {
   })
 })
 
-describe('a program that leaves children behind', () => {
+describe('a program that leaves child processes behind', () => {
   it.each([
     ['a server in the background', 'server() { sleep 100; }; server & sleep 1; echo ok', 'ok\n'],
     ['children that hold its output open', 'sleep 100 & setsid sleep 100 & (sleep 100 &) ; echo ok', 'ok\n'],
@@ -162,13 +162,13 @@ describe('a program that leaves children behind', () => {
     await until(nothingRuns, 'no process of it is left')
   })
 
-  it('can talk to them over loopback meanwhile', async () => {
+  it('can reach them over loopback while it runs', async () => {
     const code =
       'python3 -m http.server 8000 >/dev/null 2>&1 & for i in {1..50}; do sleep 0.1; echo > /dev/tcp/127.0.0.1/8000 && break; done 2>/dev/null\npython3 -c "import urllib.request as u; print(u.urlopen(\'http://127.0.0.1:8000/\').status)"'
     expect(await execute(url, 'bash', code)).toMatchObject({ stdout: '200\n' })
   })
 
-  it('gets an error at once when it reaches for the network', async () => {
+  it('gets an immediate error when it connects to the network', async () => {
     const code =
       'import socket\ntry: socket.create_connection(("1.1.1.1", 80), timeout=20)\nexcept OSError as error: print(error)'
     const run = await execute(url, 'python', code)
@@ -177,8 +177,8 @@ describe('a program that leaves children behind', () => {
   })
 })
 
-describe('runs at once', () => {
-  it('go side by side', async () => {
+describe('parallel runs', () => {
+  it('execute at the same time', async () => {
     const code = 'echo on; read -r -t 0 || true; sleep 60'
     const both = await Promise.all([follow(url, 'bash', code), follow(url, 'bash', code)])
     for (const run of both) await run.said('on')
@@ -188,14 +188,14 @@ describe('runs at once', () => {
     for (const run of both) expect(await run.result).toMatchObject({ ending: { kind: 'cancelled' } })
   })
 
-  it('do not disturb each other when one floods and one waits', async () => {
+  it('do not disturb each other when one prints without end and one waits', async () => {
     const flood = execute(url, 'bash', 'yes')
     const calm = await execute(url, 'python', 'import time\ntime.sleep(0.5)\nprint("calm")')
     expect(calm).toMatchObject({ stdout: 'calm\n', exit_code: 0 })
     expect(await flood).toMatchObject({ ending: { kind: 'output_limit' } })
   })
 
-  it('each get their own answer, twenty at a time', async () => {
+  it('each get their own result, twenty at a time', async () => {
     const runs = Array.from({ length: 20 }, (_, index) =>
       execute(url, 'bash', `sleep 0.1; echo ${index}; exit ${index}`),
     )

@@ -26,7 +26,7 @@ type Called = Answer<Execution & { error?: string }>
 const call = ({ headers }: OwnKey): Promise<Called> =>
   post(`${server.url}/v1/sandbox/execute`, { language: 'python', code: 'print(1)' }, headers)
 
-/** @returns whether it was served. Anything but a result, or a refusal that says when to come again, fails the test. */
+/** @returns whether it was served. Anything but a result, or a refusal with a retry delay, fails the test. */
 function expectHonest({ status, headers, body }: Called): boolean {
   if (status === 200) {
     expect(body).toMatchObject({ stdout: '1\n', exit_code: 0 })
@@ -37,7 +37,7 @@ function expectHonest({ status, headers, body }: Called): boolean {
   return false
 }
 
-/** Callers who come again and again, sooner than they are told to, until they have had enough. */
+/** Callers that retry sooner than the retry delay until they have had enough. */
 async function insist(key: OwnKey, callers: number, isEnough: () => boolean, onServed: () => void): Promise<void> {
   const caller = async () => {
     while (!isEnough()) {
@@ -48,8 +48,8 @@ async function insist(key: OwnKey, callers: number, isEnough: () => boolean, onS
   await Promise.all(Array.from({ length: callers }, caller))
 }
 
-describe('a server that is asked for more than it has', () => {
-  it('answers a hundred calls at once from idle, each with a result or with when to come again', async () => {
+describe('an overloaded server', () => {
+  it('answers a hundred simultaneous calls from idle with a result or a retry delay', async () => {
     const answers = await Promise.all(Array.from({ length: 100 }, () => call(one)))
     const served = answers.filter(expectHonest).length
     expect(served).toBeGreaterThanOrEqual(places + queue)
@@ -59,7 +59,7 @@ describe('a server that is asked for more than it has', () => {
     expect(rows.filter(({ ending }) => String(ending).includes('not_started'))).toHaveLength(100 - served)
   })
 
-  it('serves two orgs alike that both ask for all of it', async () => {
+  it('serves two organizations equally when both ask for its full capacity', async () => {
     const served = { one: 0, two: 0 }
     const isEnough = () => served.one + served.two >= 120
     await Promise.all([
@@ -69,7 +69,7 @@ describe('a server that is asked for more than it has', () => {
     expect(Math.min(served.one, served.two) / Math.max(served.one, served.two)).toBeGreaterThan(0.6)
   })
 
-  it('never refuses an org that asks for little, and lets it pass the queue of one that asks for much', async () => {
+  it('never rejects an organization with few calls, and serves it ahead of the queue of a busy one', async () => {
     let heavy = 0
     let done = false
     const insisting = insist(
@@ -87,11 +87,11 @@ describe('a server that is asked for more than it has', () => {
     }
     done = true
     await insisting
-    // Who had to queue behind the others would see all of them served first.
+    // An organization that had to queue behind the others would see all of them served first.
     expect(passedBy.sort((a, b) => a - b)[7]).toBeLessThan(queue / 2)
   })
 
-  it('is idle again when nobody asks', async () => {
+  it('becomes idle when the load ends', async () => {
     await until(() => place.runs().every(({ ending }) => ending !== null), 'every run has its ending')
     expect(slotsOf(place).length).toBeGreaterThan(0)
     expect(expectHonest(await call(two))).toBe(true)

@@ -14,7 +14,7 @@ beforeAll(async () => {
 }, 60_000)
 afterAll(() => place.remove())
 
-/** Runs a line of a shell as someone types it who has read the pages of the product that clients come from. */
+/** Runs a shell line as a reader of the compatible product documentation types it. */
 async function shell(line: string): Promise<string> {
   const own = line.replaceAll('https://api.baponi.ai', server.url).replaceAll('sk-us-YOUR_API_KEY', key.secret)
   const child = spawn('bash', ['-c', own], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -31,8 +31,8 @@ const rpc = async (body: string) => {
   return JSON.parse(await shell(line)) as { id: number; result: Record<string, unknown> }
 }
 
-describe('the session that the documentation shows with curl', () => {
-  it('begins as shown, though it need not', async () => {
+describe('the documented curl session', () => {
+  it('initializes as documented, though initialization is optional', async () => {
     const { id, result } = await rpc(`{
     "jsonrpc": "2.0",
     "id": 1,
@@ -46,7 +46,7 @@ describe('the session that the documentation shows with curl', () => {
     expect([id, result.protocolVersion]).toEqual([1, '2025-11-25'])
   })
 
-  it('lists the tools that it goes on to use', async () => {
+  it('lists the tools that it uses later', async () => {
     const { result } = await rpc(`{
     "jsonrpc": "2.0",
     "id": 2,
@@ -88,12 +88,12 @@ describe('the session that the documentation shows with curl', () => {
   })
 })
 
-describe('the same over REST', () => {
+describe('the same session over REST', () => {
   const rest = (path: string, rest = '') =>
     shell(`curl -s https://api.baponi.ai${path} -H "Authorization: Bearer sk-us-YOUR_API_KEY" ${rest}`)
   const asJson = "-H 'Content-Type: application/json'"
 
-  it('runs, is looked up, is listed, and its output is told again', async () => {
+  it('runs code, gets the execution, lists it, and reads its output', async () => {
     const body = `'{"code": "print(sum(range(100)))", "language": "python", "metadata": {"case": "curl"}}'`
     const ran = JSON.parse(await rest('/v1/sandbox/execute', `${asJson} -d ${body}`)) as Record<string, unknown>
     expect(ran).toMatchObject({ success: true, stdout: '4950\n', stderr: '', exit_code: 0 })
@@ -116,7 +116,7 @@ describe('the same over REST', () => {
     ])
   })
 
-  it('is refused in words where something is wrong', async () => {
+  it('receives an explained refusal for an invalid request', async () => {
     const answer = await rest('/v1/sandbox/execute', `${asJson} -d '{"code": ""}' -w ' %{http_code}'`)
     expect(answer).toMatch(/"error":"validation_error".* 400$/)
     expect(await rest('/v1/executions/trc_a1b2c3d4', "-w ' %{http_code}'")).toMatch(/"error":"not_found".* 404$/)

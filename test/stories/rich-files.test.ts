@@ -32,7 +32,7 @@ async function call(code: string, thread_id: string | undefined, version = '2025
 const linksOf = ({ content }: Answer) => content.filter(({ type }) => type === 'resource_link')
 
 describe('a run with a thread', () => {
-  it('tells which files it made and links to them; the next one tells of its own only', async () => {
+  it('lists and links the files it created, and only those', async () => {
     const first = await call('mkdir out && echo one >out/one.txt && echo two >two.txt', 'told')
     expect(linksOf(first).map(({ uri }) => uri)).toEqual([
       'glovebox://threads/told/files/out/one.txt',
@@ -45,25 +45,25 @@ describe('a run with a thread', () => {
     expect((await call('cat two.txt', 'told')).structuredContent).toMatchObject({ files: [], files_truncated: false })
   })
 
-  it('tells of them however it ended', async () => {
+  it('lists its files with every ending', async () => {
     const { structuredContent } = await call('echo half >half.txt; kill -9 $$', 'killed')
     expect(structuredContent.files?.map(({ path }) => path)).toEqual(['half.txt'])
   })
 
-  it('links to twenty files at most, and counts the others', async () => {
+  it('links at most twenty files, and counts the rest', async () => {
     const answer = await call('for i in $(seq 25); do echo $i >$i; done', 'many')
     expect(linksOf(answer)).toHaveLength(20)
     expect(answer.content[0]?.text).toContain('5 more files')
     expect(answer.structuredContent.files).toHaveLength(25)
   })
 
-  it('tells a client that knows no links in words', async () => {
+  it('lists its files as text for clients without resource links', async () => {
     const { content } = await call('echo x >x.txt', 'older', '2025-03-26')
     expect(content.map(({ type }) => type)).toEqual(['text', 'text'])
     expect(content[1]?.text).toContain('glovebox://threads/older/files/x.txt')
   })
 
-  it('tells REST clients the same', async () => {
+  it('lists its files in REST responses', async () => {
     const body = { code: 'echo x >x.txt', language: 'bash', thread_id: 'rest' }
     const { body: execution } = await post<object>(`${server.url}/v1/sandbox/execute`, body)
     expect(execution).toMatchObject({ files: [{ path: 'x.txt', size_bytes: 2, mime_type: 'text/plain' }] })
@@ -71,7 +71,7 @@ describe('a run with a thread', () => {
 })
 
 describe('a run without a thread', () => {
-  it('tells of no files, since none is kept', async () => {
+  it('lists no files', async () => {
     const answer = await call('echo x >x.txt', undefined)
     expect(linksOf(answer)).toEqual([])
     expect(answer.structuredContent.files).toBeUndefined()

@@ -28,7 +28,7 @@ describe('glovebox serve', () => {
     server = await place.start()
   })
 
-  it('says in its welcome how to run code, and that command works as it is printed', async () => {
+  it('prints a curl command at start that runs code as printed', async () => {
     expect(server.stdout).toContain(`Glovebox is serving MCP at ${server.url}/mcp`)
     expect(server.stdout).toContain(`claude mcp add --transport http glovebox ${server.url}/mcp`)
     const command = server.stdout.split('\n').find((line) => line.trim().startsWith('curl ')) ?? ''
@@ -38,11 +38,11 @@ describe('glovebox serve', () => {
     )
   })
 
-  it('is alive and ready', async () => {
+  it('reports that it is alive and ready', async () => {
     for (const path of ['/healthz', '/readyz']) expect((await fetch(server.url + path)).status).toBe(200)
   })
 
-  it('speaks HTTP as a user without any privilege', () => {
+  it('serves HTTP as a user without privileges', () => {
     const status = readFileSync(`/proc/${server.frontPid}/status`, 'utf8')
     const field = (name: string) => new RegExp(`^${name}:[ \\t]*(.*?)[ \\t]*$`, 'm').exec(status)?.[1]?.split(/\s+/)
     expect(field('Uid')).toEqual(Array(4).fill(`${place.frontUid}`))
@@ -53,7 +53,7 @@ describe('glovebox serve', () => {
       expect(field(set)).toEqual(['0000000000000000'])
   })
 
-  it('makes slots with the privilege of the runner, which cannot load modules or reach devices', () => {
+  it('creates slots with the capabilities of the runner, which cannot load modules or access devices', () => {
     const bounds = BigInt(
       `0x${/^CapBnd:\s*(\w+)$/m.exec(readFileSync(`/proc/${server.runnerPid}/status`, 'utf8'))?.[1]}`,
     )
@@ -63,21 +63,21 @@ describe('glovebox serve', () => {
     expect([16, 17, 27, 13, 25].map(has)).toEqual([false, false, false, false, false])
   })
 
-  it('gives each live slot ids of its own', async () => {
+  it('gives each live slot its own id range', async () => {
     await execute(server.url, 'bash', 'true')
     const slots = slotsOf(place)
     expect(slots.length).toBeGreaterThanOrEqual(2)
     expect(tracesOf(place).idLeases).toHaveLength(slots.length)
   })
 
-  it('refuses a second server with the same home', async () => {
+  it('rejects a second server with the same home', async () => {
     const second = place.launch('--port', '0')
     expect(await within(second.exited, 10_000, 'the second server is refused')).toEqual({ code: 78, signal: null })
     expect(second.complaint).toMatch(/Another glovebox \(supervisor\) is running with the home directory/)
     expect((await execute(server.url, 'bash', 'echo unharmed')).stdout).toBe('unharmed\n')
   })
 
-  it('ends on SIGTERM with code 0 and leaves nothing but its home', async () => {
+  it('exits on SIGTERM with code 0 and leaves only its home', async () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null })
     const after = tracesOf(place)
     expect({ ...after, files: [] }).toEqual({ ...before, files: [] })
@@ -86,7 +86,7 @@ describe('glovebox serve', () => {
     expect(after.files.filter((path) => /slt_|\.sock$/.test(path))).toEqual([])
   })
 
-  it('starts again with what it had', async () => {
+  it('starts again with its previous state', async () => {
     const again = await place.start()
     expect((await execute(again.url, 'python', 'print("again")')).stdout).toBe('again\n')
     expect(place.runs().length).toBeGreaterThanOrEqual(4)
@@ -95,8 +95,8 @@ describe('glovebox serve', () => {
   })
 })
 
-describe('a start that cannot be', () => {
-  it('is refused where the port is taken, and leaves nothing', async () => {
+describe('a start that cannot succeed', () => {
+  it('is rejected where the port is taken, and leaves nothing behind', async () => {
     const taken = createServer().listen(0, '127.0.0.1')
     await once(taken, 'listening')
     const port = (taken.address() as { port: number }).port
@@ -121,7 +121,7 @@ describe('a start that cannot be', () => {
     expect(server.complaint).toMatch(said)
   })
 
-  it('is refused to anyone but root', async () => {
+  it('is rejected for every user but root', async () => {
     for (const command of ['serve', 'doctor']) {
       const child = spawn('setpriv', ['--reuid=62999', '--regid=62999', '--clear-groups', program, command, '--dev'])
       let said = ''
@@ -132,7 +132,7 @@ describe('a start that cannot be', () => {
     }
   })
 
-  it('is not hindered by a umask that hides what is new', async () => {
+  it('succeeds under a restrictive umask', async () => {
     const place = newPlace()
     const usual = process.umask(0o077)
     const server = place.launch('--port', '0')
@@ -142,14 +142,14 @@ describe('a start that cannot be', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null })
   })
 
-  it('is given up when it is told to stop meanwhile, and leaves nothing', async () => {
+  it('is aborted when it is stopped meanwhile, and leaves nothing behind', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     for (const delayMs of [100, 300, 500, 700, 900]) {
       const server = place.launch('--port', '0')
       await sleep(delayMs)
       const stopped = await server.stop()
-      // Before it listens to signals one ends it, and it has made nothing by then.
+      // Before it handles signals, SIGTERM ends it; it has created nothing by then.
       if (server.log.length > 0 || stopped.signal === null) expect(stopped).toEqual({ code: 0, signal: null })
       else expect(stopped).toEqual({ code: null, signal: 'SIGTERM' })
       expect({ ...tracesOf(place), files: [] }).toEqual({ ...before, files: [] })

@@ -8,7 +8,7 @@ import { processesOf } from '../support/machine.ts'
 const place = new Place()
 afterAll(() => place.remove())
 
-/** A client that starts a process, as desktop programs do. */
+/** Starts a server process, like a desktop client. */
 async function connect(port: number): Promise<Client> {
   const env = {
     PATH: process.env.PATH ?? '',
@@ -29,7 +29,7 @@ const answer = async (client: Client) =>
   (await client.callTool({ name: 'sandbox_execute', arguments: { code: 'print(6 * 7)' } })).structuredContent
 
 describe('a client that starts glovebox stdio', () => {
-  it('has a server of this machine started for it, which others join and which ends with it', async () => {
+  it('starts one server for this host, which other clients join and which ends with the first', async () => {
     const port = await freePort()
     const first = await connect(port)
     expect(await answer(first)).toMatchObject({ stdout: '42\n' })

@@ -19,8 +19,8 @@ const ended = { code: 0, signal: null }
 const withoutFiles = (place: Place) => ({ ...tracesOf(place), files: [] })
 const busy = (place: Place) => slotsOf(place).filter(({ runPids }) => runPids.length > 0).length
 
-describe('a server that is told to stop', () => {
-  it('ends what still runs as shutdown and answers each client first', async () => {
+describe('a server that is stopped', () => {
+  it('ends remaining runs as shutdown and answers each client first', async () => {
     const place = newPlace()
     const before = withoutFiles(place)
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
@@ -47,7 +47,7 @@ describe('a server that is told to stop', () => {
     expect(server.troubles).toEqual([])
   })
 
-  it('lets a run end by itself that needs less than the drain time, and takes no other', async () => {
+  it('lets a run finish within the drain time, and accepts no other', async () => {
     const place = newPlace()
     const server = await place.start('--no-jails-ahead', '--drain-s', '20')
     const run = await follow(server.url, 'bash', 'echo on; sleep 1.5; echo done; exit 7')
@@ -61,7 +61,7 @@ describe('a server that is told to stop', () => {
     expect(server.troubles).toEqual([])
   })
 
-  it('does not wait for clients that are idle, slow or silent', async () => {
+  it('does not wait for idle, slow or silent clients', async () => {
     const place = newPlace()
     const before = withoutFiles(place)
     const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
@@ -78,7 +78,7 @@ describe('a server that is told to stop', () => {
     for (const socket of [half, deaf]) socket.destroy()
   })
 
-  it('ends at once when it is told twice, and leaves no process', async () => {
+  it('exits immediately on the second signal, and leaves no process behind', async () => {
     const place = newPlace()
     const server = await place.start('--no-jails-ahead', '--drain-s', '60')
     const run = await follow(server.url, 'bash', 'echo on; sleep 60')

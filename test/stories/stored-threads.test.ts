@@ -48,7 +48,7 @@ const imagesOf = (place: Place): string[] =>
 
 const isSettled = (place: Place): boolean => rowsOf(place).every(({ state }) => state === null)
 
-/** Kills one of the processes a moment after many calls began, and waits until all is as it should be again. */
+/** Kills one of the processes shortly after many calls began, and waits until the server has recovered. */
 async function killAmid(
   server: Glovebox,
   victim: 'runner' | 'front',
@@ -74,7 +74,7 @@ async function killAmid(
 }
 
 describe('threads of a real server', () => {
-  it('are forked while others run, not while a run has them, and each goes on for itself', async () => {
+  it('are forked while other runs execute but not while in use, and then diverge', async () => {
     const server = await newPlace().start(...flags)
     const { url } = server
     await execute(url, 'bash', 'head -c 3000000 /dev/urandom >data; sha256sum <data >sum; mkdir d; ln -s data d/l', {
@@ -103,7 +103,7 @@ describe('threads of a real server', () => {
   }, 120_000)
 
   for (const victim of ['runner', 'front'] as const) {
-    it(`are there whole or not at all when the ${victim} is killed amid forks and deletions`, async () => {
+    it(`exist completely or not at all when the ${victim} is killed during forks and deletions`, async () => {
       const place = newPlace()
       const server = await place.start(...flags)
       await execute(server.url, 'bash', 'head -c 20000000 /dev/urandom >data; sha256sum <data >sum', {
@@ -136,7 +136,7 @@ describe('threads of a real server', () => {
 })
 
 describe('volumes of a real server', () => {
-  it('are made by a command, had by every run of the profile, and erased by the server when a command says so', async () => {
+  it('are created by a command, mounted in every run of the profile, and deleted by the server on command', async () => {
     const place = newPlace()
     const server = await place.start(...flags, '--volumes', 'data:rw')
     const { url } = server
@@ -178,7 +178,7 @@ describe('volumes of a real server', () => {
     expect(await glovebox('volumes', 'delete', 'other')).toMatchObject({ code: 0 })
     await until(async () => !(await glovebox('volumes', 'list')).stdout.includes('other'), 'it is erased')
     expect(server.troubles).toEqual([])
-    // The command knows nothing of the flags that the server was started with.
+    // The command does not know the flags that the server was started with.
     expect(await glovebox('volumes', 'delete', 'data')).toMatchObject({ code: 0 })
     await until(() => server.troubles.length > 0, 'the server says that it keeps the volume')
     expect(server.troubles).toMatchObject([

@@ -7,7 +7,7 @@ import { allProcesses, slotsOf, tracesOf } from '../support/machine.ts'
 const place = new Place()
 let server: Glovebox
 beforeAll(async () => {
-  // Short lives of slots, so that making and ending them is part of it; none ends just when things are compared.
+  // Short lifetimes of slots, so that creating and destroying them is included; none ends during a comparison.
   server = await place.start('--slot-max-runs', '60')
 })
 afterAll(async () => {
@@ -26,7 +26,7 @@ const kinds = [
 
 async function run(from: number, count: number): Promise<void> {
   for (let index = from; index < from + count; index++) {
-    // Mostly the cheapest: a run of node costs as much as four of bash.
+    // Mostly the cheapest: a node run costs as much as four bash runs.
     const [language, code, exitCode] = kinds[index % 20 < kinds.length ? index % 20 : 0]!
     const answer = await execute(server.url, language, code, { env_vars: { N: `${index}` } })
     expect(answer).toMatchObject({ stdout: `${index}\n`, exit_code: exitCode })
@@ -50,7 +50,7 @@ function useOf(pid: number): Use {
 
 const uses = () => ({ runner: useOf(server.runnerPid), front: useOf(server.frontPid) })
 
-/** What is there, without what differs from one slot to the next. */
+/** The traces of the server, without what differs between slots. */
 function shape() {
   const nameless = (lines: string[]) => [...new Set(lines.map((line) => line.replaceAll(/slt_[\w-]+/g, 'slt_')))].sort()
   const { mounts, cgroups, containers, files, temporaryFiles, loopDevices, sockets, idLeases } = tracesOf(place)
@@ -68,8 +68,8 @@ function shape() {
 const atRest = () =>
   until(() => slotsOf(place).length === 2 && tracesOf(place).idLeases.length === 2, 'two slots and no more')
 
-describe('a thousand runs in a row', () => {
-  it('leave no zombie, no descriptor, no memory and no file behind', async () => {
+describe('a thousand runs in sequence', () => {
+  it('leave no zombie, no file descriptor, no memory and no file behind', async () => {
     await run(0, 200)
     await atRest()
     const before = { uses: uses(), shape: shape() }
@@ -82,7 +82,7 @@ describe('a thousand runs in a row', () => {
       const [was, is] = [before.uses[name], after.uses[name]]
       expect(is.children).toBeLessThanOrEqual(was.children)
       expect(is.descriptors - was.descriptors).toBeLessThanOrEqual(4)
-      // A heap breathes; a leak of a kilobyte in each run alone, and of what each run carries, would show.
+      // A heap fluctuates; a leak of one kilobyte per run, or of the data that each run carries, would exceed this.
       expect(is.residentMiB - was.residentMiB).toBeLessThan(32)
     }
     const own = new Set([server.supervisorPid, server.runnerPid, server.frontPid])

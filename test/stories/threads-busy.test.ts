@@ -7,7 +7,7 @@ afterAll(async () => {
   for (const place of places) await place.remove()
 })
 
-/** A server whose calls are told of a busy thread as these flags say, and a thread of it that is busy for a while. */
+/** A server whose calls handle a busy thread as these flags say, and a thread of it that is busy for a while. */
 async function withBusyThread(seconds: number, ...flags: string[]) {
   const place = new Place()
   places.push(place)
@@ -21,8 +21,8 @@ async function withBusyThread(seconds: number, ...flags: string[]) {
 const read = { language: 'bash', code: 'cat told', thread_id: 'mine' }
 const ran = (place: Place): number => place.runs().length
 
-describe('a call for a thread that is busy', () => {
-  it('waits for its turn, and then finds what the other wrote', async () => {
+describe('a call for a busy thread', () => {
+  it('waits for its turn, and then sees what the other run wrote', async () => {
     const { place, server, holding } = await withBusyThread(2, '--thread-busy', 'wait', '--thread-busy-wait-s', '20')
     const { body } = await callTool(server.url, read)
     expect(body.result?.structuredContent).toMatchObject({ stdout: 'first\n', exit_code: 0 })
@@ -38,7 +38,7 @@ describe('a call for a thread that is busy', () => {
     expect((await callTool(server.url, read)).body.result?.structuredContent.stdout).toBe('first\n')
   }, 90_000)
 
-  it('is a result that the model sees, where the profile wants that, and runs when it is made again', async () => {
+  it('returns a result that the model can read where the profile says so, and succeeds when repeated', async () => {
     const { place, server, holding } = await withBusyThread(2, '--thread-busy', 'result')
     const { status, body } = await callTool(server.url, read)
     expect(status).toBe(200)
@@ -49,7 +49,7 @@ describe('a call for a thread that is busy', () => {
   }, 90_000)
 })
 
-/** A call that waits is given up at once when it is cancelled, and never runs. */
+/** A waiting call returns immediately when it is cancelled, and never executes. */
 async function expectCancellable(server: Glovebox, place: Place): Promise<void> {
   const holding = execute(server.url, 'bash', 'sleep 3', { thread_id: 'mine' })
   await vi.waitFor(() => expect(place.runs().at(-1)).toMatchObject({ finished_at: null }), 10_000)

@@ -19,7 +19,7 @@ afterAll(async () => {
 
 const flags = ['--limit-thread', '32MiB', '--storage-reserve', '0', '--front-grace-s', '1']
 
-/** Writes without end, in many small files and one that grows, synced now and then. */
+/** Writes without end, to many small files and one growing file, with an occasional sync. */
 const writer = `
 import os
 print('on', flush=True)
@@ -48,13 +48,13 @@ async function startWriting(place: Place): Promise<Glovebox> {
   const server = await place.start(...flags)
   await execute(server.url, 'bash', 'echo before >kept; sync', { thread_id: 'torn' })
   const run = await follow(server.url, 'python', writer, { thread_id: 'torn' })
-  run.result.catch(() => undefined) // Its end is not of interest, nor whether it has one.
+  run.result.catch(() => undefined) // Neither its ending nor whether it has one matters.
   await run.said('on')
   expect(locksOf(place)).toHaveLength(1)
   return server
 }
 
-/** The next call on the thread works, as soon as the lock is free, on a filesystem that is whole. */
+/** The next call on the thread succeeds as soon as the lock is released, on an intact filesystem. */
 async function worksAgain(server: Glovebox, place: Place): Promise<void> {
   const body = { language: 'bash', thread_id: 'torn', code: 'cat kept && echo after >>kept && test -s log -o -e log' }
   await until(async () => {
@@ -73,7 +73,7 @@ async function leavesNothing(server: Glovebox, place: Place, before: Traces): Pr
 }
 
 describe('a kill during a write to a thread', () => {
-  it('of the runner leaves a whole filesystem, a free lock and nothing on the machine', async () => {
+  it('of the runner leaves an intact filesystem, a free lock and nothing else on the host', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     const server = await startWriting(place)
@@ -90,7 +90,7 @@ describe('a kill during a write to a thread', () => {
     await leavesNothing(server, place, before)
   })
 
-  it('of the front leaves the thread to its run, and then frees it', async () => {
+  it('of the front leaves the thread to its run, and then releases it', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     const server = await startWriting(place)
@@ -105,7 +105,7 @@ describe('a kill during a write to a thread', () => {
     await leavesNothing(server, place, before)
   })
 
-  it('of the supervisor ends it all; the next start finds the thread whole and free', async () => {
+  it('of the supervisor ends everything; the next start finds the thread intact and free', async () => {
     const place = newPlace()
     const before = tracesOf(place)
     const first = await startWriting(place)

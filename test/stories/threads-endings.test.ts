@@ -35,7 +35,7 @@ function locks(): unknown[] {
 
 const nothing = async () => undefined
 const cancel = ({ runId }: Following) => post(`${server.url}/v1/executions/${runId}/cancel`, {})
-/** What is stuck is five processes; a jail that waits for a run is two. */
+/** A stuck run has five processes; a jail that waits for a run has two. */
 const slotThatRuns = () => slotsOf(place).find(({ runPids }) => runPids.length > 3)
 
 async function killSlot(): Promise<void> {
@@ -43,7 +43,7 @@ async function killSlot(): Promise<void> {
   killIfThere(slotThatRuns()?.guestPid ?? 0)
 }
 
-/** What ignores whoever tells it to end, and holds on to the thread with more than one process. */
+/** Ignores termination signals, and uses the thread from more than one process. */
 const stuck = `
 import os, signal, time
 for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP): signal.signal(s, signal.SIG_IGN)
@@ -73,20 +73,20 @@ const ends: [ending: string, how: string, code: string, more: object, end: (run:
   ['failed', 'one whose slot is killed', stuck, {}, killSlot],
 ]
 
-describe('a thread is free, with what was written, as soon as its call has ended', () => {
+describe('a thread is free and its data saved as soon as its call has ended', () => {
   it.each(ends)('as %s: %s', async (ending, how, code, more, end) => {
     const thread_id = `${ending}-${how.replaceAll(' ', '-')}`
     const run = await follow(server.url, 'python', begin + code, { timeout: 30, thread_id, ...more })
     await run.said('on')
     await end(run)
     expect(await run.result).toMatchObject({ ending: { kind: ending } })
-    // At once: the ending is told when the jail is dead, and not before.
+    // Immediately: the ending is reported after the jail is dead, not before.
     const next = await execute(server.url, 'bash', 'rm -f big; cat kept; echo more >>kept', { thread_id })
     expect(next).toMatchObject({ stdout: 'kept', exit_code: 0 })
     expect(locks()).toEqual([])
   })
 
-  it('by the death of any process of its slot, the guest, what makes jails and the jail’s own among them', async () => {
+  it('by the death of any process of its slot, including the guest, the jailer and the init of the jail', async () => {
     const thread_id = 'any-process'
     const endings = new Set<string>()
     for (let nth = 0, count = 1; nth < count; nth++) {
@@ -97,7 +97,7 @@ describe('a thread is free, with what was written, as soon as its call has ended
       count = Math.max(count, pids.length)
       const victim = pids[nth]
       if (victim !== undefined) killIfThere(victim)
-      const cancelled = setTimeout(() => void cancel(run), 2_000) // A child or a spare process, which nobody waits for.
+      const cancelled = setTimeout(() => void cancel(run), 2_000) // A child or a spare process, which no process waits for.
       const { ending } = await run.result
       clearTimeout(cancelled)
       endings.add(ending?.kind ?? '')
@@ -108,7 +108,7 @@ describe('a thread is free, with what was written, as soon as its call has ended
     expect([...endings]).toEqual(expect.arrayContaining(['failed', 'signaled', 'cancelled']))
   })
 
-  it('by a client of the era with sessions, that sends a notification', async () => {
+  it('by a cancellation notification of a client with sessions', async () => {
     const args = { language: 'python', code: begin + stuck, thread_id: 'notified' }
     const asked = post(`${server.url}/mcp`, executeBody('notified', args))
     await until(() => slotThatRuns() !== undefined && locks().length === 1, 'it runs')
@@ -121,7 +121,7 @@ describe('a thread is free, with what was written, as soon as its call has ended
     expect((await callTool(server.url, { ...args, code: '1' })).status).toBe(200)
   })
 
-  it('by a client of the stateless era, that closes its stream', async () => {
+  it('by a closed stream of a 2026-07-28 client', async () => {
     const client = new AbortController()
     const params = { name: 'sandbox_execute', arguments: { language: 'python', code: stuck, thread_id: 'closed' } }
     const asked = sendModern(server.url, 'tools/call', params, { signal: client.signal }).catch(() => 'gone')
@@ -133,7 +133,7 @@ describe('a thread is free, with what was written, as soon as its call has ended
     expect(await execute(server.url, 'bash', 'echo free', { thread_id: 'closed' })).toMatchObject({ stdout: 'free\n' })
   })
 
-  it('by the end of the server: what could finish has, and the next start finds both free and whole', async () => {
+  it('by server shutdown: finished runs keep their output, and the next start finds both threads free and intact', async () => {
     const short = await follow(server.url, 'bash', 'echo on; sleep 0.5; echo all >done', { thread_id: 'short' })
     const long = await follow(server.url, 'python', begin + stuck, { thread_id: 'long' })
     await Promise.all([short.said('on'), long.said('on')])

@@ -10,13 +10,13 @@ let server: Glovebox
 beforeAll(async () => {
   server = await place.start(
     ...['--storage-reserve', '0', '--limit-thread', '32MiB', '--limit-thread-files', '2000'],
-    // Sixty pythons, each with its own pages, fit; what is to be met by the fork bomb is the limit on processes.
+    // Sixty Python processes with their own pages fit, so that the fork bomb reaches the process limit.
     ...['--limit-memory', '256MiB', '--limit-pids', '64', '--output-hard', '1GiB', '--runs-max', '4'],
   )
 }, 60_000)
 afterAll(() => place.remove())
 
-/** Each goes on for ever, and says so as soon as what it fills is full, or has been met at least once. */
+/** Each runs forever, and prints a line as soon as what it fills is full, or its limit was reached once. */
 const attacks: Readonly<Record<string, [code: string, language?: string]>> = {
   'a fork bomb': [
     `
@@ -82,7 +82,7 @@ async function download(id: string, path: string): Promise<string> {
   return JSON.stringify((await post(`${server.url}/mcp`, message)).body)
 }
 
-/** What others ask of the server meanwhile: each kind of call, ten times, and all of them right. */
+/** Makes each kind of call ten times, as other clients do, and expects correct results. */
 async function serveOthers(thread: string): Promise<void> {
   for (let n = 0; n < 10; n++) {
     const kept = await execute(server.url, 'bash', `echo ${n} >>log; tail -n 1 log`, { thread_id: thread })
@@ -97,7 +97,7 @@ async function serveOthers(thread: string): Promise<void> {
   }
 }
 
-describe('others are served as ever while a run in its thread is', () => {
+describe('other clients are served normally while a run in its thread is', () => {
   it.each(Object.entries(attacks))('%s', async (what, [code, language = 'python']) => {
     const thread_id = what.replaceAll(' ', '-')
     const run = await follow(server.url, language, code, { timeout: 60, thread_id })
@@ -108,7 +108,7 @@ describe('others are served as ever while a run in its thread is', () => {
       await serveOthers(`beside-${thread_id}`)
       const looks = await Promise.all(Array.from({ length: 20 }, (_, n) => download(thread_id, `fifo${n}`)))
       for (const look of looks) expect(look).toMatch(/There is no fifo|not a regular file but a fifo/)
-      expect(ended).toBe(false) // It went on all the while.
+      expect(ended).toBe(false) // It kept running all the while.
     } finally {
       await cancel(run)
     }
@@ -132,7 +132,7 @@ describe('others are served as ever while a run in its thread is', () => {
     for (const { result } of runs) expect(await result).toMatchObject({ ending: { kind: 'cancelled' } })
   })
 
-  it('and none takes more of the disk than its quota, or troubles the server', () => {
+  it('and none uses more disk than its quota, or disturbs the server', () => {
     const images = join(place.directory, 'home/storage/threads/org_dev')
     const taken = readdirSync(images).map((file) => statSync(join(images, file)).blocks * 512)
     expect(taken.length).toBeGreaterThan(12)

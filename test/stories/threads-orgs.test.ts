@@ -33,8 +33,8 @@ async function download({ headers }: OwnKey, id: string, path: string): Promise<
 
 const images = () => readdirSync(join(place.directory, 'home/storage/threads'))
 
-describe('a thread of one organisation', () => {
-  it('is another one for another organisation that names it the same', async () => {
+describe('a thread of one organization', () => {
+  it('is separate from a thread of the same name in another organization', async () => {
     await inThread(acme, 'plans', 'echo the-plan-of-acme >acme-plan')
     const looked = await inThread(
       rival,
@@ -48,7 +48,7 @@ describe('a thread of one organisation', () => {
     expect(images()).toHaveLength(2)
   })
 
-  it('is not there for another organisation, by download either, and is not told from one that never was', async () => {
+  it('does not exist for another organization, by download either, and looks like one that never existed', async () => {
     await inThread(acme, 'private', 'echo secret-of-acme >secret')
     const answers = [await download(rival, 'private', 'secret'), await download(rival, 'never-was', 'secret')]
     expect(answers[0]).toContain('There is no thread private')
@@ -62,7 +62,7 @@ describe('a thread of one organisation', () => {
     }
   })
 
-  it('does not stand in the way of another organisation while it is busy', async () => {
+  it('does not block another organization while it is busy', async () => {
     const going = await follow(server.url, 'bash', 'echo on; sleep 60', { thread_id: 'same' }, acme.headers)
     await going.said('on')
     await expect(inThread(acme, 'same', 'true')).rejects.toThrow(/409/)
@@ -73,7 +73,7 @@ describe('a thread of one organisation', () => {
     expect(await going.result).toMatchObject({ ending: { kind: 'cancelled' } })
   })
 
-  it('belongs to the organisation, not to a key: it outlives a revoked one, and every other has it', async () => {
+  it('belongs to the organization: it survives a revoked key, and every other key can use it', async () => {
     const leaving = await newKey(place, '--org', 'acme', '--config', config)
     const going = await follow(
       server.url,
@@ -89,13 +89,13 @@ describe('a thread of one organisation', () => {
     await expect(inThread(leaving, 'left', 'cat note')).rejects.toThrow(/401/)
   })
 
-  it('is refused to a key whose profile has no storage, and its tool is not there', async () => {
+  it('is rejected for a key whose profile has no storage, and the tool is not listed', async () => {
     const bare = await newKey(place, '--org', 'acme', '--profile', 'bare', '--config', config)
     await expect(inThread(bare, 'plans', 'cat acme-plan')).rejects.toThrow(/no storage/)
     expect(await download(bare, 'plans', 'acme-plan')).toContain('Unknown tool: files_download')
   })
 
-  it('grows where its profile gives more, with what it holds, and keeps that where one gives less', async () => {
+  it('grows with its profile and keeps its data, and does not shrink with it', async () => {
     const roomy = await newKey(place, '--org', 'acme', '--profile', 'roomy', '--config', config)
     const fill = 'head -c 40M /dev/zero >big && cat acme-plan'
     expect((await inThread(acme, 'plans', fill)).ending).toEqual({ kind: 'disk_quota', limit_bytes: 16 * 1024 ** 2 })

@@ -39,12 +39,12 @@ describe('a thread', () => {
     expect(stdout).toBe('from python, from node\n/home/baponi\n/home/baponi\nbaponi:755\n')
   })
 
-  it('is reached by the other names that models use', async () => {
+  it('is accepted under the other parameter names that models use', async () => {
     await inThread('names', 'echo x >/mnt/data/x; echo y >/workspace/y')
     expect((await inThread('names', 'ls')).stdout).toBe('x\ny\n')
   })
 
-  it('keeps locks, links, modes, sockets of databases and odd names as a disk does', async () => {
+  it('supports locks, links, modes, Unix sockets and unusual names like a disk', async () => {
     const code = `
 import os, sqlite3, mmap
 db = sqlite3.connect('data.db'); db.execute('pragma journal_mode=wal'); db.execute('create table t(x)')
@@ -62,7 +62,7 @@ print(oct(os.stat('data.db').st_mode & 0o777), os.getxattr(' ü\\n-rf *', 'user.
     expect((await inThread('disk', look, 'python')).stdout).toBe("[(1,)] 2 data.db\n0o640 b'kept' True\n")
   })
 
-  it('that is full says so, to the program and in the ending, by bytes and by files', async () => {
+  it('reports that it is full to the program and in the ending, by bytes and by files', async () => {
     const bytes = await inThread('full', 'open("big", "wb").write(b"x" * (64 << 20))', 'python')
     expect(bytes.ending).toEqual({ kind: 'disk_quota', limit_bytes: 16 * 1024 * 1024 })
     expect(bytes.stderr).toContain('No space left on device')
@@ -76,7 +76,7 @@ print(oct(os.stat('data.db').st_mode & 0o777), os.getxattr(' ü\\n-rf *', 'user.
     expect(freed).toMatchObject({ stdout: 'room\n', exit_code: 0 })
   })
 
-  it('that is busy is a conflict, and free when its call is cancelled', async () => {
+  it('rejects a second call while busy, and is free when its call is cancelled', async () => {
     const controller = new AbortController()
     const going = fetch(`${server.url}/v1/sandbox/execute`, {
       method: 'POST',
@@ -99,7 +99,7 @@ print(oct(os.stat('data.db').st_mode & 0o777), os.getxattr(' ü\\n-rf *', 'user.
     controller.abort()
   })
 
-  it('lets exactly one of fifty first calls begin', async () => {
+  it('is given to exactly one of fifty simultaneous first calls', async () => {
     const body = { code: 'sleep 1; echo once >>log; cat log', language: 'bash', thread_id: 'first' }
     const answers = await Promise.all(
       Array.from({ length: 50 }, () => post<{ stdout?: string }>(`${server.url}/v1/sandbox/execute`, body)),
@@ -112,7 +112,7 @@ print(oct(os.stat('data.db').st_mode & 0o777), os.getxattr(' ü\\n-rf *', 'user.
 })
 
 describe('hostile files in a thread', () => {
-  it('are neither followed nor waited for, and the next call is as quick as ever', async () => {
+  it('are neither followed nor waited for, and do not slow the next call down', async () => {
     const traps = `
 import os
 for i in range(400): os.mkfifo(f'fifo{i}')
@@ -143,7 +143,7 @@ open('bottom', 'w').write('deep')
     expect((await inThread('traps', 'ls | wc -l')).stdout).toMatch(/^\d+\n$/)
   })
 
-  it('give the same bytes that were written, and never a torn character', async () => {
+  it('are returned as the bytes that were written, with whole characters', async () => {
     await inThread('bytes', 'open("wide", "w").write("x" + "€" * 349525)', 'python')
     const whole = `x${'€'.repeat(349_525)}`
     const many = await Promise.all(Array.from({ length: 60 }, () => download('bytes', 'wide')))
@@ -152,7 +152,7 @@ open('bottom', 'w').write('deep')
 })
 
 describe('a thousand threads', () => {
-  it('are made as they come, cost little, and leave the machine when they are idle', async () => {
+  it('are created on demand, cost little disk space, and are unmounted when idle', async () => {
     const names = Array.from({ length: 1_000 }, (_, n) => `many-${n}`)
     const next = names.values()
     const worker = async () => {

@@ -27,7 +27,7 @@ const later = (code: string) =>
     { prefer: 'respond-async' },
   )
 
-/** Kills the front, hard, and waits until another serves. */
+/** Kills the front with SIGKILL, and waits until another serves. */
 async function killFront(): Promise<void> {
   const pid = server.frontPid
   process.kill(pid, 'SIGKILL')
@@ -35,8 +35,8 @@ async function killFront(): Promise<void> {
   await server.ready()
 }
 
-describe('an ending that is told to an address', () => {
-  it('is told although the front was killed while the run went on', async () => {
+describe('a webhook delivery', () => {
+  it('succeeds although the front was killed while the run executed', async () => {
     const { status, body } = await later('echo before; sleep 3; echo after')
     expect(status).toBe(202)
     await killFront()
@@ -48,7 +48,7 @@ describe('an ending that is told to an address', () => {
     })
   }, 120_000)
 
-  it('is told again when the front was killed in the middle of telling it', async () => {
+  it('is repeated when the front was killed during delivery', async () => {
     let tries = 0
     receiver.answer = (_received, response) => {
       tries += 1

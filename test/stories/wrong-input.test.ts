@@ -24,7 +24,7 @@ interface ErrorBody {
 const code = 'print(1)'
 const tooLong = 'x'.repeat(1024 * 1024 + 1)
 
-/** Arguments that are refused, and the words that tell a caller what to mend. */
+/** Rejected arguments, and the text that explains the error to the caller. */
 const refusedArguments: [what: string, args: object, said: RegExp][] = [
   ['no code', {}, /code is required and missing/],
   ['empty code', { code: '' }, /code must be between 1 byte and 1048576 bytes/],
@@ -55,15 +55,15 @@ const refusedArguments: [what: string, args: object, said: RegExp][] = [
   ['too much input', { code, stdin: 'x'.repeat(2 * 1024 * 1024 + 1) }, /stdin is 2097153 bytes; at most 2097152/],
 ]
 
-describe('arguments that are refused', () => {
-  it.each(refusedArguments)('over REST: %s', async (_what, args, said) => {
+describe('invalid arguments', () => {
+  it.each(refusedArguments)('are rejected over REST: %s', async (_what, args, said) => {
     const answer = await post<ErrorBody>(`${url}/v1/sandbox/execute`, args)
     expect(answer.status).toBe(400)
     expect(answer.body).toMatchObject({ error: 'validation_error', hint: expect.stringMatching(/./) })
     expect(answer.body.message).toMatch(said)
   })
 
-  it.each(refusedArguments)('over MCP, as an error of the protocol: %s', async (_what, args, said) => {
+  it.each(refusedArguments)('are rejected over MCP, as a protocol error: %s', async (_what, args, said) => {
     const answer = await callTool(url, args, { 'mcp-protocol-version': '2025-06-18' })
     expect(answer.status).toBe(200)
     expect(answer.body).toMatchObject({ id: 1, error: { code: -32602, data: { error: 'validation_error' } } })
@@ -71,7 +71,7 @@ describe('arguments that are refused', () => {
   })
 
   it.each(refusedArguments)(
-    'over MCP since 2025-11-25, as a result that a model sees: %s',
+    'are rejected over MCP since 2025-11-25, as a result that a model sees: %s',
     async (_what, args, said) => {
       const answer = await callTool(url, args, { 'mcp-protocol-version': '2025-11-25' })
       expect(answer.status).toBe(200)
@@ -85,7 +85,7 @@ describe('arguments that are refused', () => {
   })
 })
 
-describe('a body that cannot be read', () => {
+describe('an unreadable body', () => {
   const bodies: [what: string, body: string | Uint8Array, said: RegExp][] = [
     ['nothing', '', /empty/],
     ['no JSON', '{"code": ', /not valid JSON/],
@@ -94,7 +94,7 @@ describe('a body that cannot be read', () => {
     ['a million brackets', '['.repeat(1_000_000), /nested deeper than/],
     ['too many values', `[${'0,'.repeat(200_000)}0]`, /holds more than/],
   ]
-  it.each(bodies)('is refused over both doors: %s', async (_what, body, said) => {
+  it.each(bodies)('is rejected over REST and MCP: %s', async (_what, body, said) => {
     for (const path of ['/v1/sandbox/execute', '/mcp']) {
       const response = await fetch(url + path, {
         method: 'POST',
@@ -106,7 +106,7 @@ describe('a body that cannot be read', () => {
     }
   })
 
-  it('is refused where it is larger than any', async () => {
+  it('is rejected when it is too large', async () => {
     for (const path of ['/v1/sandbox/execute', '/mcp']) {
       const response = await fetch(url + path, {
         method: 'POST',
@@ -117,14 +117,14 @@ describe('a body that cannot be read', () => {
     }
   })
 
-  it('does not shadow one that can: a megabyte of code whose every character is escaped', async () => {
+  it('is not confused with a readable one: a megabyte of code whose every character is escaped', async () => {
     const escaped = `{"language":"bash","code":"echo \\u0023${'\\u0078'.repeat(600_000)}"}`
     const answer = await post(`${url}/v1/sandbox/execute`, escaped)
     expect(answer.status).toBe(200)
   })
 })
 
-describe('messages that are no MCP', () => {
+describe('messages that are not MCP', () => {
   const mcp = (body: unknown, headers: object = {}): Promise<Answer<RpcAnswer>> => post(`${url}/mcp`, body, headers)
 
   it.each([
@@ -142,7 +142,7 @@ describe('messages that are no MCP', () => {
     expect(answer.status).toBe(400)
   })
 
-  it('that ask for what does not exist are told so', async () => {
+  it('for unknown methods and tools are rejected with an explanation', async () => {
     expect((await mcp({ jsonrpc: '2.0', id: 'a', method: 'no/such' })).body).toMatchObject({
       id: 'a',
       error: { code: -32601 },
@@ -158,13 +158,13 @@ describe('messages that are no MCP', () => {
     }
   })
 
-  it('that name an unknown version are refused', async () => {
+  it('for an unknown version are rejected', async () => {
     expect(
       (await mcp({ jsonrpc: '2.0', id: 1, method: 'ping' }, { 'mcp-protocol-version': '1999-01-01' })).status,
     ).toBe(400)
   })
 
-  it('that ask for nothing are taken', async () => {
+  it('without an id are accepted', async () => {
     expect((await mcp({ jsonrpc: '2.0', method: 'notifications/initialized' })).status).toBe(202)
     expect((await mcp({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 99 } })).status).toBe(
       202,
@@ -172,7 +172,7 @@ describe('messages that are no MCP', () => {
     expect((await mcp({ jsonrpc: '2.0', id: 1, result: {} })).status).toBe(202)
   })
 
-  it('change no prototype', async () => {
+  it('do not pollute prototypes', async () => {
     const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sandbox_execute","arguments":{"code":"print(1)","__proto__":{"language":"bash"}}}}`
     expect((await mcp(body)).body.error?.message).toMatch(/"__proto__" is not an argument/)
     expect((await callTool(url, { code })).body.result?.structuredContent.stdout).toBe('1\n')
@@ -212,7 +212,7 @@ describe('a request that a web page could send', () => {
         expect(statusOf(await send(path, headers, 'GET'))).toBe(403)
   })
 
-  it('never ran anything', async () => {
+  it('never executes code', async () => {
     const before = place.runs().length
     for (const headers of [{ host: 'evil.example' }, { origin: 'null' }, { 'content-type': 'text/plain' }]) {
       await send('/mcp', headers)
@@ -220,13 +220,13 @@ describe('a request that a web page could send', () => {
     expect(place.runs()).toHaveLength(before)
   })
 
-  it('is let in when it is none', async () => {
+  it('is accepted from a client that is not a browser', async () => {
     expect(statusOf(await send('/mcp', {}))).toBe(200)
     expect(statusOf(await send('/mcp', { 'sec-fetch-site': 'none' }))).toBe(200)
   })
 })
 
-describe('a request that is hardly HTTP', () => {
+describe('a malformed HTTP request', () => {
   it.each([
     ['noise', Buffer.from([0, 1, 2, 3, 13, 10, 13, 10])],
     ['a TLS greeting', Buffer.from('16030100a5010000a10303', 'hex')],
@@ -245,7 +245,7 @@ describe('a request that is hardly HTTP', () => {
     expect(status === 0 || (status >= 400 && status < 500)).toBe(true)
   })
 
-  it('meets the right method or is told which', async () => {
+  it('with the wrong method is rejected with the allowed ones', async () => {
     for (const [path, allowed] of [
       ['/mcp', 'POST'],
       ['/v1/sandbox/execute', 'POST'],
@@ -258,7 +258,7 @@ describe('a request that is hardly HTTP', () => {
     expect((await fetch(`${url}/nothing/here`)).status).toBe(404)
   })
 
-  it('leaves a server that works', async () => {
+  it('leaves the server working', async () => {
     expect(await execute(url, 'python', 'print("well")')).toMatchObject({ stdout: 'well\n' })
     expect(server.log.filter(({ msg }) => msg === 'a process died; it is restarted')).toEqual([])
   })
