@@ -15,7 +15,7 @@ afterAll(async () => {
 })
 
 describe('the official conformance suite', () => {
-  it('finds nothing wrong with the stateless era, its extensions and what it does not score yet', async () => {
+  it('passes for 2026-07-28, its extensions and the scenarios that it does not score yet', async () => {
     const { scenarios, passed, complaints } = await judge(`${fixture.url}/mcp`, '--requirements', '2026-07-28')
     expect(complaints).toEqual([])
     expect(scenarios).toContain('tasks-mrtr-composition')
@@ -23,7 +23,7 @@ describe('the official conformance suite', () => {
     expect(passed).toBeGreaterThanOrEqual(194)
   }, 120_000)
 
-  it('finds nothing wrong with 2025-11-25, in a session for what asks the client back', async () => {
+  it('passes for 2025-11-25, in a session for scenarios that call the client back', async () => {
     const url = `${fixture.url}/mcp?session=true`
     const { scenarios, passed, complaints } = await judge(url, '--requirements', '2025-11-25')
     expect(complaints).toEqual([])
@@ -42,7 +42,7 @@ describe('the official conformance suite', () => {
     ['logging-set-level', '2025-11-25'],
   ] as const
   for (const [scenario, version] of anyServer) {
-    it(`finds nothing wrong with the product itself: ${scenario} of ${version}`, async () => {
+    it(`passes against the product itself: ${scenario} of ${version}`, async () => {
       const verdict = await judge(`${product.url}/mcp`, '--scenario', scenario, '--spec-version', version)
       expect(verdict.complaints).toEqual([])
       expect(verdict.passed).toBeGreaterThan(0)

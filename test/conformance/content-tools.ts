@@ -41,7 +41,7 @@ const schema = {
   additionalProperties: false,
 }
 
-/** Tools that answer with each kind of content, tell something on the way, or change what is offered. */
+/** Tools that return each kind of content, report progress, or change the tool list. */
 export const contentTools = (changes: Changes): readonly Tool[] => [
   fixtureTool('test_simple_text', 'Text', () => [text('This is a simple text response for testing.')]),
   fixtureTool('test_image_content', 'Image', () => [{ type: 'image', data: png, mimeType: 'image/png' }]),

@@ -4,7 +4,7 @@ import type { MirroredArgument, Tool, ToolContext, ToolResult } from '../../src/
 
 type Arguments = Readonly<Record<string, unknown>>
 
-/** A tool of the conformance suite's own fixture: its arguments are not checked, its answers are fixed. */
+/** A tool of the conformance suite's own fixture: its arguments are not checked, its results are fixed. */
 export function fixtureTool(
   name: string,
   description: string,
@@ -34,7 +34,7 @@ export function fixtureTool(
   }
 }
 
-/** What a tool answers as a result that is an error. */
+/** Returns a tool result that is marked as an error. */
 export class FixtureFailure extends Error {}
 
 export const text = (value: string): Content => ({ type: 'text', text: value })

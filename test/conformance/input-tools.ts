@@ -5,7 +5,7 @@ import { fixtureTool, form, roots, sampling, text } from './fixture-tool.ts'
 const name = { name: { type: 'string' } }
 const askName = { user_name: form('What is your name?', name) }
 
-/** What an answer holds, at the end of a path. */
+/** Returns the value at the end of a path in an answer. */
 const from = (answers: InputResponses, ...path: readonly string[]): unknown =>
   path.reduce<unknown>((value, key) => (value as Record<string, unknown> | undefined)?.[key], answers)
 
@@ -55,14 +55,14 @@ const stringArgument = (field: string) => ({
   inputSchema: { type: 'object', properties: { [field]: { type: 'string' } }, required: [field] },
 })
 
-/** A tool that asks once and tells what it was answered. */
+/** A tool that asks the client once and returns the answer. */
 const asks = (toolName: string, requests: InputRequests, answered: (answers: InputResponses) => string): Tool =>
   fixtureTool(toolName, 'Asks', async (_given, { ask }) => [text(answered(await ask(requests)))])
 
 const inWords = ({ form: answer }: InputResponses): string =>
   `action=${String(answer?.action)}, content=${JSON.stringify(answer?.content ?? {})}`
 
-/** Tools that ask the client, and through it its user. */
+/** Tools that request input from the client and its user. */
 export const inputTools: readonly Tool[] = [
   fixtureTool(
     'test_sampling',

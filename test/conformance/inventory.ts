@@ -6,7 +6,7 @@ import { prompts } from './prompts.ts'
 import { resources, templates } from './resources.ts'
 import { taskTools } from './task-tools.ts'
 
-/** What the conformance suite expects a server to offer, on our protocol and our core. */
+/** What the conformance suite expects a server to offer, on our protocol implementation and core. */
 export function conformanceOffers(): { inventory: Inventory; changes: Changes } {
   const changes = new Changes({ tools: true, prompts: true, resources: true, resource: true })
   return {

@@ -1,4 +1,4 @@
-/** Serves the fixture alone, for a look by hand: prints its address and ends with its standard input. */
+/** Serves only the fixture, for inspection by hand: prints its address and ends with its standard input. */
 import { openFront } from '../support/front.ts'
 import { conformanceOffers } from './inventory.ts'
 

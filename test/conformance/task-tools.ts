@@ -3,7 +3,7 @@ import { Refusal } from '../../src/base/errors.ts'
 import type { Tool, ToolContext } from '../../src/tools/tool.ts'
 import { FixtureFailure, fixtureTool, form, text } from './fixture-tool.ts'
 
-/** For what can be answered by a task alone. */
+/** For tools that return tasks only. */
 async function asTask({ toTask }: ToolContext): Promise<void> {
   if (!toTask) throw new Refusal('capability_missing', { capability: 'io.modelcontextprotocol/tasks' })
   await toTask()

@@ -15,12 +15,12 @@ afterAll(async () => {
   await rooms.close()
 })
 
-/** Explanations that something made use of. */
+/** Explanations that were used at least once. */
 const needed = new Set<string>()
 
 const shown = ({ status, said, id }: Outcome): string => `${status} ${said} ${JSON.stringify(id)}`
 
-/** Asks both servers the same and collects what differs without an explanation. */
+/** Sends the same requests to both servers and collects the unexplained differences. */
 async function compare(
   judge: AnswerTo,
   judgeName: string,
@@ -47,9 +47,9 @@ const judges = [
   ['the first version', 'era before', officialV1(), legacyRequest, 1_000],
 ] as const
 
-describe('our handler and the official server', () => {
+describe('our MCP handler and the official server', () => {
   for (const [version, era, judge, request, runs] of judges) {
-    it(`answer generated requests alike: ${version}, ${era}`, async () => {
+    it(`give equivalent responses to generated requests: ${version}, ${era}`, async () => {
       const unexplained = new Map<string, string>()
       await fc.assert(
         fc.asyncProperty(request, async (asked) => {
@@ -67,11 +67,11 @@ describe('our handler and the official server', () => {
     }, 120_000)
   }
 
-  it('differ in nothing that is explained without need', () => {
+  it('need every explanation in the list', () => {
     expect(explained.map(({ reason }) => reason).filter((reason) => !needed.has(reason))).toEqual([])
   })
 
-  it('are never brought down by bytes', async () => {
+  it('survive arbitrary bytes', async () => {
     const bytes = fc.oneof(fc.string(), fc.string({ unit: 'binary' }), fc.json())
     await fc.assert(
       fc.asyncProperty(bytes, fc.constantFrom(undefined, '2026-07-28', '2025-11-25'), async (body, version) => {

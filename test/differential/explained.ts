@@ -1,7 +1,7 @@
 import type { Outcome, Sent } from './servers.ts'
 
 interface Difference {
-  /** What was made wrong with the request, or `nothing`. */
+  /** The mistake in the request, or `nothing`. */
   wrong: string
   sent: Sent
   mine: Outcome
@@ -21,8 +21,8 @@ const claims = (difference: Difference): boolean => {
 }
 
 /**
- * Where we answer otherwise than the official servers, and why. Each names the place that says so.
- * Numbers of sections are those of https://modelcontextprotocol.io/specification
+ * Differences from the official servers, with the reason. Each entry names the section of the specification.
+ * Section numbers refer to https://modelcontextprotocol.io/specification
  */
 export const explained: readonly { reason: string; applies(difference: Difference): boolean }[] = [
   {

@@ -38,7 +38,7 @@ const legacyMethods: fc.Arbitrary<Json> = fc.oneof(
   fc.record({ method: fc.constantFrom('tools/unknown', 'prompts/list', 'resources/list', 'x', 'server/discover') }),
 )
 
-/** Well-made requests of the versions up to 2025-11-25. */
+/** Valid requests of the versions up to 2025-11-25. */
 export const legacyRequest: fc.Arbitrary<{ headers: Json; message: Json }> = fc
   .tuple(id, legacyMethods, fc.constantFrom(undefined, '2025-11-25', '2025-06-18', '2025-03-26'))
   .map(([requestId, rest, version]) => ({
@@ -55,7 +55,7 @@ const modernMethods: fc.Arbitrary<Json> = fc.oneof(
   }),
 )
 
-/** Well-made requests of 2026-07-28. */
+/** Valid requests of 2026-07-28. */
 export const modernRequest: fc.Arbitrary<{ headers: Json; message: Json }> = fc
   .tuple(id, modernMethods)
   .map(([requestId, { method, params }]) => ({
@@ -68,7 +68,7 @@ export const modernRequest: fc.Arbitrary<{ headers: Json; message: Json }> = fc
     message: { jsonrpc: '2.0', id: requestId, method, params: { ...(params as Json), _meta: meta } },
   }))
 
-/** One thing that a client may get wrong. */
+/** A mistake that a client can make. */
 type Damage = (request: { headers: Json; message: Json }) => { headers: Json; message: unknown }
 
 const without = (object: unknown, key: string): Json =>

@@ -12,16 +12,16 @@ import { Catalog } from '../../src/tools/catalog.ts'
 import type { Tool } from '../../src/tools/tool.ts'
 import type { Rooms } from '../support/front.ts'
 
-/** One HTTP request, as a client may send it. */
+/** One HTTP request, as a client sends it. */
 export interface Sent {
   headers: Readonly<Record<string, string>>
   body: string
 }
 
-/** What came of it, as far as two servers can be compared. */
+/** The outcome, reduced to what is comparable between two servers. */
 export interface Outcome {
   status: number
-  /** `result` with its content, `error` with its code, `none` where the body is empty, `other` for anything else. */
+  /** `result` with its content, `error` with its code, `none` for an empty body, `other` for anything else. */
   said: string
   id: unknown
 }
@@ -52,7 +52,7 @@ const echo: Tool = {
 
 const never = new AbortController().signal
 
-/** Our own handler, without a door before it. */
+/** Our own handler, without authentication in front of it. */
 export function ours({ core, caller, log }: Rooms): AnswerTo {
   const changes = new Changes()
   const offer = new Catalog({ tools: [echo], prompts: [], resources: [], templates: [] }).offer(caller.profile, [
@@ -87,7 +87,7 @@ export function ours({ core, caller, log }: Rooms): AnswerTo {
   }
 }
 
-/** The official server of the second version; both eras, no sessions. */
+/** The official server, version 2; both protocol generations, no sessions. */
 export function official(): AnswerTo {
   const handler = createMcpHandler(() => {
     const server = new ServerV2({ name: 'judge', version: '1' }, { capabilities: { tools: {}, logging: {} } })
@@ -103,7 +103,7 @@ export function official(): AnswerTo {
   return async (sent) => readResponse(await handler.fetch(toRequest(sent)))
 }
 
-/** The official server of the first version, without sessions; it knows the older era alone. */
+/** The official server, version 1, without sessions; it supports only versions up to 2025-11-25. */
 export function officialV1(): AnswerTo {
   return async (sent) => {
     const server = new ServerV1({ name: 'judge', version: '1' }, { capabilities: { tools: {}, logging: {} } })
@@ -143,7 +143,7 @@ function toOutcome(status: number, body: string): Outcome {
   return { status, said: 'other', id: undefined }
 }
 
-/** What of a result is the same for every right server. */
+/** The part of a result that is the same for every correct server. */
 function gist(result: Record<string, unknown>): string {
   const { content, isError, tools, protocolVersion, supportedVersions, resultType } = result
   const names = Array.isArray(tools) ? tools.map(({ name }: { name: string }) => name) : undefined

@@ -20,7 +20,7 @@ interface Answer {
   body: Body
 }
 
-/** What these tests look for in an answer. */
+/** The fields of an answer that these tests read. */
 interface Body {
   id: string
   secret: string
@@ -31,7 +31,7 @@ interface Body {
   next_cursor: string | null
 }
 
-/** Each call speaks from an address of its own, so that refused ones do not count for another. */
+/** Each call has its own client address, so that failures in one test do not count in another. */
 let addresses = 0
 const from = () => {
   addresses += 1
@@ -64,8 +64,8 @@ const run = (secret: string, code = 'echo hello', more: object = {}) =>
 const stdoutOf = async (secret: string, code: string, more: object = {}): Promise<string> =>
   ((await (await run(secret, code, more)).json()) as { stdout: string }).stdout
 
-describe('administration', () => {
-  it('takes an admin token and no key; a key takes no admin token', async () => {
+describe('the admin API', () => {
+  it('accepts admin tokens but no API keys, and the other API accepts no admin tokens', async () => {
     const { secret } = await newKey(await newOrg())
     expect((await call('GET', '/admin/v1/orgs', undefined, secret)).status).toBe(401)
     expect((await call('GET', '/admin/v1/orgs', undefined, '')).status).toBe(401)
@@ -76,7 +76,7 @@ describe('administration', () => {
     ).toBe(401)
   })
 
-  it('needs a token in development mode, too', async () => {
+  it('requires a token in development mode, too', async () => {
     const dev = await openFront()
     try {
       expect((await fetch(`${dev.url}/admin/v1/orgs`)).status).toBe(401)
@@ -85,7 +85,7 @@ describe('administration', () => {
     }
   })
 
-  it('refuses a token from its revocation or its end on', async () => {
+  it('rejects a token once it is revoked or expired', async () => {
     const made = await call('POST', '/admin/v1/tokens', { name: 'short', role: 'member' })
     expect(made.status).toBe(201)
     expect((await call('GET', '/admin/v1/orgs', undefined, made.body.secret)).status).toBe(200)
@@ -100,7 +100,7 @@ describe('administration', () => {
     expect(past).toMatchObject({ status: 400, body: { message: expect.stringContaining('expires_at') } })
   })
 
-  it('names the field of a body that does not fit, and the parameter', async () => {
+  it('names the invalid field or parameter', async () => {
     const org = await newOrg()
     const wrong: [string, string, unknown, string][] = [
       ['POST', '/admin/v1/orgs', {}, 'name'],
@@ -127,8 +127,8 @@ describe('administration', () => {
   })
 })
 
-describe('roles', () => {
-  /** Least role that each act takes; with `org` a token of that org is enough. */
+describe('admin roles', () => {
+  /** The least role that each operation requires; with `org` a token of that organization is enough. */
   const acts: [string, string, object | undefined, Role, 'org' | 'instance'][] = [
     ['GET', '/admin/v1/orgs/:org', undefined, 'member', 'org'],
     ['PATCH', '/admin/v1/orgs/:org', { name: 'renamed :n' }, 'admin', 'org'],
@@ -152,7 +152,7 @@ describe('roles', () => {
     ['DELETE', '/admin/v1/orgs/:org/keys/:key', undefined, 'admin', 'org'],
   ]
 
-  it.each(acts)('let %s %s through from the least role on', async (method, path, body, least, scope) => {
+  it.each(acts)('authorize %s %s from the least role upwards', async (method, path, body, least, scope) => {
     const org = await newOrg()
     const other = await newOrg()
     const { id: key } = await newKey(org)
@@ -174,8 +174,8 @@ describe('roles', () => {
   })
 })
 
-describe('an org', () => {
-  it('has a name of its own, and is listed page by page', async () => {
+describe('an organization', () => {
+  it('has a unique name, and is listed page by page', async () => {
     const org = await newOrg()
     const { body } = await call('GET', `/admin/v1/orgs/${org}`)
     expect(await call('POST', '/admin/v1/orgs', { name: body.name })).toMatchObject({
@@ -198,7 +198,7 @@ describe('an org', () => {
     expect((await call('GET', '/admin/v1/orgs/org_none')).status).toBe(404)
   })
 
-  it('switches a tool off for all its keys', async () => {
+  it('disables a tool for all its keys', async () => {
     const org = await newOrg()
     const { secret } = await newKey(org)
     const tools = () => front.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/list' }, { 'x-api-key': secret })
@@ -211,7 +211,7 @@ describe('an org', () => {
 })
 
 describe('a key', () => {
-  it('has variables over those of its profile and below those of a call, kept unreadable', async () => {
+  it('has encrypted variables that override those of its profile and are overridden by those of a call', async () => {
     const org = await newOrg()
     const env = { FROM_PROFILE: 'key', OWN: 'very-secret-value' }
     const { id, secret } = await newKey(org, { env_vars: env })
@@ -224,7 +224,7 @@ describe('a key', () => {
     for await (const line of front.lines) expect(line).not.toContain('very-secret')
   })
 
-  it('may use the tools it was given alone, on every door', async () => {
+  it('is limited to its tools, over MCP and REST', async () => {
     const { secret } = await newKey(await newOrg(), { tools: ['execution_get'] })
     expect((await run(secret)).status).toBe(404)
     const list = await front.post(
@@ -236,7 +236,7 @@ describe('a key', () => {
     expect(result.tools.map(({ name }) => name)).toEqual(['execution_get'])
   })
 
-  it('gets another secret, and the one before is good for as long as was said', async () => {
+  it('is rotated, and its previous secret stays valid for the stated time', async () => {
     const org = await newOrg()
     const first = await newKey(org)
     const path = `/admin/v1/orgs/${org}/keys/${first.id}/rotate`
@@ -247,7 +247,7 @@ describe('a key', () => {
     expect(statuses).toEqual([401, 401, 200])
   })
 
-  it('is refused from its end on, and what it has going is ended', async () => {
+  it('is rejected once expired, and its running executions are cancelled', async () => {
     const org = await newOrg()
     const { id, secret } = await newKey(org)
     const going = run(secret, 'sleep 60')
@@ -258,7 +258,7 @@ describe('a key', () => {
     expect((await call('POST', `/admin/v1/orgs/${org}/keys/${id}/rotate`, {})).status).toBe(409)
   })
 
-  it('is gone for good when it is revoked', async () => {
+  it('cannot be restored once revoked', async () => {
     const org = await newOrg()
     const { id, secret } = await newKey(org)
     expect((await call('DELETE', `/admin/v1/orgs/${org}/keys/${id}`)).status).toBe(204)
@@ -270,8 +270,8 @@ describe('a key', () => {
   })
 })
 
-describe('a profile of an org', () => {
-  it('is what its keys run with, within a second of every change, and has its variables kept unreadable', async () => {
+describe('a profile of an organization', () => {
+  it('applies to its keys within a second of every change, and keeps its variables encrypted', async () => {
     const org = await newOrg()
     const path = `/admin/v1/orgs/${org}/profiles`
     const settings = { languages: ['bash'], default_language: 'bash', env: { SECRET: 'hidden-value' } }
@@ -292,7 +292,7 @@ describe('a profile of an org', () => {
     expect(JSON.stringify(await front.store.storedProfiles.all())).not.toContain('hidden')
   })
 
-  it('is no profile of another org', async () => {
+  it('does not exist for another organization', async () => {
     const [one, other] = [await newOrg(), await newOrg()]
     await call('POST', `/admin/v1/orgs/${one}/profiles`, { name: 'mine' })
     expect((await call('POST', `/admin/v1/orgs/${other}/keys`, { profile: 'mine' })).status).toBe(400)
@@ -323,7 +323,7 @@ describe('a limit', () => {
     })
   })
 
-  it('on runs at once counts those that go on alone', async () => {
+  it('on parallel runs includes detached runs', async () => {
     const { secret } = await limited({ concurrent_runs: 2 }, 'key')
     const going = [run(secret, 'sleep 1'), run(secret, 'sleep 1')]
     await expect.poll(async () => (await front.store.runs.unfinished()).length, { timeout: 10_000 }).toBe(2)
@@ -333,7 +333,7 @@ describe('a limit', () => {
     expect((await run(secret, 'true')).status).toBe(200)
   })
 
-  it('on run seconds of a day counts what ended, also before this front began', async () => {
+  it('on run seconds per day includes finished runs, also from before this front started', async () => {
     const { org, id, secret } = await limited({ run_seconds_per_day: 1 }, 'org')
     expect((await run(secret, 'sleep 1.1')).status).toBe(200)
     const refused = await run(secret, 'true')
@@ -343,7 +343,7 @@ describe('a limit', () => {
     expect(body.data[0]?.run_seconds).toBeGreaterThan(1)
   })
 
-  it('refused leaves no row and is no limit any more when it is taken away', async () => {
+  it('rejects a call without leaving a row, and no longer applies once removed', async () => {
     const { org, secret } = await limited({ runs_per_minute: 0 }, 'org')
     expect((await run(secret)).status).toBe(429)
     expect(await front.store.runs.unfinished()).toEqual([])
@@ -352,8 +352,8 @@ describe('a limit', () => {
   })
 })
 
-describe('the audit', () => {
-  it('has a line for every act of an administrator, without a secret', async () => {
+describe('the audit log', () => {
+  it('has an entry for every admin operation, without secrets', async () => {
     const org = await newOrg()
     const { id, secret } = await newKey(org, { env_vars: { TOKEN: 'audit-secret' } })
     await call('PUT', `/admin/v1/orgs/${org}/keys/${id}/limits`, { concurrent_runs: 3 })
@@ -365,7 +365,7 @@ describe('the audit', () => {
     expect(JSON.stringify(lines)).not.toContain(secret)
   })
 
-  it('has none for an act that was refused', async () => {
+  it('has no entry for a rejected operation', async () => {
     const org = await newOrg()
     await call('POST', `/admin/v1/orgs/${org}/profiles`, { name: 'twice' })
     await call('POST', `/admin/v1/orgs/${org}/profiles`, { name: 'twice' })

@@ -54,8 +54,8 @@ const linesOf = (text: string) =>
     .filter(Boolean)
     .map((line) => JSON.parse(line) as { type: string; action?: string; [name: string]: unknown })
 
-describe('the audit over the API', () => {
-  it('tells of acts and runs, newest first, in pages and as a whole, and proves itself', async () => {
+describe('the audit log over the API', () => {
+  it('lists operations and runs newest first, page by page and as an export, and verifies its own integrity', async () => {
     const own = await newOrg()
     for (let n = 0; n < 5; n++) await run(own, `echo ${n}`, { env_vars: { TOKEN: 'hidden-value' } })
     const first = JSON.parse((await admin('GET', `/audit?org=${own.org}&action=run&limit=2`)).text)
@@ -81,7 +81,7 @@ describe('the audit over the API', () => {
     expect((await admin('GET', '/audit?from=yesterday')).status).toBe(400)
   })
 
-  it('shows an administrator of one org that one alone', async () => {
+  it('shows an administrator of one organization only its own entries', async () => {
     const [own, other] = [await newOrg(), await newOrg()]
     const { secret } = await createToken(front.core.administered, operator, {
       name: 'x',
@@ -98,7 +98,7 @@ describe('the audit over the API', () => {
 })
 
 describe('a subject', () => {
-  it('owns a thread from its first run on; what runs there is for it, and nobody else may', async () => {
+  it('owns a thread from its first run on; no other subject can use it', async () => {
     const own = await newOrg()
     const { trace_id: first } = await run(own, 'echo x >f', { thread_id: 'case', subject: 'Ada' })
     const { trace_id: second } = await run(own, 'cat f', { thread_id: 'case' })
@@ -109,7 +109,7 @@ describe('a subject', () => {
     expect((await run(own, 'true', { subject: 'a\nb' })).status).toBe(400)
   })
 
-  it('is exported whole, and nothing of another', async () => {
+  it('is exported completely, and nothing of other subjects with it', async () => {
     const own = await newOrg()
     const code = 'mkdir d; echo kept >d/file; echo printed'
     await run(own, code, { thread_id: 'of-ada', subject: 'Ada', metadata: { mail: 'ada@example.org' } })
@@ -123,7 +123,7 @@ describe('a subject', () => {
     expect(text).not.toContain('bob')
   })
 
-  it('is erased from rows, files and the database itself, and the audit still proves itself', async () => {
+  it('is erased from rows, files and the database file, and the audit log still verifies', async () => {
     const own = await newOrg()
     const mark = 'erase-me-4711'
     const secret = { thread_id: `t-${mark}`, subject: mark, metadata: { mail: mark } }
@@ -146,7 +146,7 @@ describe('a subject', () => {
     expect(JSON.parse(again.text)).toEqual({ runs: 0, threads: 0, audit_lines: 0 })
   })
 
-  it('is not erased while a run of it goes on', async () => {
+  it('is not erased while one of its runs executes', async () => {
     const own = await newOrg()
     const going = run(own, 'sleep 1.5', { subject: 'Ada', thread_id: 'going' })
     await expect.poll(async () => (await front.store.runs.unfinished()).length, { timeout: 10_000 }).toBe(1)
@@ -155,7 +155,7 @@ describe('a subject', () => {
     expect((await admin('POST', `/orgs/${own.org}/subjects/erase`, { subject: 'Ada' })).status).toBe(200)
   })
 
-  it('of one org is none of another', async () => {
+  it('of one organization does not exist for another', async () => {
     const [own, other] = [await newOrg(), await newOrg()]
     for (const each of [own, other]) await run(each, 'echo x', { subject: 'Same' })
     await admin('POST', `/orgs/${own.org}/subjects/erase`, { subject: 'Same' })

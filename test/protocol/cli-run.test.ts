@@ -25,7 +25,7 @@ interface Outcome {
   stderr: string
 }
 
-/** Runs the command with real streams in place of those of a process. */
+/** Runs the command with real streams instead of those of a process. */
 async function glovebox(
   words: Omit<RunArguments, 'env'> & { env?: string[] },
   { stdin = '', stop = new AbortController().signal, onStdout = (_text: string) => {} } = {},
@@ -54,13 +54,13 @@ async function file(name: string, content: string | Uint8Array): Promise<string>
 }
 
 describe('glovebox run', () => {
-  it('prints what the program prints, each stream to its own, and ends with its code', async () => {
+  it('prints both streams of the program separately, and exits with its code', async () => {
     const path = await file('a.sh', 'echo out; echo err >&2; exit 5')
     const { code, stdout, stderr } = await glovebox({ file: path })
     expect([code, stdout.toString(), stderr]).toEqual([5, 'out\n', 'err\n'])
   })
 
-  it('knows the language by name or first line', async () => {
+  it('detects the language by file name or first line', async () => {
     const cases: [string, string][] = [
       ['a.py', 'import sys; print("python")'],
       ['a.mjs', 'console.log("node")'],
@@ -74,7 +74,7 @@ describe('glovebox run', () => {
     expect(languages).toEqual(['python', 'node', 'bash', 'python'])
   })
 
-  it('takes the program from standard input, its own input from a file, variables and a timeout', async () => {
+  it('reads the program from standard input, its input from a file, and accepts variables and a timeout', async () => {
     const input = await file('input', 'from the file')
     const words = { file: '-', language: 'bash', stdin: input, env: ['A=x=y', 'B='], timeout: '9' }
     const { code, stdout } = await glovebox(words, { stdin: 'cat; echo ":$A:$B:"' })
@@ -82,12 +82,12 @@ describe('glovebox run', () => {
     expect([...front.runner.specs.values()].at(-1)?.limits.timeoutMs).toBe(9_000)
   })
 
-  it('passes bytes on as they are', async () => {
+  it('passes bytes through unchanged', async () => {
     const { stdout } = await glovebox({ file: await file('b.sh', "printf '\\xff\\x00\\xfe\\n'") })
     expect(stdout).toEqual(Buffer.from([0xff, 0x00, 0xfe, 0x0a]))
   })
 
-  it('prints while the program still runs', async () => {
+  it('prints while the program runs', async () => {
     const stop = new AbortController()
     const path = await file('c.sh', 'echo early; sleep 60')
     const { code } = await glovebox({ file: path }, { stop: stop.signal, onStdout: () => stop.abort('SIGINT') })
@@ -95,14 +95,14 @@ describe('glovebox run', () => {
     await vi.waitFor(async () => expect(await front.store.runs.unfinished()).toEqual([]))
   })
 
-  it('ends with 124 after a timeout and 128 + n after a signal, and says so', async () => {
+  it('exits with 124 after a timeout and 128 + n after a signal, and says so', async () => {
     const slow = await glovebox({ file: await file('d.sh', 'sleep 60'), timeout: '1' })
     expect([slow.code, slow.stderr]).toEqual([124, 'glovebox run: killed after 1 s (timed out)\n'])
     const killed = await glovebox({ file: await file('e.sh', 'kill -TERM $$') })
     expect([killed.code, killed.stderr]).toEqual([143, 'glovebox run: ended by signal SIGTERM\n'])
   })
 
-  it('ends with 125 and the reason where the failure is ours', async () => {
+  it('exits with 125 and the reason after a failure of the product', async () => {
     const path = await file('f.sh', 'true')
     const failures: [Outcome, string][] = [
       [await glovebox({ file: join(directory, 'missing.py') }), 'cannot be read'],
@@ -118,7 +118,7 @@ describe('glovebox run', () => {
     }
   })
 
-  it('ends with 64 where the words are wrong', async () => {
+  it('exits with 64 for invalid arguments', async () => {
     const path = await file('h.sh', 'true')
     expect((await glovebox({ file: path, timeout: 'soon' })).code).toBe(64)
     expect((await glovebox({ file: path, env: ['novalue'] })).code).toBe(64)

@@ -19,7 +19,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true })
 })
 
-/** Runs the command over these lines; gives what it wrote, by id. */
+/** Runs the command over these lines; returns its output lines by id. */
 async function converse(messages: readonly (object | string)[], request: StdioRequest = { url: front.url }) {
   const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
   const io: Io = { stdin, stdout, stderr, env: {}, self: ['node'], stop: new AbortController().signal }
@@ -42,7 +42,7 @@ const meta = {
 const request = (id: number | string, method: string, params: object = {}) => ({ jsonrpc: '2.0', id, method, params })
 
 describe('glovebox stdio', () => {
-  it('speaks the era of its client, and gives each answer the id of its question', async () => {
+  it('speaks the protocol version of its client, and answers each request under its id', async () => {
     const { code, messages } = await converse([
       request(1, 'initialize', { protocolVersion: '2025-06-18', capabilities: {} }),
       { jsonrpc: '2.0', method: 'notifications/initialized' },
@@ -59,7 +59,7 @@ describe('glovebox stdio', () => {
     expect(byId.get(4).error.code).toBe(-32601)
   })
 
-  it('says as headers what the body says, once it knows which arguments those are', async () => {
+  it('mirrors arguments as headers once it knows which arguments are marked', async () => {
     const call = { name: 'test_x_mcp_header', arguments: { region: 'Zürich ☂' }, _meta: meta }
     const { messages: before } = await converse([request(1, 'tools/call', call)])
     expect(before[0].error.code).toBe(-32020)
@@ -88,7 +88,7 @@ describe('glovebox stdio', () => {
     expect(JSON.parse(answers.join('').split('\n')[1] ?? '').result.content[0].text).toBe('{"region":"Zürich ☂"}')
   })
 
-  it('tells an unreadable line, a closed door and a dead server as errors of the request', async () => {
+  it('reports an unreadable line, a rejected key and an unreachable server as errors of the request', async () => {
     const { messages } = await converse(['{"jsonrpc":', request(7, 'ping')])
     expect(messages.map(({ id, error }) => [id, error?.code])).toEqual(
       expect.arrayContaining([
@@ -106,7 +106,7 @@ describe('glovebox stdio', () => {
     await locked.close()
   })
 
-  it('takes its key from a file', async () => {
+  it('reads its key from a file', async () => {
     const keyFile = join(directory, 'key')
     await writeFile(keyFile, 'sk-wrong\n')
     const locked = await openFront(undefined, { dev: false })
@@ -116,13 +116,13 @@ describe('glovebox stdio', () => {
     await locked.close()
   })
 
-  it('lets go of a subscription when its client is gone', async () => {
+  it('ends a subscription when its client disconnects', async () => {
     const listen = request('sub', 'subscriptions/listen', { notifications: { toolsListChanged: true }, _meta: meta })
     const { code } = await converse([listen, request(1, 'server/discover', { _meta: meta })])
     expect(code).toBe(0)
   })
 
-  it('narrows what is shown', async () => {
+  it('limits the tools that are listed', async () => {
     const { messages } = await converse([request(1, 'tools/list')], { url: front.url, toolsets: 'files' })
     expect(messages[0].result.tools).toEqual([])
   })

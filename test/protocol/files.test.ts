@@ -56,8 +56,8 @@ async function download(id: string, path: string, init: RequestInit = {}): Promi
   return fetch(body.url, init)
 }
 
-describe('a link to a file', () => {
-  it('uploads and downloads it without a key, with the bytes as they are', async () => {
+describe('a signed link', () => {
+  it('uploads and downloads a file without a key, byte for byte', async () => {
     await inThread('bytes', 'true')
     const bytes = Uint8Array.from({ length: 3_000_000 }, (_, n) => (n * 31) % 251)
     expect(await upload('bytes', 'new/directory/data.bin', bytes)).toBe(200)
@@ -67,12 +67,12 @@ describe('a link to a file', () => {
     expect(await inThread('bytes', 'stat -c %s new/directory/data.bin')).toBe('3000000\n')
   })
 
-  it('makes the thread that it uploads to', async () => {
+  it('creates the thread that it uploads to', async () => {
     expect(await upload('made-by-upload', 'a', 'text')).toBe(200)
     expect(await inThread('made-by-upload', 'cat a')).toBe('text')
   })
 
-  it('is an attachment that no browser shows or runs', async () => {
+  it('is served as an attachment that no browser renders or runs', async () => {
     await inThread('page', 'echo "<script>" >page.html')
     const { headers: sent } = await download('page', 'page.html')
     expect(sent.get('content-disposition')).toBe('attachment; filename="page.html"')
@@ -81,7 +81,7 @@ describe('a link to a file', () => {
     expect(sent.get('content-type')).toBe('application/octet-stream')
   })
 
-  it('carries a name in any Unicode, and none that ends its header', async () => {
+  it('supports every Unicode file name, and no name ends the header early', async () => {
     await inThread('names', 'true')
     for (const name of ['Grüße.txt', '数据 1.csv', '🦊', `it's "q".txt`, 'a\r\nb', '%41']) {
       expect([name, await upload('names', name, name)]).toEqual([name, 200])
@@ -93,7 +93,7 @@ describe('a link to a file', () => {
     }
   })
 
-  it('gives any part that is asked for', async () => {
+  it('serves every requested range', async () => {
     await inThread('parts', 'printf 0123456789 >f')
     const parts: [string, number, string, string | null][] = [
       ['bytes=2-4', 206, '234', 'bytes 2-4/10'],
@@ -121,7 +121,7 @@ describe('a link to a file', () => {
     expect((await download('parts', 'f', { headers: { 'if-none-match': etag } })).status).toBe(304)
   })
 
-  it('is dead when it is changed, used for something else, over, or its key is revoked', async () => {
+  it('is rejected when modified, used for something else, expired, or after its key is revoked', async () => {
     await inThread('dead', 'echo x >f; echo y >g')
     const { body } = await ask('download', { id: 'dead', path: 'f', expires_in: 1 })
     const [signed = '', signature = ''] = (body.url.split('/').at(-1) ?? '').split('.')
@@ -152,7 +152,7 @@ describe('a link to a file', () => {
     expect((await fetch(links[1]!.body.url, { method: 'PUT', body: 'x' })).status).toBe(401)
   })
 
-  it('uploads exactly the size that it was made for, or nothing', async () => {
+  it('uploads exactly the size that it was created for, or nothing', async () => {
     await inThread('size', 'echo old >f')
     const { body } = await ask('upload', { id: 'size', path: 'f', size: 5 })
     expect(body).toMatchObject({ method: 'PUT', headers: [{ name: 'Content-Length', value: '5' }] })
@@ -169,7 +169,7 @@ describe('a link to a file', () => {
     expect(await inThread('size', 'cat f')).toBe('12345')
   })
 
-  it('leaves the old file when its sender vanishes', async () => {
+  it('keeps the old file when the upload is interrupted', async () => {
     await inThread('vanish', 'echo old >f')
     const { body } = await ask('upload', { id: 'vanish', path: 'f', size: 1_000_000 })
     const { pathname, port } = new URL(body.url)
@@ -182,7 +182,7 @@ describe('a link to a file', () => {
     await expect.poll(() => inThread('vanish', 'cat f; ls -A'), { timeout: 10_000 }).toBe('old\nf\n')
   })
 
-  it('is good once where that was asked for, and only counts an upload that came about', async () => {
+  it('works once if created so, and counts only a completed upload', async () => {
     await inThread('once', 'true')
     const { body } = await ask('upload', { id: 'once', path: 'f', size: 3, once: true })
     expect((await fetch(body.url, { method: 'PUT', body: 'x' })).status).toBe(400)
@@ -191,7 +191,7 @@ describe('a link to a file', () => {
     expect((await fetch(body.url, { method: 'PUT', body: 'abc' })).status).toBe(409)
   })
 
-  it('never reaches a log', async () => {
+  it('never appears in a log', async () => {
     await inThread('log', 'echo x >f')
     const { body } = await ask('download', { id: 'log', path: 'f' })
     await (await fetch(body.url)).text()
@@ -204,7 +204,7 @@ describe('a link to a file', () => {
 })
 
 describe('files over REST', () => {
-  it('are listed part by part, with paths from the root or from the directory', async () => {
+  it('are listed page by page, with paths from the root or from the directory', async () => {
     await inThread(
       'list',
       'mkdir -p d/e; for n in 1 2 3 4 5; do echo $n >d/f$n; done; ln -s /etc/passwd d/link; mkfifo d/pipe',
@@ -226,7 +226,7 @@ describe('files over REST', () => {
     expect((await ask('list', { id: 'list' })).body.files).toMatchObject([{ name: 'd', path: 'd', is_directory: true }])
   })
 
-  it('are deleted, directories with what they hold where that is asked for', async () => {
+  it('are deleted, directories with their content on request', async () => {
     await inThread('delete', 'mkdir -p d/e; touch a b d/f d/e/g')
     expect((await ask('delete', { id: 'delete', paths: ['a', 'b'] })).body.deleted).toBe(2)
     expect((await ask('delete', { id: 'delete', path: 'd' })).status).toBe(409)
@@ -234,7 +234,7 @@ describe('files over REST', () => {
     expect(await inThread('delete', 'ls -A')).toBe('')
   })
 
-  it('are not changed while a run has the thread, and can be read', async () => {
+  it('cannot be changed while a run uses the thread, but can be read', async () => {
     await inThread('busy', 'echo x >f')
     const { body: link } = await ask('upload', { id: 'busy', path: 'f', size: 1 })
     const going = inThread('busy', 'touch going; sleep 1.5')
@@ -245,7 +245,7 @@ describe('files over REST', () => {
     await going
   })
 
-  it('answer wrong words with the field', async () => {
+  it('report the invalid field of a request', async () => {
     await inThread('wrong', 'mkdir d')
     const wrong: [string, object, number, string][] = [
       ['list', {}, 400, 'id'],
@@ -274,7 +274,7 @@ describe('files over REST', () => {
     }
   })
 
-  it('are for keys that may use the tools of files', async () => {
+  it('are available to keys that may use the file tools', async () => {
     await inThread('tools', 'echo x >f')
     const only = async (...tools: string[]) => ({
       'x-api-key': (await createKey(front.core.administered, operator, org, { tools }, tools)).secret,
@@ -290,7 +290,7 @@ describe('files over REST', () => {
     expect(await statuses(reads)).toEqual([200, 200, 404, 404])
   })
 
-  it('belong to their org alone', async () => {
+  it('belong to one organization', async () => {
     await inThread('mine', 'echo secret >f')
     const { id: other } = await createOrg(front.core.administered, operator, 'files of others')
     const theirs = { 'x-api-key': (await createKey(front.core.administered, operator, other, {}, [])).secret }
@@ -304,7 +304,7 @@ describe('files over REST', () => {
     expect(await inThread('mine', 'cat f')).toBe('secret\n')
   })
 
-  it('never leave the thread, whatever the path', async () => {
+  it('cannot be reached outside the thread, whatever the path', async () => {
     const traps = 'mkdir -p d; echo in >d/f; ln -s /etc out; ln -s ../.. up; ln -s d ind; mkfifo pipe; ln d/f hard'
     await inThread('traps', traps)
     const piece = fc.oneof(
@@ -343,7 +343,7 @@ describe('files over REST', () => {
     )
   })
 
-  it('are not there for a profile without storage', async () => {
+  it('do not exist for a profile without storage', async () => {
     const without = await openFront(testProfile)
     try {
       for (const what of ['list', 'upload', 'download', 'delete']) {
@@ -401,7 +401,7 @@ describe('files over MCP', () => {
     }
   })
 
-  it('are uploaded with the command line that the answer gives, which works once', async () => {
+  it('are uploaded with the command line from the result, which works once', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'glovebox-upload-'))
     const file = join(directory, 'large')
     writeFileSync(file, 'x'.repeat(200_000))
@@ -419,7 +419,7 @@ describe('files over MCP', () => {
     rmSync(directory, { recursive: true })
   })
 
-  it('that do not fit into an answer come as a link; sound comes as sound', async () => {
+  it('that do not fit into a result are returned as a link; audio is returned as audio', async () => {
     await inThread('mcp', `head -c 2000000 /dev/zero >zeros; printf 'RIFF\\0\\0\\0\\0WAVEfmt ' >s.wav`)
     const large = (await call('files_download', { id: 'mcp', path: 'zeros' })).result
     expect(large).toMatchObject({ isError: true, content: [{ type: 'text' }, { type: 'resource_link' }] })
@@ -462,7 +462,7 @@ describe('glovebox push and pull', () => {
     return { code, stderr: (await printed).toString() }
   }
 
-  it('carry files there and back', async () => {
+  it('transfer files in both directions', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'glovebox-push-'))
     const [full, empty] = [join(directory, 'full'), join(directory, 'empty')]
     writeFileSync(full, 'x'.repeat(300_000))

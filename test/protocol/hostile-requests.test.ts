@@ -32,20 +32,20 @@ async function send(body: string | Uint8Array): Promise<{ status: number; answer
   return { status: response.status, answer: (await response.json()) as RpcAnswer }
 }
 
-describe('a body that is no message', () => {
-  it('is a parse error where it is not JSON', async () => {
+describe('a body that is not a JSON-RPC message', () => {
+  it('is a parse error when it is not JSON', async () => {
     for (const body of ['', '{', 'null]', '{"a":}', "{'a':1}", '\ufeff{}', 'NaN', '{"jsonrpc":"2.0",}']) {
       const { status, answer } = await send(body)
       expect([body, status, answer.error.code, answer.id]).toEqual([body, 400, -32700, null])
     }
   })
 
-  it('is a parse error where it is not UTF-8', async () => {
+  it('is a parse error when it is not UTF-8', async () => {
     const { status, answer } = await send(Buffer.from([0x22, 0xff, 0xfe, 0x22]))
     expect([status, answer.error.code]).toEqual([400, -32700])
   })
 
-  it('is an invalid request where it is JSON of another shape', async () => {
+  it('is an invalid request when it is JSON of another shape', async () => {
     const bodies = ['null', '7', '"text"', '{}', '{"jsonrpc":"1.0","id":1,"method":"ping"}', '{"jsonrpc":"2.0","id":1}']
     const odd = ['{"jsonrpc":"2.0","id":1,"method":7}', '{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}']
     const ids = ['null', '{}', '[]', 'true'].map((id) => `{"jsonrpc":"2.0","id":${id},"method":"ping"}`)
@@ -55,7 +55,7 @@ describe('a body that is no message', () => {
     }
   })
 
-  it('is refused where it is nested or packed beyond any use', async () => {
+  it('is rejected when it is nested or compressed beyond any use', async () => {
     const deep = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":${'['.repeat(200_000)}${']'.repeat(200_000)}}}`
     const wide = `[${'{},'.repeat(500_000)}{}]`
     for (const body of [deep, wide, '['.repeat(3_000_000), '{"a":'.repeat(100_000)]) {
@@ -64,14 +64,14 @@ describe('a body that is no message', () => {
     }
   })
 
-  it('is no nesting where the brackets stand in text', async () => {
+  it('is not counted as nested for brackets inside strings', async () => {
     const code = `print(len(${JSON.stringify('[{"\\"'.repeat(10_000))}))`
     const params = { name: 'sandbox_execute', arguments: { code } }
     const { answer } = await send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }))
     expect(answer.result?.structuredContent.stdout).toBe('50000\n')
   })
 
-  it('changes no prototype', async () => {
+  it('does not pollute prototypes', async () => {
     const keys = ['__proto__', 'constructor', 'prototype']
     for (const key of keys) {
       await send(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"${key}":{"polluted":1}},"${key}":{"polluted":1}}`)
@@ -81,7 +81,7 @@ describe('a body that is no message', () => {
     expect(({} as { polluted?: number }).polluted).toBeUndefined()
   })
 
-  it('is answered in the same form whatever it holds, and is nobody’s fault', async () => {
+  it('is answered in the same form whatever it contains, and never logged as a fault', async () => {
     const anyMessage = fc.oneof(
       fc.jsonValue(),
       fc.record(
@@ -111,7 +111,7 @@ describe('a body that is no message', () => {
 })
 
 describe('code of a megabyte', () => {
-  it('arrives whole, also where every character is escaped', async () => {
+  it('arrives complete, also when every character is escaped', async () => {
     const line = '#"\\\t\u0001é\n'
     const code = line.repeat(Math.floor((1024 * 1024 - 20) / Buffer.byteLength(line)))
     const params = { name: 'sandbox_execute', arguments: { code, language: 'python' } }
@@ -124,7 +124,7 @@ describe('code of a megabyte', () => {
     expect((await front.store.runs.get(runId))?.codeBytes).toBe(Buffer.byteLength(code))
   })
 
-  it('is refused by its size beyond it, and as a body beyond four', async () => {
+  it('is rejected by its size above that, and as a body above four megabytes', async () => {
     const call = (code: string) =>
       JSON.stringify({
         jsonrpc: '2.0',
@@ -141,7 +141,7 @@ describe('code of a megabyte', () => {
     })
   })
 
-  it('is answered before it has come, and its connection serves on', async () => {
+  it('is answered before it has arrived, and its connection stays usable', async () => {
     const head = { host, 'content-type': 'application/json', connection: 'keep-alive' }
     const body = Buffer.alloc(6 * 1024 * 1024, ' ')
     const socket = connect(front.port, '127.0.0.1')
@@ -164,11 +164,11 @@ describe('a web page', () => {
       await sendRaw(front.port, rawRequest(method, path, { ...headers(), ...more }, method === 'POST' ? body : '')),
     )
 
-  it('is not what sends this: the same request without its marks passes', async () => {
+  it('is accepted as a client when it sends no browser headers', async () => {
     expect(await status({})).toBe(200)
   })
 
-  it('cannot reach any path through a name of its own', async () => {
+  it('cannot reach any path through a host name of its own', async () => {
     const paths = ['/mcp', '/healthz', '/readyz', '/v1/sandbox/execute', '/v1/executions/x/cancel', '/nope']
     for (const path of paths) {
       for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'OPTIONS']) {
@@ -205,7 +205,7 @@ describe('a web page', () => {
     expect(answer.toLowerCase()).not.toContain('access-control-allow')
   })
 
-  it('from an origin that is allowed is let in, and told so', async () => {
+  it('from an allowed origin is accepted, with CORS headers', async () => {
     const open = await openFront(undefined, { allowedOrigins: ['https://app.example'] })
     const preflight = await fetch(`${open.url}/mcp`, { method: 'OPTIONS', headers: { origin: 'https://app.example' } })
     expect([preflight.status, preflight.headers.get('access-control-allow-origin')]).toEqual([
@@ -219,7 +219,7 @@ describe('a web page', () => {
 })
 
 describe('requests that no library sends', () => {
-  it('get an answer of ours or none, and the server goes on', async () => {
+  it('get a well-formed response or none, and the server keeps working', async () => {
     const requests = [
       'GET\r\n\r\n',
       'POST /mcp HTTP/1.1\r\n\r\n',
@@ -252,13 +252,13 @@ describe('requests that no library sends', () => {
     expect(faults()).toEqual([])
   })
 
-  it('are refused with two Host headers', async () => {
+  it('are rejected with two Host headers', async () => {
     const twice = `GET /healthz HTTP/1.1\r\nhost: ${host}\r\nhost: evil.example\r\nconnection: close\r\n\r\n`
     const answer = await sendRaw(front.port, twice)
     expect([statusOf(answer), answer]).toEqual([400, expect.stringContaining('more than one Host header')])
   })
 
-  it('are told what a path takes', async () => {
+  it('are answered with the allowed methods of a path', async () => {
     for (const method of ['DELETE', 'PUT', 'PATCH', 'OPTIONS']) {
       const answer = await sendRaw(front.port, rawRequest(method, '/mcp', { host }))
       expect([method, statusOf(answer), /allow: [A-Z, ]*POST/i.test(answer)]).toEqual([method, 405, true])
@@ -270,8 +270,8 @@ describe('requests that no library sends', () => {
   })
 })
 
-describe('every answer', () => {
-  it('has an id by which it can be found in the log, and is not cached', async () => {
+describe('every response', () => {
+  it('has an id that appears in the log, and is not cached', async () => {
     for (const path of ['/healthz', '/readyz', '/nope', '/mcp']) {
       const { headers } = await fetch(`${front.url}${path}`)
       const id = headers.get('x-trace-id') ?? ''
@@ -281,7 +281,7 @@ describe('every answer', () => {
     }
   })
 
-  it('of a fault holds its id and nothing else, and the log holds the rest', async () => {
+  it('for a fault contains only its id, and the log contains the details', async () => {
     const { list, begin } = { list: front.lines.length, begin: front.store.runs.begin }
     front.store.runs.begin = async () => {
       throw new Error('the disk of secret-host is full')
@@ -306,7 +306,7 @@ describe('every answer', () => {
 })
 
 describe('readiness', () => {
-  it('is told with the reason while no run can start', async () => {
+  it('is reported with the reason while no run can start', async () => {
     expect((await fetch(`${front.url}/readyz`)).status).toBe(200)
     front.runner.readiness = { ready: false, reason: 'the runner is being restarted' }
     const response = await fetch(`${front.url}/readyz`)

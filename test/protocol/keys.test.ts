@@ -16,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => front.close())
 
-/** A key of the org of that name, which is made when it is new. */
+/** A key of the organization of that name, which is created when it is new. */
 async function newKey(org = 'acme', profile = 'default') {
   checkName('org', org)
   const { id: orgId } = await front.store.orgs.ensureNamed({ id: newId('org'), name: org, createdAt: timestamp() })
@@ -32,7 +32,7 @@ const revoke = ({ id, org_id: orgId }: { id: string; org_id: string }) =>
 
 const bearer = (secret: string) => ({ authorization: `Bearer ${secret}` })
 
-/** Each test speaks from an address of its own, so that failures of one do not count for another. */
+/** Each test has its own client address, so that failures in one test do not count in another. */
 let addresses = 0
 const from = (address = `198.51.100.${++addresses}`) => ({ 'x-forwarded-for': address })
 
@@ -41,7 +41,7 @@ const run = (headers: Record<string, string>, code = 'echo hello') =>
 const statusOf = async (headers: Record<string, string>) => (await run(headers)).status
 
 describe('a key', () => {
-  it('has a secret of 256 random bits behind its region, of which only a hash and the beginning are kept', async () => {
+  it('has a secret of 256 random bits after its region; only its hash and prefix are stored', async () => {
     const { key, secret } = await newKey()
     expect(secret).toMatch(/^sk-us-[A-Za-z0-9_-]{43}$/)
     expect(key.prefix).toBe(secret.slice(0, 'sk-us-'.length + 4))
@@ -49,26 +49,26 @@ describe('a key', () => {
     expect(JSON.stringify(await front.store.keys.get(key.id))).not.toContain(secret.slice(12))
   })
 
-  it('belongs to the org of that name, which is made once', async () => {
+  it('belongs to the organization of that name, which is created once', async () => {
     const keys = await Promise.all([newKey('twin'), newKey('twin')])
     expect(keys[0].key.org_id).toBe(keys[1].key.org_id)
     expect((await listed(keys[0].key.org_id)).sort()).toEqual(keys.map(({ key }) => key.id).sort())
   })
 
-  it('is refused a name that a terminal would obey', async () => {
+  it('is rejected with a name that contains terminal control characters', async () => {
     for (const org of ['', ' a', 'a\nb', '\u001b[2J', 'x'.repeat(65)]) {
       await expect(newKey(org)).rejects.toMatchObject({ code: 'invalid_argument' })
     }
   })
 
-  it('is not the keyless one of development', async () => {
+  it('is not the key of development mode', async () => {
     expect(await listed('org_dev')).not.toContain('key_dev')
     await expect(revoke({ id: 'key_dev', org_id: 'org_dev' })).rejects.toMatchObject({ code: 'not_found' })
   })
 })
 
 describe('a caller', () => {
-  it('is known by its key in either header, on both doors', async () => {
+  it('is authenticated by its key in either header, over MCP and REST', async () => {
     const { secret } = await newKey()
     for (const headers of [bearer(secret), { authorization: `bearer  ${secret}` }, { 'x-api-key': secret }]) {
       expect(await statusOf(headers)).toBe(200)
@@ -77,7 +77,7 @@ describe('a caller', () => {
     }
   })
 
-  it('is known by x-api-key where Authorization says something else, such as a proxy’s word', async () => {
+  it('is authenticated by x-api-key when Authorization holds something else, such as the credentials of a proxy', async () => {
     const [one, other] = [await newKey('one'), await newKey('other')]
     expect(await statusOf({ 'x-api-key': one.secret, authorization: 'Basic dXNlcjpwYXNz' })).toBe(200)
     const answer = await run({ 'x-api-key': one.secret, ...bearer(other.secret) })
@@ -86,7 +86,7 @@ describe('a caller', () => {
     expect(await statusOf({ 'x-api-key': 'wrong', ...bearer(one.secret), ...from() })).toBe(401)
   })
 
-  it('is nobody without one: the answer is the one that clients know', async () => {
+  it('without a key is rejected with the response that MCP clients expect', async () => {
     const { secret } = await newKey()
     const wrong: Record<string, string>[] = [
       {},
@@ -108,7 +108,7 @@ describe('a caller', () => {
     }
   })
 
-  it('needs a key on every path but those that say whether the server lives', async () => {
+  it('needs a key on every path except the health checks', async () => {
     const paths = ['/mcp', '/v1/sandbox/execute', '/v1/executions/trc_x/cancel', '/mcp?key=x']
     for (const path of paths) {
       for (const method of ['GET', 'POST', 'PUT', 'DELETE']) {
@@ -120,9 +120,9 @@ describe('a caller', () => {
     for (const path of ['/healthz', '/readyz']) expect((await fetch(`${front.url}${path}`)).status).toBe(200)
   })
 
-  it('is told when its profile is gone from the configuration, which is no failure of its own', async () => {
+  it('receives an explanation when its profile was removed from the configuration, and not a failed authentication', async () => {
     const { key, secret } = await newKey()
-    // As it is after a restart with a configuration that has lost it.
+    // As after a restart with a configuration that lost it.
     await front.store.keys.update(key.id, { profile: 'removed' })
     const headers = { ...bearer(secret), ...from() }
     for (let count = 0; count < 5; count++) {
@@ -132,7 +132,7 @@ describe('a caller', () => {
     }
   })
 
-  it('cannot touch the run of another org', async () => {
+  it('cannot access the run of another organization', async () => {
     const [mine, other] = [await newKey('mine'), await newKey('stranger')]
     const going = run(bearer(mine.secret), 'sleep 0.5; echo done')
     await expect.poll(async () => (await front.store.runs.unfinished()).length).toBe(1)
@@ -144,7 +144,7 @@ describe('a caller', () => {
 })
 
 describe('an address that fails to authenticate', () => {
-  it('is told to wait from its fourth failure in a minute on, for as long as it says', async () => {
+  it('must wait from its fourth failure in a minute on, for the stated time', async () => {
     const address = from()
     for (let count = 0; count < 3; count++) expect(await statusOf(address)).toBe(401)
     for (let count = 0; count < 3; count++) {
@@ -160,7 +160,7 @@ describe('an address that fails to authenticate', () => {
     }
   })
 
-  it('holds up nobody else, and not even itself once its key is valid', async () => {
+  it('does not block other addresses, nor itself with a valid key', async () => {
     const { secret } = await newKey()
     const address = from()
     for (let count = 0; count < 5; count++) await run(address)
@@ -169,13 +169,13 @@ describe('an address that fails to authenticate', () => {
     expect(await statusOf(from())).toBe(401)
   })
 
-  it('is a whole network of IPv6', async () => {
+  it('is a whole /64 network with IPv6', async () => {
     for (let count = 1; count < 4; count++) expect(await statusOf(from(`2001:db8:5:5::${count}`))).toBe(401)
     expect(await statusOf(from('2001:db8:5:5:ffff::9'))).toBe(429)
     expect(await statusOf(from('2001:db8:5:6::1'))).toBe(401)
   })
 
-  it('cannot pretend to be another where no proxy is trusted', async () => {
+  it('cannot be spoofed without a trusted proxy', async () => {
     const plain = await openFront(undefined, { dev: false })
     const statuses: number[] = []
     for (let count = 0; count < 5; count++) statuses.push((await plain.post('/mcp', {}, from())).status)
@@ -184,8 +184,8 @@ describe('an address that fails to authenticate', () => {
   })
 })
 
-describe('a key that is revoked', () => {
-  it('is refused from then on', async () => {
+describe('a revoked key', () => {
+  it('is rejected immediately', async () => {
     const { key, secret } = await newKey()
     expect(await statusOf(bearer(secret))).toBe(200)
     expect(await revoke(key)).toBe(true)
@@ -193,7 +193,7 @@ describe('a key that is revoked', () => {
     expect(await revoke(key)).toBe(false)
   })
 
-  it('has its runs ended and its slots retired, and nobody else’s', async () => {
+  it('has its runs cancelled and its slots retired, and no others', async () => {
     const [gone, kept] = [await newKey('gone'), await newKey('kept')]
     const code = 'echo begun; for i in $(seq 40); do sleep 0.05; done; echo done'
     const [ended, other] = [run(bearer(gone.secret), code), run(bearer(kept.secret), code)]
@@ -204,7 +204,7 @@ describe('a key that is revoked', () => {
     await expect.poll(async () => (await front.store.keys.get(gone.key.id))?.retiredAt).toBeTruthy()
   })
 
-  it('starts nothing with a body that was still on its way', async () => {
+  it('starts nothing with a body that was still arriving', async () => {
     const { key, secret } = await newKey()
     const body = JSON.stringify({ language: 'bash', code: 'echo too late' })
     const socket = connect(front.port, '127.0.0.1')
@@ -213,7 +213,7 @@ describe('a key that is revoked', () => {
       `POST /v1/sandbox/execute HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${secret}\r\ncontent-type: application/json\r\n` +
         `content-length: ${body.length}\r\nconnection: close\r\n\r\n${body.slice(0, 5)}`,
     )
-    // The head has been read when a request that came later is answered.
+    // The head has been read once a later request is answered.
     await fetch(`${front.url}/healthz`)
     await revoke(key)
     socket.write(body.slice(5))
@@ -226,7 +226,7 @@ describe('a key that is revoked', () => {
 })
 
 describe('the official client', () => {
-  it('works with a key, and is told without one', async () => {
+  it('works with a key, and receives an authentication error without one', async () => {
     const { secret } = await newKey()
     const connected = async (headers: Record<string, string>) => {
       const client = new Client({ name: 'judge', version: '1.0.0' })
@@ -246,7 +246,7 @@ describe('the official client', () => {
 })
 
 describe('the log', () => {
-  it('holds no key, whatever was done with it', async () => {
+  it('contains no key, whatever was done with it', async () => {
     const { secret } = await newKey()
     const random = secret.slice('sk-us-'.length + 4)
     const headers = { ...bearer(secret), 'x-api-key': secret, cookie: `key=${secret}` }

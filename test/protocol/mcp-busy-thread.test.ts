@@ -9,7 +9,7 @@ import { askModern } from '../support/modern.ts'
 let front: Front
 afterEach(() => front.close())
 
-/** A front whose one tool is refused its thread so many times before it runs. */
+/** A front whose only tool is rejected with thread_busy this many times before it runs. */
 async function open(onBusyThread: BusyAnswer, refusals: number): Promise<Front> {
   let left = refusals
   const tool = fixtureTool('in_thread', 'Runs in a thread', () => {
@@ -26,8 +26,8 @@ const params = { name: 'in_thread', arguments: {} }
 const legacy = () =>
   front.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, { 'mcp-protocol-version': '2025-11-25' })
 
-describe('a call whose thread runs something else', () => {
-  it('is a conflict that says what to do, in both eras', async () => {
+describe('a call whose thread is busy', () => {
+  it('is a conflict with a hint, in both protocol generations', async () => {
     await open('refuse', 2)
     const answer = await legacy()
     expect(answer.status).toBe(409)
@@ -43,7 +43,7 @@ describe('a call whose thread runs something else', () => {
     expect([modern.status, modern.body.error?.code]).toEqual([409, -32000])
   })
 
-  it('is a result that the model sees, where the profile wants that', async () => {
+  it('is a result that the model sees, if the profile says so', async () => {
     await open('result', 1)
     const answer = await legacy()
     expect(answer.status).toBe(200)
@@ -52,7 +52,7 @@ describe('a call whose thread runs something else', () => {
     })
   })
 
-  it('waits for its turn, where the profile wants that, and not for ever', async () => {
+  it('waits for its turn up to a limit, if the profile says so', async () => {
     await open('wait', 3)
     expect(await (await legacy()).json()).toMatchObject({ result: { isError: false, content: [{ text: 'ran' }] } })
     await front.close()

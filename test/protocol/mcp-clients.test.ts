@@ -36,7 +36,7 @@ const stdioServer = () => ({
   args: [join(root, 'src/main.ts'), 'stdio', '--url', front.url],
 })
 
-/** Runs a client that is a program. Its home is empty, so that nothing of this machine's user takes part. */
+/** Runs a client program. Its home directory is empty, so that the configuration of the user has no effect. */
 function run(program: string, ...words: readonly string[]): Promise<{ code: number | null; out: string; err: string }> {
   return new Promise((resolve, reject) => {
     const env = { PATH: process.env.PATH, HOME: directory, NO_COLOR: '1' }
@@ -62,13 +62,13 @@ const endings = async (count: number) => {
   return Promise.all(runs.map(async (runId) => (await front.store.runs.get(runId))?.ending?.kind))
 }
 
-describe('the official client, second version', () => {
+describe('the official client, version 2', () => {
   for (const [how, mode] of [
     ['the stateless era', { pin: '2026-07-28' }],
     ['whichever era it finds', 'auto'],
     ['the era before', 'legacy'],
   ] as const) {
-    it(`lists, executes, follows and cancels in ${how}`, async () => {
+    it(`lists, executes, streams and cancels with ${how}`, async () => {
       const client = new Client({ name: 'v2', version: '1' }, { versionNegotiation: { mode } })
       await client.connect(new StreamableHTTPClientTransport(new URL(url)))
       expect((await client.listTools()).tools.map(({ name }) => name)).toEqual(['sandbox_execute'])
@@ -88,7 +88,7 @@ describe('the official client, second version', () => {
   })
 
   for (const mode of ['auto', 'legacy'] as const) {
-    it(`does all of it over standard input and output (${mode})`, async () => {
+    it(`supports the same over standard input and output (${mode})`, async () => {
       const client = new Client({ name: 'v2', version: '1' }, { versionNegotiation: { mode } })
       await client.connect(new StdioClientTransport(stdioServer()))
       const result = await client.callTool({ name: 'sandbox_execute', arguments: { code } })
@@ -99,12 +99,12 @@ describe('the official client, second version', () => {
   }
 })
 
-describe('the official client, first version', () => {
+describe('the official client, version 1', () => {
   for (const [how, transport] of [
     ['HTTP', () => new HttpV1(new URL(url)) as Transport],
     ['standard input and output', () => new StdioV1(stdioServer())],
   ] as const) {
-    it(`lists, executes, follows and cancels over ${how}`, async () => {
+    it(`lists, executes, streams and cancels over ${how}`, async () => {
       const client = new ClientV1({ name: 'v1', version: '1' })
       await client.connect(transport())
       expect((await client.listTools()).tools).toHaveLength(1)
@@ -123,11 +123,11 @@ interface CallOptions {
   onprogress?: (progress: { progress: number; message?: string | undefined }) => void
 }
 
-/** Output arrives while the code runs, and an aborted call ends its run. */
+/** Output arrives while the code runs, and an aborted call cancels its run. */
 async function followAndCancel(call: (args: Record<string, unknown>, options: CallOptions) => Promise<unknown>) {
   const seen: string[] = []
   await call(
-    // A pause at the end: some clients drop what comes together with the answer.
+    // A pause at the end: some clients drop progress that arrives together with the result.
     { code: 'echo one; sleep 0.2; echo two; sleep 0.2', language: 'bash' },
     { onprogress: ({ message = '' }) => seen.push(message) },
   )
@@ -167,7 +167,7 @@ describe('LangChain', () => {
 })
 
 describe('mcp-remote', () => {
-  it('carries a client that knows standard input and output alone', async () => {
+  it('connects a client that supports only standard input and output', async () => {
     const client = new ClientV1({ name: 'behind', version: '1' })
     const args = [bin('mcp-remote'), url, '--allow-http', '--transport', 'http-only']
     const env = { PATH: process.env.PATH ?? '', HOME: directory, MCP_REMOTE_CONFIG_DIR: directory }
@@ -191,7 +191,7 @@ describe('mcporter', () => {
 
 describe('the Inspector', () => {
   for (const era of ['modern', 'legacy']) {
-    it(`finds the schemas portable, and executes (${era})`, async () => {
+    it(`accepts the schemas as portable, and executes (${era})`, async () => {
       const words = ['--cli', url, '--transport', 'http', '--protocol-era', era, '--format', 'json']
       const listed = await run(bin('mcp-inspector'), ...words, '--method', 'tools/list', '--strict')
       expect([listed.code, listed.err]).toEqual([0, ''])

@@ -39,8 +39,8 @@ async function result(name: string, args: object): Promise<Result> {
 
 const execute = (code: string, more: object = {}) => result('sandbox_execute', { code, language: 'bash', ...more })
 
-describe('a run that outlives the patience of its profile', () => {
-  it('is answered with what it printed so far and how to go on', async () => {
+describe('a run that exceeds the waiting time of its profile', () => {
+  it('returns its output so far and how to follow it', async () => {
     const early = await execute('echo first; sleep 1; echo second; exit 3')
     expect(early.isError).toBe(false)
     expect(early.structuredContent).toMatchObject({ status: 'running', stdout: 'first\n', exit_code: null })
@@ -55,7 +55,7 @@ describe('a run that outlives the patience of its profile', () => {
     expect(again.structuredContent).toMatchObject({ status: 'ended', stdout: 'first\nsecond\n' })
   })
 
-  it('is not said to be followed where the profile does not allow that', async () => {
+  it('does not suggest the follow-up tools when the profile does not allow them', async () => {
     const calls = { ...profile.calls, toolsets: ['execute'] as const }
     const own = await openFront({ ...profile, calls })
     const params = { name: 'sandbox_execute', arguments: { code: 'echo first; sleep 2', language: 'bash' } }
@@ -68,7 +68,7 @@ describe('a run that outlives the patience of its profile', () => {
     await own.close()
   })
 
-  it('is not said to be followed with a tool that its org has switched off', async () => {
+  it('does not suggest a follow-up tool that the organization has disabled', async () => {
     const own = await openFront(profile)
     await own.store.hiddenTools.hide('org_dev', 'execution_wait')
     const ask = async (method: string, params: object = {}) => {
@@ -84,7 +84,7 @@ describe('a run that outlives the patience of its profile', () => {
     await own.close()
   })
 
-  it('can be looked at while it goes on, and be stopped', async () => {
+  it('can be read while it executes, and be cancelled', async () => {
     const { structuredContent: early } = await execute('echo one; sleep 0.6; echo two; sleep 60')
     const { trace_id } = early
     await vi.waitFor(async () => {
@@ -99,7 +99,7 @@ describe('a run that outlives the patience of its profile', () => {
     expect((await callTool('execution_cancel', { trace_id })).error?.message).toContain('has already ended')
   })
 
-  it('can be looked at also while it prints without a pause', async () => {
+  it('can be read also while it prints without a pause', async () => {
     const { structuredContent: early } = await execute('while :; do echo on; sleep 0.01; done')
     const { trace_id } = early
     const looked = await result('execution_get', { trace_id, cursor: early.cursor })
@@ -107,20 +107,20 @@ describe('a run that outlives the patience of its profile', () => {
     await result('execution_cancel', { trace_id })
   })
 
-  it('tells a cursor between the bytes of a character from a whole one', async () => {
+  it('rejects a cursor in the middle of a character', async () => {
     const { structuredContent: early } = await execute("printf '\\xc3'; sleep 1; printf '\\xa4!'")
     expect(early).toMatchObject({ stdout: '', cursor: '0.0' })
     const late = await result('execution_wait', { trace_id: early.trace_id, cursor: early.cursor })
     expect(late.structuredContent.stdout).toBe('ä!')
   })
 
-  it('is answered as ever when it ends in time', async () => {
+  it('returns its result normally when it ends in time', async () => {
     expect((await execute('echo quick')).structuredContent).toMatchObject({ status: 'ended', exit_code: 0 })
   })
 })
 
-describe('the executions tools', () => {
-  it('are shown where runs may go on, and to whoever asks for them', async () => {
+describe('the execution tools', () => {
+  it('are listed where runs can detach, and for clients that select them', async () => {
     const list = async (path: string) => {
       const response = await front.post(path, { jsonrpc: '2.0', id: 1, method: 'tools/list' })
       return ((await response.json()) as { result: { tools: { name: string }[] } }).result.tools.map(({ name }) => name)
@@ -130,7 +130,7 @@ describe('the executions tools', () => {
     expect(await list('/mcp?toolsets=executions')).toEqual(executions)
   })
 
-  it('know no run that is not there, and no cursor that was not given out', async () => {
+  it('reject unknown runs and invalid cursors', async () => {
     expect((await callTool('execution_get', { trace_id: 'trc_nothing' })).error?.message).toContain('There is no run')
     const { structuredContent } = await execute('true')
     const wrong = await result('execution_get', { trace_id: structuredContent.trace_id, cursor: '-1' })
@@ -141,7 +141,7 @@ describe('the executions tools', () => {
 describe('an idempotency key', () => {
   const marked = (key: string, code: string, more: object = {}) => execute(code, { idempotency_key: key, ...more })
 
-  it('has a repeat answered with what the first one did, and nothing executed again', async () => {
+  it('returns the first result for a repeated call, and executes nothing again', async () => {
     const first = await marked('a', 'echo $RANDOM$RANDOM; exit 2')
     const second = await marked('a', 'echo $RANDOM$RANDOM; exit 2')
     expect(second.structuredContent).toEqual(first.structuredContent)
@@ -149,14 +149,14 @@ describe('an idempotency key', () => {
     expect(first.structuredContent.exit_code).toBe(2)
   })
 
-  it('has repeats join the run while it goes on', async () => {
+  it('joins repeated calls to the run while it executes', async () => {
     const code = 'echo $RANDOM$RANDOM; sleep 0.2'
     const all = await Promise.all([1, 2, 3, 4].map(() => marked('b', code)))
     expect(new Set(all.map(({ structuredContent }) => structuredContent.stdout)).size).toBe(1)
     expect(new Set(all.map(({ structuredContent }) => structuredContent.trace_id)).size).toBe(1)
   })
 
-  it('never means two things', async () => {
+  it('is rejected with different arguments', async () => {
     await marked('c', 'echo one')
     const body = { code: 'echo two', language: 'bash', idempotency_key: 'c' }
     expect((await callTool('sandbox_execute', body)).error?.message).toContain('used before with other arguments')
@@ -164,7 +164,7 @@ describe('an idempotency key', () => {
     expect((await callTool('sandbox_execute', otherTime)).error?.message).toContain('used before')
   })
 
-  it('answers as interrupted after its runner died, and executes nothing', async () => {
+  it('returns an interrupted result after the runner died, and executes nothing', async () => {
     const own = await openFront(testProfile)
     const body = (id: number) => ({
       jsonrpc: '2.0',
@@ -191,7 +191,7 @@ describe('an idempotency key', () => {
     await own.close()
   })
 
-  it('is free again where the runner took nothing', async () => {
+  it('can be used again when the runner rejected the first call', async () => {
     front.runner.maxRuns = 0
     const refused = await callTool('sandbox_execute', { code: 'echo x', language: 'bash', idempotency_key: 'e' })
     front.runner.maxRuns = 32
@@ -199,14 +199,14 @@ describe('an idempotency key', () => {
     expect((await marked('e', 'echo x')).structuredContent).toMatchObject({ stdout: 'x\n', exit_code: 0 })
   })
 
-  it('is a word', async () => {
+  it('is validated', async () => {
     for (const key of ['', 'a b', 'ä', 'x'.repeat(129)]) {
       const answered = await result('sandbox_execute', { code: 'echo x', language: 'bash', idempotency_key: key })
       expect(answered).toMatchObject({ isError: true, content: [{ text: expect.stringContaining('idempotency_key') }] })
     }
   })
 
-  it('serves over REST as well', async () => {
+  it('works over REST as well', async () => {
     const body = { code: 'echo $RANDOM', language: 'bash', idempotency_key: 'rest' }
     const first = (await (await front.post('/v1/sandbox/execute', body)).json()) as { stdout: string }
     const second = (await (await front.post('/v1/sandbox/execute', body)).json()) as { stdout: string }

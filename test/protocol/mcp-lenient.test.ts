@@ -17,7 +17,7 @@ const rpc = (method: string, params: object = {}, id: unknown = 1) =>
 const execute = (code: string, meta: object = {}) =>
   rpc('tools/call', { name: 'sandbox_execute', arguments: { code, language: 'bash' }, _meta: meta })
 
-/** As `fetch` never does: with these headers and no other. */
+/** Sends exactly these headers, which `fetch` cannot do. */
 async function send(body: string, headers: Record<string, string>) {
   const all = { host: `127.0.0.1:${front.port}`, 'content-type': 'application/json', ...headers }
   const answer = await sendRaw(front.port, rawRequest('POST', '/mcp', all, body), 20_000)
@@ -29,8 +29,8 @@ const json = 'application/json'
 const events = 'text/event-stream'
 const accepts: Record<string, string>[] = [{}, ...[json, events, '*/*', 'text/html', ''].map((accept) => ({ accept }))]
 
-describe('a client that says too little of what it accepts, or too much', () => {
-  it('is answered all the same, as plain JSON where that is all there is to say', async () => {
+describe('a client with an incomplete or overly broad Accept header', () => {
+  it('is answered, as plain JSON when there is nothing to stream', async () => {
     for (const accept of accepts)
       for (const version of [{}, ...legacyVersions.map((known) => ({ 'mcp-protocol-version': known }))]) {
         const { status, type, text } = await send(rpc('tools/list'), { ...accept, ...version })
@@ -40,7 +40,7 @@ describe('a client that says too little of what it accepts, or too much', () => 
       }
   })
 
-  it('is answered in the stateless era as well', async () => {
+  it('is answered by 2026-07-28 as well', async () => {
     for (const accept of [json, events, '*/*', 'text/html', '']) {
       const { status, headers, body } = await askModern(front.url, 'tools/list', {}, { headers: { accept } })
       expect([accept, status, headers.get('content-type')?.split(';')[0], body.result?.resultType]).toEqual([
@@ -49,7 +49,7 @@ describe('a client that says too little of what it accepts, or too much', () => 
     }
   })
 
-  it('is told output as it is printed only where it reads events', async () => {
+  it('receives progress only when it accepts event streams', async () => {
     for (const accept of accepts) {
       const { status, type, text } = await send(execute('echo x', { progressToken: 1 }), accept)
       const wanted = accept.accept === events ? events : json
@@ -57,7 +57,7 @@ describe('a client that says too little of what it accepts, or too much', () => 
     }
   })
 
-  it('may name the only encoding that there is, and no other', async () => {
+  it('can accept gzip only where it is available', async () => {
     for (const type of [json, `${json}; charset=utf-8`, 'APPLICATION/JSON;charset="UTF-8"'])
       expect([type, (await send(rpc('ping'), { 'content-type': type })).status]).toEqual([type, 200])
     for (const type of ['text/plain', `${json}; charset=latin1`, 'application/json-rpc', ''])
@@ -65,8 +65,8 @@ describe('a client that says too little of what it accepts, or too much', () => 
   })
 })
 
-describe('a client that goes away', () => {
-  it('has cancelled nothing in any version before the stateless era', async () => {
+describe('a client that disconnects', () => {
+  it('cancels nothing in the versions before 2026-07-28', async () => {
     const versions = [undefined, ...legacyVersions]
     const marks = versions.map((_, n) => n + 10)
     const before = front.runner.specs.size
@@ -94,7 +94,7 @@ describe('a client that goes away', () => {
   })
 })
 
-describe('half a character', () => {
+describe('a lone surrogate', () => {
   it('in an id, a name or a method is answered and does no harm', async () => {
     const half = '\ud800'
     const ping = JSON.parse((await send(rpc('ping', {}, half), {})).text)
@@ -104,7 +104,7 @@ describe('half a character', () => {
     expect((await send(rpc('resources/read', { uri: half }), {})).text).toContain('-32602')
   })
 
-  it('in what would run is refused by its field, and nothing runs', async () => {
+  it('in source code or input is rejected by its field, and nothing runs', async () => {
     const before = front.runner.specs.size
     const given: [object, string][] = [
       [{ code: 'echo \ud800' }, 'code'],
@@ -119,9 +119,9 @@ describe('half a character', () => {
   })
 })
 
-describe('a body', () => {
-  it('may be nested 64 levels deep, and no deeper', async () => {
-    // Around the innermost: the message, its params and so many arrays.
+describe('a request body', () => {
+  it('can be nested 64 levels deep, and no deeper', async () => {
+    // Around the innermost: the message, its params and this many arrays.
     const nested = (depth: number) =>
       `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":${'['.repeat(depth - 2)}${']'.repeat(depth - 2)}}}`
     expect((await send(nested(64), {})).status).toBe(200)

@@ -31,7 +31,7 @@ const modern = async (front: Front, method: string) => {
 }
 
 describe('a list', () => {
-  it('is the same to the byte for every call and from every front', async () => {
+  it('is byte-identical for every call and from every front', async () => {
     for (const method of lists) {
       const first = await legacy(fixture, method)
       expect([method, await legacy(fixture, method)]).toEqual([method, first])
@@ -42,7 +42,7 @@ describe('a list', () => {
     }
   })
 
-  it('may be kept by its client for a while, and be shown to no other key', async () => {
+  it('can be cached by its client for a while, and is private to its key', async () => {
     for (const method of [...lists, 'server/discover'])
       expect([method, await modern(fixture, method)]).toEqual([
         method,
@@ -50,12 +50,12 @@ describe('a list', () => {
       ])
   })
 
-  it('is in one order, however its toolsets are named', async () => {
+  it('has a fixed order, whatever the order of the selected toolsets', async () => {
     const named = (...names: string[]) => legacy(product, 'tools/list', `/mcp?toolsets=${names.join(',')}`)
     expect(await named('executions', 'execute')).toBe(await named('execute', 'executions', 'execute'))
   })
 
-  it('depends on the profile and is what can be called: without storage there is no file to download', async () => {
+  it('depends on the profile: without storage there is no tool for downloads', async () => {
     const stored = await open(threadsProfile)
     const download = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'files_download', arguments: {} } }
     expect(await legacy(product, 'tools/list')).not.toContain('files_download')
@@ -64,14 +64,14 @@ describe('a list', () => {
     expect(await (await stored.post('/mcp', download)).text()).toContain('is required and missing')
   })
 
-  it('shows no toolset that the profile does not allow, whoever asks', async () => {
+  it('contains no toolset that the profile does not allow, whatever the client selects', async () => {
     const narrow = await open({ ...testProfile, calls: { ...testProfile.calls, toolsets: ['execute'] } })
     const all = await legacy(narrow, 'tools/list', '/mcp?toolsets=execute,files,executions')
     expect(all).toBe(await legacy(narrow, 'tools/list'))
     expect(all).not.toContain('execution_')
   })
 
-  it('has schemas that refer to nothing outside themselves', async () => {
+  it('has self-contained schemas', async () => {
     const stored = await open(threadsProfile)
     const tools = await legacy(stored, 'tools/list', '/mcp?toolsets=execute,files,executions')
     const references = [...tools.matchAll(/"\$(?:ref|dynamicRef|schema|id)":"([^"]*)"/g)].map(([, where]) => where)

@@ -35,7 +35,7 @@ const toMessages = (text: string): Message[] =>
     .map((event) => JSON.parse(event.split('\ndata: ')[1]!))
 
 describe('a call with a progress token', () => {
-  it('tells output as it is printed, numbered upwards, and then the whole', async () => {
+  it('streams output as numbered progress, and then the complete result', async () => {
     const response = await front.post('/mcp', call('echo one; sleep 0.1; echo two >&2; sleep 0.1; printf three'), both)
     expect(response.headers.get('content-type')).toBe('text/event-stream')
     expect(response.headers.get('x-accel-buffering')).toBe('no')
@@ -48,7 +48,7 @@ describe('a call with a progress token', () => {
     expect(messages.at(-1)).toMatchObject({ id: 1, result: { structuredContent: { stdout: 'one\nthree' } } })
   })
 
-  it('arrives before the run has ended', async () => {
+  it('receives progress before the run has ended', async () => {
     const response = await front.post('/mcp', call('echo early; sleep 1'), both)
     const reader = response.body!.getReader()
     const { value } = await reader.read()
@@ -56,7 +56,7 @@ describe('a call with a progress token', () => {
     await reader.cancel()
   })
 
-  it('is plain JSON for a client that does not read events', async () => {
+  it('is plain JSON for a client that does not accept event streams', async () => {
     for (const accept of ['application/json', '*/*', '']) {
       const response = await front.post('/mcp', call('echo x'), { accept })
       expect(response.headers.get('content-type')).toContain('application/json')
@@ -64,7 +64,7 @@ describe('a call with a progress token', () => {
     }
   })
 
-  it('is plain JSON where it is refused, with the status of the refusal', async () => {
+  it('is plain JSON when it is rejected, with the status of the refusal', async () => {
     front.runner.maxRuns = 0
     const response = await front.post('/mcp', call('echo x'), both)
     front.runner.maxRuns = 32
@@ -72,14 +72,14 @@ describe('a call with a progress token', () => {
     expect(((await response.json()) as Message).error?.code).toBe(-32000)
   })
 
-  it('has its token given back as it was, also when it is zero', async () => {
+  it('receives its token unchanged, also when it is zero', async () => {
     const messages = toMessages(await (await front.post('/mcp', call('echo x', { progressToken: 0 }), both)).text())
     expect(messages[0]?.params?.progressToken).toBe(0)
   })
 })
 
 describe('a call without a progress token', () => {
-  it('is plain JSON also for a client that reads events', async () => {
+  it('is plain JSON also for a client that accepts event streams', async () => {
     for (const meta of [{}, { progressToken: null }, { progressToken: {} }]) {
       const response = await front.post('/mcp', call('echo x', meta), both)
       expect(response.headers.get('content-type')).toContain('application/json')
@@ -88,7 +88,7 @@ describe('a call without a progress token', () => {
   })
 })
 
-describe('a client that does not read what it is told', () => {
+describe('a client that does not read its stream', () => {
   const limitBytes = 32 * 1024 * 1024
   const rest = (code: string) => JSON.stringify({ code, language: 'bash' })
   const limits = { ...testProfile.limits, outputSoftBytes: limitBytes, outputHardBytes: limitBytes }
@@ -98,7 +98,7 @@ describe('a client that does not read what it is told', () => {
     ['is cancelled', 'yes | head -c 30000000; sleep 60'],
     ['was asked for over REST', 'yes | head -c 30000000'],
   ] as const) {
-    it(`holds up no row and no thread when its run ${how}`, async () => {
+    it(`does not delay the row or the thread of its run when the run ${how}`, async () => {
       const own = await openFront({ ...testProfile, limits })
       const deaf = connect(own.port, '127.0.0.1').pause()
       const headers = { host: `127.0.0.1:${own.port}`, 'content-type': 'application/json', ...both }
@@ -119,7 +119,7 @@ describe('a client that does not read what it is told', () => {
   }
 })
 
-describe('a client that leaves', () => {
+describe('a client that disconnects', () => {
   it('does not cancel its run, whose row gets its ending', async () => {
     for (const headers of [both, { accept: 'application/json' }]) {
       const before = new Set(front.runner.specs.keys())
@@ -156,28 +156,28 @@ describe('notifications/cancelled', () => {
   }
   const answered = async (response: Promise<Response>) => (await (await response).json()) as Message
 
-  it('ends the call of that id, which answers with what it had printed', async () => {
+  it('cancels the call of that id, which returns the output so far', async () => {
     const answer = answered(front.post('/mcp', call('echo x; sleep 60', {}, 'mine')))
     await started(1)
     expect((await cancel('mine')).status).toBe(202)
     expect((await answer).result).toMatchObject({ isError: true, structuredContent: { ending: { kind: 'cancelled' } } })
   })
 
-  it('tells a number from the same digits as text', async () => {
+  it('distinguishes a number from the same digits as text', async () => {
     const answer = answered(front.post('/mcp', call('sleep 1.5', {}, 7)))
     await started(1)
     await cancel('7')
     expect((await answer).result?.structuredContent.ending.kind).toBe('exited')
   })
 
-  it('ends nothing where two calls have that id, since one may be a stranger', async () => {
+  it('cancels nothing when two calls have that id, since one may belong to another client', async () => {
     const answers = [call('sleep 2', {}, 1), call('sleep 2', {}, 1)].map((body) => answered(front.post('/mcp', body)))
     await started(2)
     await cancel(1)
     for (const answer of answers) expect((await answer).result?.structuredContent.ending.kind).toBe('exited')
   })
 
-  it('is taken and means nothing where no call has that id', async () => {
+  it('is accepted without effect when no call has that id', async () => {
     for (const id of ['gone', null, {}, undefined]) expect((await cancel(id)).status).toBe(202)
   })
 })

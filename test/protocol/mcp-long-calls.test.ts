@@ -42,8 +42,8 @@ function call(code: string, reads: keyof typeof accept, quietMs: number): Promis
   })
 }
 
-describe('a call that takes long', () => {
-  it('becomes a stream for a client that reads events, with nothing but the answer in it', async () => {
+describe('a long call', () => {
+  it('becomes a stream that contains only the result, for a client that accepts event streams', async () => {
     const reply = await call('echo x; sleep 0.6; exit 4', 'both', 50)
     if (reply.kind !== 'stream') throw new Error(`answered as ${reply.kind}`)
     const messages: string[] = []
@@ -57,7 +57,7 @@ describe('a call that takes long', () => {
   })
 })
 
-describe('a call that does not', () => {
+describe('a short call', () => {
   it('is plain JSON for every client', async () => {
     expect(await call('true', 'both', 60_000)).toMatchObject({ kind: 'json', status: 200 })
   })

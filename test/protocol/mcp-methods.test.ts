@@ -30,7 +30,7 @@ const version = (name: string) => ({ 'mcp-protocol-version': name })
 const legacyVersions = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']
 
 describe('initialize', () => {
-  it('is accepted in the shape that clients know', async () => {
+  it('returns the shape that clients know', async () => {
     const { status, body } = await ask(
       request('initialize', {
         protocolVersion: '2025-11-25',
@@ -51,7 +51,7 @@ describe('initialize', () => {
     })
   })
 
-  it('agrees to each version that is supported, and offers the latest otherwise', async () => {
+  it('accepts every supported version, and offers the latest otherwise', async () => {
     for (const asked of legacyVersions) {
       const { body } = await ask(request('initialize', { protocolVersion: asked }))
       expect(body.result?.protocolVersion).toBe(asked)
@@ -62,12 +62,12 @@ describe('initialize', () => {
     }
   })
 
-  it('is never required', async () => {
+  it('is optional', async () => {
     expect((await ask(request('tools/list'))).body.result?.tools).toHaveLength(1)
     expect((await ask(call({ code: 'print(1)' }))).body.result?.isError).toBe(false)
   })
 
-  it('mints no session', async () => {
+  it('creates no session', async () => {
     const { headers } = await ask(request('initialize', { protocolVersion: '2025-11-25' }))
     expect(headers.get('mcp-session-id')).toBeNull()
     expect((await ask(request('ping'), { 'mcp-session-id': 'stale' })).status).toBe(200)
@@ -75,29 +75,29 @@ describe('initialize', () => {
 })
 
 describe('the other methods', () => {
-  it('ping is answered with nothing in it, whatever kind of id it has', async () => {
+  it('ping returns an empty result, for every type of id', async () => {
     for (const id of [1, 0, -7, 1.5, 'a', '', '\u0000"\\']) {
       expect((await ask(request('ping', undefined, id))).body).toEqual({ jsonrpc: '2.0', id, result: {} })
     }
   })
 
-  it('notifications are taken without an answer, known or not', async () => {
+  it('notifications are accepted without a response, known or not', async () => {
     for (const method of ['notifications/initialized', 'notifications/cancelled', 'notifications/of-tomorrow']) {
       const response = await front.post('/mcp', { jsonrpc: '2.0', method })
       expect([response.status, await response.text()]).toEqual([202, ''])
     }
   })
 
-  it('responses are taken, since some clients send them', async () => {
+  it('responses are accepted, since some clients send them', async () => {
     expect((await front.post('/mcp', { jsonrpc: '2.0', id: 1, result: {} })).status).toBe(202)
   })
 
-  it('a cursor that was never given out is refused', async () => {
+  it('an unknown cursor is rejected', async () => {
     expect((await ask(request('tools/list', { cursor: 'x' }))).body.error?.code).toBe(-32602)
     expect((await ask(request('tools/list', { cursor: '' }))).body.result?.tools).toHaveLength(1)
   })
 
-  it('toolsets narrow what is shown and what can be called', async () => {
+  it('toolsets limit what is listed and callable', async () => {
     const narrowed = '/mcp?toolsets=files'
     expect((await ask(request('tools/list'), {}, narrowed)).body.result?.tools).toEqual([])
     expect((await ask(call({ code: 'print(1)' }), {}, narrowed)).body.error?.message).toContain('Unknown tool')
@@ -105,7 +105,7 @@ describe('the other methods', () => {
     expect([unknown.status, ((await unknown.json()) as { error: string }).error]).toEqual([400, 'validation_error'])
   })
 
-  it('are hidden from list, call and REST alike where the org has switched one off', async () => {
+  it('tools that the organization has disabled are hidden from list, call and REST alike', async () => {
     const own = await openFront()
     const list = async () => {
       const response = await own.post('/mcp?toolsets=execute,executions', request('tools/list'))
@@ -127,7 +127,7 @@ describe('the other methods', () => {
     await own.close()
   })
 
-  it('an unknown one is named', async () => {
+  it('an unknown toolset is named', async () => {
     const { status, body } = await ask(request('tools/unknown'))
     expect(status).toBe(200)
     expect(body.error).toMatchObject({
@@ -140,8 +140,8 @@ describe('the other methods', () => {
   })
 })
 
-describe('calling the tool', () => {
-  it('answers with text for a model and fields for a program', async () => {
+describe('a call of sandbox_execute', () => {
+  it('returns text for a model and fields for a program', async () => {
     const { body } = await ask(call({ code: 'echo out; echo err >&2; exit 3', language: 'bash' }))
     expect(body.result).toMatchObject({
       content: [
@@ -161,13 +161,13 @@ describe('calling the tool', () => {
     })
   })
 
-  it('hands over language, variables, standard input and timeout', async () => {
+  it('accepts language, variables, standard input and timeout', async () => {
     const code = 'console.log(process.env.A, process.env.FROM_PROFILE, require("fs").readFileSync(0, "utf8"))'
     const { body } = await ask(call({ code, language: 'node', env_vars: { A: 'a' }, stdin: 'in', timeout: 7 }))
     expect(body.result?.structuredContent).toMatchObject({ stdout: 'a profile in\n', limits: { timeout_ms: 7000 } })
   })
 
-  it('says how a run ended that did not exit', async () => {
+  it('reports the ending of a run that did not exit', async () => {
     const { body } = await ask(call({ code: 'echo first; sleep 60', language: 'bash', timeout: 1 }))
     expect(body.result).toMatchObject({
       isError: true,
@@ -176,7 +176,7 @@ describe('calling the tool', () => {
     expect(JSON.stringify(body.result?.content)).toContain('**Ended:** killed after 1 s (timed out)')
   })
 
-  it('refuses arguments as an error before 2025-11-25 and as a result from then on', async () => {
+  it('rejects invalid arguments as an error before 2025-11-25 and as a result since then', async () => {
     const { status, body } = await ask(call({ code: 'print(1)', language: 'ruby' }))
     expect(status).toBe(200)
     expect(body.error).toMatchObject({ code: -32602, message: expect.stringContaining('must be one of python, node') })
@@ -187,7 +187,7 @@ describe('calling the tool', () => {
     })
   })
 
-  it('refuses what the profile does not allow, and names the limit', async () => {
+  it('rejects what the profile does not allow, and names the limit', async () => {
     const message = async (args: object) => (await ask(call({ code: 'x', ...args }))).body.error?.message
     expect(await message({ timeout: 61 })).toContain('at most 60 s')
     expect(await message({ thread_id: 't' })).toContain('thread_id is not supported')
@@ -195,7 +195,7 @@ describe('calling the tool', () => {
     expect(await message({ code: '' })).toContain('code must be between')
   })
 
-  it('needs a name that is known, in every version', async () => {
+  it('requires a known tool name, in every version', async () => {
     for (const name of ['nope', '__proto__', 'toString', '']) {
       const { body } = await ask(request('tools/call', { name, arguments: {} }), version('2025-11-25'))
       expect(body.error).toMatchObject({ code: -32602, message: expect.stringContaining('Unknown tool') })
@@ -206,7 +206,7 @@ describe('calling the tool', () => {
     )
   })
 
-  it('answers 503 with Retry-After when every place is taken', async () => {
+  it('returns 503 with Retry-After when no place is free', async () => {
     front.runner.maxRuns = 0
     const { status, headers, body } = await ask(call({ code: 'print(1)' }, 'q'))
     front.runner.maxRuns = 32
@@ -218,19 +218,19 @@ describe('calling the tool', () => {
   })
 })
 
-describe('the version of the protocol', () => {
-  it('is taken from the header, where there is one', async () => {
+describe('the protocol version', () => {
+  it('is taken from the header, if present', async () => {
     for (const name of legacyVersions) expect((await ask(request('ping'), version(name))).status).toBe(200)
   })
 
-  it('is refused where it is unknown', async () => {
+  it('is rejected when unknown', async () => {
     for (const name of ['2025-01-01', 'latest', '2025-06-18, 2025-06-18', '1']) {
       const { status, body } = await ask(request('ping'), version(name))
       expect([name, status, body.error?.code]).toEqual([name, 400, -32602])
     }
   })
 
-  it('of the stateless era may stand in the header of initialize, which negotiates anyway', async () => {
+  it('can be 2026-07-28 in the header of initialize, which negotiates anyway', async () => {
     expect((await ask(request('initialize', {}), version('2026-07-28'))).body.result).toBeDefined()
   })
 })
@@ -242,7 +242,7 @@ describe('a batch', () => {
     call({ code: 'print(2)' }, 2),
   ]
 
-  it('is answered with the answers of its requests up to 2025-03-26', async () => {
+  it('returns the responses of its requests up to 2025-03-26', async () => {
     for (const headers of [{}, version('2025-03-26'), version('2024-11-05')]) {
       const response = await front.post('/mcp', batch, headers)
       expect(response.status).toBe(200)
@@ -253,24 +253,24 @@ describe('a batch', () => {
     }
   })
 
-  it('is refused in later versions', async () => {
+  it('is rejected in later versions', async () => {
     for (const name of ['2025-06-18', '2025-11-25']) {
       const { status, body } = await ask(batch, version(name))
       expect([status, body.error?.code]).toEqual([400, -32600])
     }
   })
 
-  it('of notifications alone has no answer', async () => {
+  it('of notifications only has no response', async () => {
     const response = await front.post('/mcp', [batch[1], batch[1]])
     expect([response.status, await response.text()]).toEqual([202, ''])
   })
 
-  it('is refused when it is empty or too long', async () => {
+  it('is rejected when it is empty or too long', async () => {
     expect((await ask([])).body.error?.code).toBe(-32600)
     expect((await ask(Array.from({ length: 17 }, () => batch[0]))).body.error?.message).toContain('at most 16')
   })
 
-  it('answers what is wrong in it one by one', async () => {
+  it('returns an error for each invalid member', async () => {
     const response = await front.post('/mcp', [7, [], request('initialize', {}, 3), request('ping', undefined, 4)])
     expect(await response.json()).toMatchObject([
       { id: null, error: { code: -32600 } },

@@ -25,23 +25,23 @@ async function call(region: unknown, header?: string, headerName = 'mcp-param-re
 const told = (given: object) => [200, [{ type: 'text', text: JSON.stringify(given) }]]
 const refused = [400, -32020]
 
-describe('an argument that is repeated as a header', () => {
-  it('may stand there as it is, whatever case the name of the header has', async () => {
+describe('an argument that is mirrored as a header', () => {
+  it('is accepted verbatim, whatever the case of the header name', async () => {
     expect(await call('eu-west', 'eu-west')).toEqual(told({ region: 'eu-west' }))
     expect(await call('eu-west', '  eu-west ', 'Mcp-Param-REGION')).toEqual(told({ region: 'eu-west' }))
   })
 
-  it('comes as base64 where HTTP could not carry it', async () => {
+  it('is accepted as base64 when HTTP cannot carry it', async () => {
     for (const region of ['Zürich ☂', ' spaces around ', 'a\r\nb: c', '', '=?base64?YQ==?=', 'plain'])
       expect([region, await call(region, base64(region))]).toEqual([region, told({ region })])
   })
 
-  it('is meant literally where one end of that form is missing', async () => {
+  it('is taken literally when one end of the base64 form is missing', async () => {
     for (const region of ['=?base64?YQ==', 'YQ==?=', '=?utf-8?YQ==?='])
       expect([region, await call(region, region)]).toEqual([region, told({ region })])
   })
 
-  it('is refused before anything runs where header and body differ', async () => {
+  it('is rejected before anything runs when header and body differ', async () => {
     const differing: [unknown, string | undefined][] = [
       ['eu', 'us'],
       ['eu', 'EU'],
@@ -53,13 +53,13 @@ describe('an argument that is repeated as a header', () => {
       ['eu', 'eu, eu'],
       ['a', '=?base64?YQ?='], // Without its padding.
       ['a', '=?base64?Y!==?='],
-      ['\ufffd', base64(Buffer.from([0xff]))], // Bytes that are no text.
+      ['\ufffd', base64(Buffer.from([0xff]))], // Bytes that are not valid text.
     ]
     for (const [region, header] of differing)
       expect([region, header, await call(region, header)]).toEqual([region, header, refused])
   })
 
-  it('needs no header where it is not given', async () => {
+  it('needs no header when it is absent', async () => {
     expect(await call(undefined)).toEqual(told({}))
     expect(await call(null)).toEqual(told({ region: null }))
   })

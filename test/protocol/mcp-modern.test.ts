@@ -21,8 +21,8 @@ const execute = (args: object, options?: ModernOptions) =>
   ask('tools/call', { name: 'sandbox_execute', arguments: args }, options)
 const meta = (name: string, value: unknown) => ({ [`io.modelcontextprotocol/${name}`]: value })
 
-describe('a server of 2026-07-28', () => {
-  it('says what it speaks, what it has and who it is', async () => {
+describe('the 2026-07-28 protocol', () => {
+  it('describes the server, its versions and its capabilities', async () => {
     const { status, body, headers } = await ask('server/discover')
     expect(status).toBe(200)
     expect(headers.get('mcp-session-id')).toBeNull()
@@ -39,7 +39,7 @@ describe('a server of 2026-07-28', () => {
     })
   })
 
-  it('needs no initialization, and has nothing to initialize', async () => {
+  it('needs no initialization, and offers none', async () => {
     expect((await execute({ code: 'print(6 * 7)' })).body.result).toMatchObject({ isError: false })
     for (const method of ['initialize', 'ping', 'logging/setLevel', 'tasks/list', '__proto__', 'prompts/list']) {
       const { status, body } = await ask(method)
@@ -47,7 +47,7 @@ describe('a server of 2026-07-28', () => {
     }
   })
 
-  it('has nothing but POST', async () => {
+  it('supports only POST', async () => {
     for (const method of ['GET', 'DELETE']) {
       const headers = { accept: 'text/event-stream', 'mcp-protocol-version': '2026-07-28', 'mcp-session-id': 'x' }
       const { status, headers: answered } = await fetch(`${front.url}/mcp`, { method, headers })
@@ -55,13 +55,13 @@ describe('a server of 2026-07-28', () => {
     }
   })
 
-  it('takes notifications, and answers none', async () => {
+  it('accepts notifications without a response', async () => {
     const body = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } }
     const response = await front.post('/mcp', body, { 'mcp-protocol-version': '2026-07-28' })
     expect([response.status, await response.text()]).toEqual([202, ''])
   })
 
-  it('states the limits of the key as a resource', async () => {
+  it('offers the limits of the key as a resource', async () => {
     const { body } = await ask('resources/read', { uri: 'glovebox://limits' })
     expect(body.result).toMatchObject({ cacheScope: 'private', contents: [{ uri: 'glovebox://limits' }] })
     const [contents] = (body.result?.contents ?? []) as { text: string }[]
@@ -69,7 +69,7 @@ describe('a server of 2026-07-28', () => {
   })
 })
 
-describe('headers that do not say what the body says', () => {
+describe('headers that contradict the body', () => {
   const mismatches: [string, ModernOptions][] = [
     ['no version', { headers: { 'mcp-protocol-version': undefined } }],
     ['another version', { headers: { 'mcp-protocol-version': '2025-11-25' } }],
@@ -82,13 +82,13 @@ describe('headers that do not say what the body says', () => {
     ['two names', { headers: { 'mcp-name': 'sandbox_execute, other' } }],
   ]
   for (const [what, options] of mismatches) {
-    it(`are refused before anything runs: ${what}`, async () => {
+    it(`are rejected before anything runs: ${what}`, async () => {
       const { status, body } = await execute({ code: 'print(1)' }, { ...options, id: 'q' })
       expect([status, body.error?.code, body.id]).toEqual([400, -32020, 'q'])
     })
   }
 
-  it('may be base64, and stand between spaces', async () => {
+  it('are compared after base64 decoding and trimming', async () => {
     const encoded = `=?base64?${Buffer.from('sandbox_execute').toString('base64')}?=`
     for (const name of [encoded, '  sandbox_execute ']) {
       expect((await execute({ code: 'print(1)' }, { headers: { 'mcp-name': name } })).status).toBe(200)
@@ -96,8 +96,8 @@ describe('headers that do not say what the body says', () => {
   })
 })
 
-describe('an envelope that lacks something', () => {
-  it('is refused by the field', async () => {
+describe('an incomplete envelope', () => {
+  it('is rejected with the name of the field', async () => {
     const lacking: [ModernOptions, string][] = [
       [{ meta: meta('clientCapabilities', undefined) }, 'clientCapabilities'],
       [{ meta: meta('clientCapabilities', []) }, 'clientCapabilities'],
@@ -110,7 +110,7 @@ describe('an envelope that lacks something', () => {
     }
   })
 
-  it('is told which versions there are', async () => {
+  it('is rejected with the supported versions', async () => {
     const options = { meta: meta('protocolVersion', '2027-01-01'), headers: { 'mcp-protocol-version': '2027-01-01' } }
     expect(await ask('tools/list', {}, options)).toMatchObject({
       status: 400,
@@ -118,7 +118,7 @@ describe('an envelope that lacks something', () => {
     })
   })
 
-  it('is never a batch', async () => {
+  it('cannot be a batch', async () => {
     const response = await front.post('/mcp', [{ jsonrpc: '2.0', id: 1, method: 'tools/list' }], {
       'mcp-protocol-version': '2026-07-28',
     })
@@ -129,7 +129,7 @@ describe('an envelope that lacks something', () => {
 })
 
 describe('a tool call', () => {
-  it('tells a model how to mend its arguments, as a result', async () => {
+  it('explains invalid arguments to the model, as a result', async () => {
     const { status, body } = await execute({ code: 'x', timeout: 'soon' })
     expect(status).toBe(200)
     expect(body.result).toMatchObject({ resultType: 'complete', isError: true })
@@ -137,7 +137,7 @@ describe('a tool call', () => {
     expect((await ask('tools/call', { name: 'nope' })).body.error?.code).toBe(-32602)
   })
 
-  it('tells output as it is printed, on its own stream, to a client with a progress token', async () => {
+  it('streams output to a client with a progress token', async () => {
     const code = 'echo one; sleep 0.2; echo two'
     const { messages, body } = await execute({ code, language: 'bash' }, { meta: { progressToken: 't' } })
     expect(messages.map(({ method }) => method)).toEqual(['notifications/progress', 'notifications/progress'])
@@ -147,7 +147,7 @@ describe('a tool call', () => {
     expect((await execute({ code, language: 'bash' })).messages).toEqual([])
   })
 
-  it('is stopped when its client goes away', async () => {
+  it('is cancelled when its client disconnects', async () => {
     const client = new AbortController()
     const params = { name: 'sandbox_execute', arguments: { code: 'sleep 60', language: 'bash' } }
     const asked = sendModern(front.url, 'tools/call', params, { signal: client.signal }).catch(() => 'gone')
@@ -174,8 +174,8 @@ describe('a tool call', () => {
   })
 })
 
-describe('the trace of a client', () => {
-  it('stands in what is logged of its request, when it is one', async () => {
+describe('the trace context of a client', () => {
+  it('appears in the log entries of its request, when it is valid', async () => {
     const trace = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
     await ask('tools/list', {}, { meta: { traceparent: trace } })
     await ask('tools/list', {}, { meta: { traceparent: 'x\n"level":"fatal"' } })
@@ -184,14 +184,14 @@ describe('the trace of a client', () => {
   })
 })
 
-describe('a sealed state', () => {
+describe('a sealed request state', () => {
   const tool = 'test_input_required_result_multi_round'
   const capabilities = { elicitation: {} }
   const round = (more: object = {}, options: ModernOptions = {}) =>
     askModern(fixture.url, 'tools/call', { name: tool, arguments: {}, ...more }, { capabilities, ...options })
   const answer = (name: string, content: object) => ({ inputResponses: { [name]: { action: 'accept', content } } })
 
-  it('carries what was answered from round to round', async () => {
+  it('carries answers from round to round', async () => {
     const first = await round()
     expect(first.body.result).toMatchObject({ resultType: 'input_required', inputRequests: { step1: {} } })
     const requestState = first.body.result?.requestState
@@ -201,7 +201,7 @@ describe('a sealed state', () => {
     expect(JSON.stringify(last.body.result)).toContain('Ada')
   })
 
-  it('serves nothing but the request it was given out for, and nobody reads or changes it', async () => {
+  it('is accepted only with its own request, and cannot be read or changed', async () => {
     const state = (await round()).body.result?.requestState as string
     expect(Buffer.from(state, 'base64url').toString('latin1')).not.toContain('step')
     const changed = `${state.slice(0, -2)}${state.endsWith('AA') ? 'BB' : 'AA'}`
@@ -215,7 +215,7 @@ describe('a sealed state', () => {
     expect((await round(otherArguments)).body.error?.code).toBe(-32602)
   })
 
-  it('is not needed where the client has no way to answer', async () => {
+  it('is not needed for a client that cannot answer', async () => {
     const { status, body } = await round({}, { capabilities: {} })
     expect([status, body.error]).toMatchObject([
       400,
@@ -225,7 +225,7 @@ describe('a sealed state', () => {
 })
 
 describe('a subscription', () => {
-  it('acknowledges what there is to hear, and ends with the server', async () => {
+  it('acknowledges the available notifications, and ends with the server', async () => {
     const own = await openFront(undefined, {}, conformanceOffers())
     const wanted = { toolsListChanged: true, resourceSubscriptions: ['test://watched-resource'], unknown: true }
     const response = await sendModern(own.url, 'subscriptions/listen', { notifications: wanted }, { id: 'sub' })
@@ -250,7 +250,7 @@ describe('a subscription', () => {
     ])
   })
 
-  it('promises nothing that never happens', async () => {
+  it('does not offer notifications that never occur', async () => {
     const client = new AbortController()
     const notifications = { toolsListChanged: true, promptsListChanged: true }
     const response = await sendModern(front.url, 'subscriptions/listen', { notifications }, { signal: client.signal })

@@ -19,7 +19,7 @@ afterAll(async () => {
 })
 
 describe('the official client', () => {
-  it('connects, agrees on the latest version and is told who we are', () => {
+  it('connects, negotiates the latest version and receives the server info', () => {
     expect(client.getServerVersion()).toMatchObject({ name: 'glovebox' })
     expect(client.getServerCapabilities()).toEqual({
       logging: {},
@@ -42,7 +42,7 @@ describe('the official client', () => {
     }
   })
 
-  it('takes a failed run as a result and wrong arguments as one that a model can mend', async () => {
+  it('accepts a failed run as a result and invalid arguments as one that a model can correct', async () => {
     const failed = await client.callTool({ name: 'sandbox_execute', arguments: { code: 'exit 2', language: 'bash' } })
     expect(failed).toMatchObject({ isError: true, structuredContent: { exit_code: 2 } })
     const wrong = await client.callTool({ name: 'sandbox_execute', arguments: { code: 1 } })
@@ -57,7 +57,7 @@ describe('the official client', () => {
     await expect(client.listPrompts()).rejects.toThrow()
   })
 
-  it('is told progress', async () => {
+  it('receives progress', async () => {
     const seen: string[] = []
     const result = await client.callTool(
       { name: 'sandbox_execute', arguments: { code: 'echo a; sleep 0.1; echo b', language: 'bash' } },
@@ -79,11 +79,11 @@ describe('the official client', () => {
     await expect.poll(async () => (await front.store.runs.unfinished()).length).toBe(0)
   })
 
-  it('pings', async () => {
+  it('sends pings', async () => {
     expect(await client.ping()).toEqual({})
   })
 
-  it('met nothing that it had to complain about', () => {
+  it('reports no errors', () => {
     expect(errors).toEqual([])
   })
 })

@@ -30,15 +30,15 @@ async function connect(path: string): Promise<Client> {
 const request = (method: string, params: object = {}) => ({ jsonrpc: '2.0', id: 1, method, params })
 const events = { accept: 'text/event-stream' }
 
-describe('a session', () => {
-  it('is had by who asks for it, and by nobody else', async () => {
+describe('an MCP session', () => {
+  it('is created on request only, and is private to its client', async () => {
     const plain = await front.post('/mcp', request('initialize', { protocolVersion: '2025-11-25' }))
     expect(plain.headers.get('mcp-session-id')).toBeNull()
     const asked = await front.post('/mcp?session=true', request('initialize', { protocolVersion: '2025-11-25' }))
     expect(asked.headers.get('mcp-session-id')).toMatch(/^ses_[\w-]{20}$/)
   })
 
-  it('lets a tool ask the client, and through it its user', async () => {
+  it('lets a tool request input from the client and its user', async () => {
     const client = await connect('/mcp?session=true')
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => ({
       action: 'accept',
@@ -56,7 +56,7 @@ describe('a session', () => {
     await client.close()
   })
 
-  it('does not let anyone answer for its client', async () => {
+  it('does not let another client answer', async () => {
     const client = await connect('/mcp?session=true')
     const answered = Promise.withResolvers<object>()
     client.setRequestHandler(ElicitRequestSchema, async () => {
@@ -73,7 +73,7 @@ describe('a session', () => {
     await client.close()
   })
 
-  it('is told of changes on the stream of its client', async () => {
+  it('receives changes on the stream of its client', async () => {
     const client = await connect('/mcp?session=true')
     const told: string[] = []
     client.setNotificationHandler(ToolListChangedNotificationSchema, () => void told.push('tools'))
@@ -87,7 +87,7 @@ describe('a session', () => {
     await client.close()
   })
 
-  it('hears nothing milder than the level that it sets', async () => {
+  it('receives no log messages below its level', async () => {
     const client = await connect('/mcp?session=true')
     const logged: unknown[] = []
     client.fallbackNotificationHandler = async ({ params }) => void logged.push(params)
@@ -99,7 +99,7 @@ describe('a session', () => {
     await client.close()
   })
 
-  it('ends when its client says so, and is then unknown', async () => {
+  it('ends on request of its client, and is then unknown', async () => {
     const opened = await front.post('/mcp?session=true', request('initialize', { protocolVersion: '2025-11-25' }))
     const headers = { 'mcp-session-id': opened.headers.get('mcp-session-id') ?? '' }
     expect((await front.post('/mcp', request('ping'), headers)).status).toBe(200)
@@ -111,8 +111,8 @@ describe('a session', () => {
   })
 })
 
-describe('without a session', () => {
-  it('a tool that has to ask says what is missing', async () => {
+describe('a client without a session', () => {
+  it('is named what a tool that requests input needs', async () => {
     const call = request('tools/call', { name: 'test_elicitation', arguments: { message: 'Sure?' } })
     const answer = (await (await front.post('/mcp', call)).json()) as { error: { message: string } }
     expect(answer.error.message).toContain('elicitation')
@@ -120,7 +120,7 @@ describe('without a session', () => {
     expect(((await subscribed.json()) as { error: { code: number } }).error.code).toBe(-32601)
   })
 
-  it('a stream can be opened all the same, and is only kept alive', async () => {
+  it('can open a stream, which is only kept alive', async () => {
     const client = new AbortController()
     const response = await fetch(`${front.url}/mcp`, { headers: events, signal: client.signal })
     expect(response.status).toBe(200)
@@ -132,11 +132,11 @@ describe('without a session', () => {
     await read?.catch(() => undefined)
   })
 
-  it('a GET that takes no events is refused', async () => {
+  it('cannot GET without accepting event streams', async () => {
     expect((await fetch(`${front.url}/mcp`, { headers: { accept: 'application/json' } })).status).toBe(406)
   })
 
-  it('a session of another server means nothing', async () => {
+  it('is unaffected by the session id of another server', async () => {
     expect((await front.post('/mcp', request('ping'), { 'mcp-session-id': 'abc' })).status).toBe(200)
   })
 })

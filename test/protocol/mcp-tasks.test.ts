@@ -40,8 +40,8 @@ const untilEnded = (taskId: string, url = front.url) =>
     return body.result
   }, 10_000)
 
-describe('a run that takes long, for a client that knows tasks', () => {
-  it('is answered with a task, whose result is that of the call', async () => {
+describe('a long run of a client that supports tasks', () => {
+  it('returns a task, whose result is that of the call', async () => {
     const taskId = await task('echo before; sleep 3; echo after; exit 4')
     expect(await untilEnded(taskId)).toMatchObject({
       resultType: 'complete',
@@ -50,7 +50,7 @@ describe('a run that takes long, for a client that knows tasks', () => {
     })
   })
 
-  it('is answered as ever when it ends soon', async () => {
+  it('returns its result directly when it ends soon', async () => {
     expect((await execute('echo quick')).body.result).toMatchObject({ resultType: 'complete', isError: false })
   })
 
@@ -63,7 +63,7 @@ describe('a run that takes long, for a client that knows tasks', () => {
     expect((await ask('tasks/cancel', { taskId })).body.result).toMatchObject({ resultType: 'complete' })
   })
 
-  it('belongs to its key, and to clients that know tasks', async () => {
+  it('is visible to its key only, and only to clients that support tasks', async () => {
     const taskId = await task('sleep 3')
     const stranger = await askModern(front.url, 'tasks/get', { taskId })
     expect([stranger.status, stranger.body.error?.code]).toEqual([400, -32021])
@@ -72,7 +72,7 @@ describe('a run that takes long, for a client that knows tasks', () => {
     await ask('tasks/cancel', { taskId })
   })
 
-  it('tells a listener how it ends', async () => {
+  it('notifies a listener of its ending', async () => {
     const taskId = await task('sleep 3; echo done')
     const client = new AbortController()
     const params = { notifications: { taskIds: [taskId, 'tsk_unknown'] } }
@@ -89,8 +89,8 @@ describe('a run that takes long, for a client that knows tasks', () => {
   })
 })
 
-describe('a task that is cancelled', () => {
-  it('is no failure of ours, whether it worked or asked', async () => {
+describe('a cancelled task', () => {
+  it('is not logged as a fault, whether it was working or waiting for input', async () => {
     for (const [name, args] of [
       ['slow_compute', { seconds: 60 }],
       ['confirm_delete', { filename: 'f' }],
@@ -104,7 +104,7 @@ describe('a task that is cancelled', () => {
   })
 })
 
-describe('a task whose front is gone', () => {
+describe('a task whose front has died', () => {
   /** Another front over the same rows and the same runner, as after a restart. */
   async function nextFront() {
     const core = await createCore({ ...front, profiles: [testProfile], ...coreSettings })
@@ -135,7 +135,7 @@ describe('a task whose front is gone', () => {
     }
   }
 
-  it('has the result of its run all the same', async () => {
+  it('still returns the result of its run', async () => {
     const taskId = await task('echo kept; sleep 4; echo too')
     const next = await nextFront()
     expect((await ask('tasks/get', { taskId }, next.url)).body.result?.status).toBe('working')
@@ -146,7 +146,7 @@ describe('a task whose front is gone', () => {
     await next.close()
   })
 
-  it('is cancelled with its run', async () => {
+  it('can be cancelled, with its run', async () => {
     const taskId = await task('sleep 60')
     const next = await nextFront()
     await ask('tasks/cancel', { taskId }, next.url)

@@ -17,7 +17,7 @@ const metricsOf = async ({ url }: Front, headers: Record<string, string> = {}): 
   return response.text()
 }
 
-/** Of one line of the text form; what was never counted is 0. */
+/** The value of one line of the text format; a counter that was never incremented is 0. */
 const figureOf = (text: string, name: string): number =>
   Number(
     text
@@ -28,8 +28,8 @@ const figureOf = (text: string, name: string): number =>
 
 const execute = (more: object, to = front) => to.post('/v1/sandbox/execute', { language: 'bash', ...more })
 
-describe('what Prometheus reads', () => {
-  it('counts every run once, by language and ending, and each of its phases', async () => {
+describe('the Prometheus metrics', () => {
+  it('count every run once, by language and ending, and each of its phases', async () => {
     const ended = (text: string) => figureOf(text, 'glovebox_runs_total{language="bash",ending="exited"}')
     const phase = (text: string, name: string) =>
       figureOf(text, `glovebox_run_phase_seconds_count{language="bash",phase="${name}"}`)
@@ -43,7 +43,7 @@ describe('what Prometheus reads', () => {
     expect(figureOf(after, 'glovebox_run_phase_seconds_sum{language="bash",phase="record"}')).toBeGreaterThan(0)
   })
 
-  it('counts answers by the route that is registered, never by what a client made up', async () => {
+  it('count responses by registered route, never by a path that a client made up', async () => {
     await fetch(`${front.url}/made-up-by-a-client`)
     await fetch(`${front.url}/healthz?x=made-up`)
     const text = await metricsOf(front)
@@ -52,7 +52,7 @@ describe('what Prometheus reads', () => {
     expect(text).not.toContain('made-up')
   })
 
-  it('names no org, key, thread or run', async () => {
+  it('name no organization, key, thread or run', async () => {
     const { trace_id } = (await (await execute({ code: 'echo 1' })).json()) as { trace_id: string }
     const text = await metricsOf(front)
     for (const word of [trace_id, 'org_dev', 'key_dev']) expect(text).not.toContain(word)
@@ -61,7 +61,7 @@ describe('what Prometheus reads', () => {
     expect([...labels].filter((label) => !bounded.includes(label!))).toEqual([])
   })
 
-  it('tells what the runner holds while one is connected, and nothing of it otherwise', async () => {
+  it('include the state of the runner only while one is connected', async () => {
     expect(figureOf(await metricsOf(front), 'glovebox_runner_up')).toBe(1)
     const told = [
       'glovebox_queue_waiting',
@@ -81,7 +81,7 @@ describe('what Prometheus reads', () => {
     expect(figureOf(await metricsOf(front), 'glovebox_runner_up')).toBe(1)
   })
 
-  it('is apart for each instance', async () => {
+  it('are separate for each instance', async () => {
     const other = await openFront()
     try {
       await execute({ code: 'echo 1' }, other)
@@ -92,8 +92,8 @@ describe('what Prometheus reads', () => {
   })
 })
 
-describe('who may read metrics', () => {
-  it('is, outside dev mode, whoever has a token of the whole instance', async () => {
+describe('access to metrics', () => {
+  it('requires a token of the whole instance outside dev mode', async () => {
     const public_ = await openFront(undefined, { dev: false })
     const token = async (settings: Omit<TokenSettings, 'name'>) =>
       (await createToken(public_.core.administered, operator, { name: 'prometheus', ...settings })).secret
@@ -111,8 +111,8 @@ describe('who may read metrics', () => {
   })
 })
 
-describe('where the time of a run went', () => {
-  it('is told to who asks for it, in phases that are all there', async () => {
+describe('the timings of a run', () => {
+  it('are returned on request, with every phase', async () => {
     const names = ['queue_ms', 'slot_ms', 'jail_ms', 'host_ms', 'run_ms', 'drain_ms', 'record_ms']
     const asked = (await (await execute({ code: 'echo 1', timings: true })).json()) as { timings: object }
     expect(Object.keys(asked.timings)).toEqual(names)
@@ -125,7 +125,7 @@ describe('where the time of a run went', () => {
     expect(await call({})).not.toHaveProperty('structuredContent.timings')
   })
 
-  it('is in the row of the run, all but the writing of that row', async () => {
+  it('are stored in the row of the run, except the time to write that row', async () => {
     const { trace_id } = (await (await execute({ code: 'sleep 0.01' })).json()) as { trace_id: string }
     const timings = (await front.store.runs.get(trace_id))?.result?.timings
     expect(Object.keys(timings ?? {})).toEqual(['queueMs', 'slotMs', 'jailMs', 'hostMs', 'runMs', 'drainMs'])

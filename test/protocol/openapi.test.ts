@@ -15,8 +15,8 @@ beforeAll(async () => {
 })
 afterAll(() => front.close())
 
-describe('the document of the API', () => {
-  it('is OpenAPI in the eyes of a public linter, without a warning', async () => {
+describe('the OpenAPI document', () => {
+  it('passes a public linter without a warning', async () => {
     const response = await fetch(`${front.url}/openapi.json`)
     expect(response.status).toBe(200)
     const config = await createConfig({ extends: ['recommended-strict'] })
@@ -26,13 +26,13 @@ describe('the document of the API', () => {
     expect((await fetch(`${front.url}/openapi.json`, { headers: { 'if-none-match': etag } })).status).toBe(304)
   })
 
-  it('describes every path that is served, and no other', () => {
+  it('describes exactly the paths that are served', () => {
     const served = servedPaths(front.app.printRoutes({ commonPrefix: false })).map(toTemplate)
     const described = Object.keys(operations).map((name) => name.split(' ')[1]!)
     expect([...new Set(served)].sort()).toEqual([...new Set(described)].sort())
   })
 
-  it('describes every method: any other is answered with those that are', async () => {
+  it('describes every method: other methods are answered with the allowed ones', async () => {
     const { key } = await orgWith('methods')
     const token = (await createToken(front.core.administered, operator, { name: 'methods', role: 'owner' })).secret
     const paths = Map.groupBy(Object.keys(operations), (name) => name.split(' ')[1]!)
@@ -49,13 +49,13 @@ describe('the document of the API', () => {
     }
   })
 
-  it('gives every operation a name of its own', () => {
+  it('gives every operation a unique name', () => {
     const ids = Object.values(operations).map(({ id }) => id)
     expect(new Set(ids).size).toBe(ids.length)
   })
 })
 
-/** The framework prints its routes as a tree: four characters for each level, then a piece of the path. */
+/** Fastify prints its routes as a tree: four characters per level, then a part of the path. */
 function servedPaths(tree: string): string[] {
   const above: string[] = []
   const paths: string[] = []
@@ -86,7 +86,7 @@ async function orgWith(name: string): Promise<Own> {
   return { org, keyId, key: secret, token: token.secret }
 }
 
-/** What the other org has, by the words of paths; everything in it bears a mark that must never be told. */
+/** The objects of the other organization, by path parameter; all of them contain a mark that must never be returned. */
 async function possessionsOf({ org, keyId, key }: Own): Promise<Record<string, string>> {
   const body = { language: 'bash', code: 'echo other-mark >other-mark; echo other-mark', thread_id: 'other-thread' }
   const run = await front.post('/v1/sandbox/execute', body, { 'x-api-key': key })
@@ -107,7 +107,7 @@ async function possessionsOf({ org, keyId, key }: Own): Promise<Record<string, s
 
 let everywhere = ''
 
-/** Bodies that name what belongs to the other org, where a path does not. */
+/** Bodies that name objects of the other organization where a path does not. */
 const bodies: Readonly<Record<string, (thread: string) => object>> = {
   listFiles: (id) => ({ source: 'thread', id }),
   uploadFile: (id) => ({ source: 'thread', id, path: 'f', size: 1 }),
@@ -124,19 +124,19 @@ const bodies: Readonly<Record<string, (thread: string) => object>> = {
   createVolume: () => ({ slug: 'x' }),
 }
 
-/** Words of paths that name nothing of an org. */
+/** Path parameters that name nothing of an organization. */
 const ownWords: Readonly<Record<string, string>> = { tool: 'files_download', token: 'tok_none' }
 
-/** What names nothing that another org could have. A route that is new and neither here nor has an id fails. */
+/** Operations that cannot name objects of another organization. A new route that has no id and is not listed here fails. */
 const namesNothing = new Set([
   ...['execute', 'alive', 'ready', 'openapi', 'metrics', 'mcp', 'mcpEvents', 'endMcpSession'],
   ...['listExecutions', 'listThreads', 'listVolumes'],
   ...['listOrgs', 'createOrg', 'listAudit', 'exportAudit', 'verifyAudit', 'listTokens', 'createToken', 'revokeToken'],
-  // Links are bound to who made them: test/protocol/files.test.ts.
+  // Links are bound to their creator: test/protocol/files.test.ts.
   ...['getBlob', 'headBlob', 'putBlob'],
 ])
 
-describe('two orgs', () => {
+describe('two organizations', () => {
   it('never see each other, through any operation', async () => {
     everywhere = (await createToken(front.core.administered, operator, { name: 'all', role: 'owner' })).secret
     const [mine, other] = [await orgWith('mine'), await orgWith('other-mark')]
@@ -147,7 +147,7 @@ describe('two orgs', () => {
       const [real, made] = [await ask(mine, name, operation, theirs), await ask(mine, name, operation, nothing)]
       asked += 1
       expect([name, real.status]).toEqual([name, made.status])
-      // Uploads make what is not there; nothing of theirs is looked at.
+      // Uploads create what does not exist; they read no existing data.
       if (operation.id !== 'uploadFile') expect([name, real.status]).toEqual([name, 404])
       expect([name, real.text]).toEqual([name, made.text])
     }
@@ -194,8 +194,8 @@ describe('two orgs', () => {
   }
 })
 
-describe('an answer', () => {
-  it('is what the document says', async () => {
+describe('a response', () => {
+  it('matches its schema in the document', async () => {
     const own = await orgWith('answers')
     const token = (await createToken(front.core.administered, operator, { name: 'answers', role: 'owner' })).secret
     const ajv = new Ajv2020({ strict: false })

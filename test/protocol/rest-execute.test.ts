@@ -32,8 +32,8 @@ const toLines = (text: string): Line[] =>
     .split('\n')
     .map((line) => JSON.parse(line) as Line)
 
-describe('executing inline', () => {
-  it('answers with what the program printed and how it ended', async () => {
+describe('a buffered execution', () => {
+  it('returns the output of the program and its ending', async () => {
     const response = await front.post(path, { code: 'print(sum(range(100)))' })
     const body = (await response.json()) as Record<string, unknown>
     expect(response.status).toBe(200)
@@ -51,7 +51,7 @@ describe('executing inline', () => {
     expect(response.headers.get('x-trace-id')).toBe(body.trace_id)
   })
 
-  it('is a 200 for every run that started', async () => {
+  it('returns 200 for every run that started', async () => {
     const cases: [object, object][] = [
       [bash('exit 7'), { status: 'failed', exit_code: 7, error: 'exited with code 7' }],
       [bash('kill -SEGV $$'), { status: 'failed', exit_code: 139, error: 'ended by signal SIGSEGV' }],
@@ -64,7 +64,7 @@ describe('executing inline', () => {
     }
   })
 
-  it('refuses wrong bodies by field', async () => {
+  it('rejects invalid bodies by field', async () => {
     const cases: [unknown, string][] = [
       [{}, 'code is required'],
       [{ code: 'x', timeout: 999 }, 'at most 60 s'],
@@ -83,7 +83,7 @@ describe('executing inline', () => {
     }
   })
 
-  it('answers 503 with Retry-After when every place is taken', async () => {
+  it('returns 503 with Retry-After when no place is free', async () => {
     front.runner.maxRuns = 0
     const responses = [await front.post(path, bash('true')), await front.post(path, bash('true'), lines)]
     front.runner.maxRuns = 32
@@ -94,8 +94,8 @@ describe('executing inline', () => {
   })
 })
 
-describe('executing line by line', () => {
-  it('tells the id first, output as it comes, and the whole execution last', async () => {
+describe('a streamed execution', () => {
+  it('sends the id first, output as it is printed, and the complete execution last', async () => {
     const response = await front.post(path, bash('echo one; sleep 0.1; echo two >&2; exit 2'), lines)
     expect(response.headers.get('content-type')).toBe('application/x-ndjson')
     const told = toLines(await response.text())
@@ -111,20 +111,20 @@ describe('executing line by line', () => {
     expect(numbers).toEqual([...numbers].sort((a, b) => a - b))
   })
 
-  it('never cuts a character between two lines', async () => {
+  it('never splits a character between two lines', async () => {
     const code = "printf '\\xe2'; sleep 0.1; printf '\\x82'; sleep 0.1; printf '\\xac'"
     const told = toLines(await (await front.post(path, bash(code), lines)).text())
     expect(told.filter(({ type }) => type === 'stdout').map(({ data }) => data)).toEqual(['€'])
   })
 
-  it('gives the bytes as they were printed where asked to', async () => {
+  it('returns the raw bytes on request', async () => {
     const response = await front.post(`${path}?encoding=base64`, bash("printf '\\xff\\x00\\xfe'"), lines)
     const [, output] = toLines(await response.text())
     expect(Buffer.from(output?.data_base64 ?? '', 'base64')).toEqual(Buffer.from([0xff, 0x00, 0xfe]))
     expect((await front.post(`${path}?encoding=utf-7`, bash('true'))).status).toBe(400)
   })
 
-  it('goes on when the client leaves, and the row gets its ending', async () => {
+  it('continues when the client disconnects, and its row gets its ending', async () => {
     const leaving = new AbortController()
     const response = await fetch(`${front.url}${path}`, {
       method: 'POST',
@@ -141,7 +141,7 @@ describe('executing line by line', () => {
     }, 10_000)
   })
 
-  it('gives everything to a client that begins to read late', async () => {
+  it('sends everything to a client that starts reading late', async () => {
     const body = JSON.stringify(bash('head -c 3000000 /dev/zero | tr "\\0" x'))
     const headers = { host: `127.0.0.1:${front.port}`, 'content-type': 'application/json', ...lines }
     const socket = connect(front.port, '127.0.0.1')
@@ -158,7 +158,7 @@ describe('executing line by line', () => {
 describe('cancelling an execution', () => {
   const cancel = (id: string) => front.post(`/v1/executions/${id}/cancel`, {})
 
-  it('ends it; the answer comes where it was asked for', async () => {
+  it('ends it, and the pending call returns its result', async () => {
     const response = await front.post(path, bash('echo x; sleep 60'), lines)
     const runId = response.headers.get('x-trace-id') ?? ''
     const answer = await cancel(runId)
@@ -167,7 +167,7 @@ describe('cancelling an execution', () => {
     expect((await cancel(runId)).status).toBe(409)
   })
 
-  it('is refused for a run that never was', async () => {
+  it('is rejected for an unknown run', async () => {
     for (const id of ['trc_none', '__proto__', '%00', '..%2f..', 'x'.repeat(90)]) {
       expect([id, (await cancel(id)).status]).toEqual([id, 404])
     }

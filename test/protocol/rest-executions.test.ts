@@ -74,7 +74,7 @@ async function output(id: string, after?: number): Promise<Line[]> {
 const printed = (told: Line[]) => told.filter(({ data }) => data !== undefined).map(({ type, data }) => [type, data])
 
 describe('an execution', () => {
-  it('is told later as it was told at once', async () => {
+  it('is returned later as it was returned at first', async () => {
     const now = await execute(bash('echo out; echo err >&2; exit 3', { thread_id: 't1', metadata: { case: 7 } }))
     const { status, body } = await get(`/v1/executions/${now.trace_id}`)
     expect(status).toBe(200)
@@ -94,7 +94,7 @@ describe('an execution', () => {
     })
   })
 
-  it('has nothing to tell of its end while it goes on', async () => {
+  it('has no ending while it runs', async () => {
     const { id, rest } = await begin(bash('echo x; sleep 30'))
     const nothing = { exit_code: null, stdout: null, stderr: null, completed_at: null, error: null, duration_ms: null }
     expect((await get(`/v1/executions/${id}`)).body).toMatchObject({
@@ -108,7 +108,7 @@ describe('an execution', () => {
     expect((await get(`/v1/executions/${id}`)).body).toMatchObject({ status: 'cancelled', stdout: 'x\n' })
   })
 
-  it('of another org does not exist, whatever is asked of it', async () => {
+  it('of another organization does not exist, for any operation', async () => {
     const { trace_id } = await execute(bash('true'))
     for (const id of [trace_id, 'trc_none', '__proto__']) {
       const paths = [`/v1/executions/${id}`, `/v1/executions/${id}/output`]
@@ -140,7 +140,7 @@ describe('the output of an execution', () => {
     await rest
   })
 
-  it('is told after its end with the same numbers as before it', async () => {
+  it('has the same sequence numbers after its end as before it', async () => {
     const { id, rest } = await begin(bash('echo a; sleep 0.2; echo b >&2; sleep 0.2; printf c; sleep 0.2; printf €'))
     const live = (await rest)
       .trimEnd()
@@ -153,7 +153,7 @@ describe('the output of an execution', () => {
       ['stderr', 'b\n'],
       ['stdout', 'c€'],
     ])
-    // From any number on: nothing twice, nothing left out.
+    // From any sequence number on: nothing twice, nothing omitted.
     const end = later.at(-1)!.seq
     for (let after = 0; after <= end + 1; after++) {
       const text = printed(await output(id, after)).map(([, data]) => data)
@@ -166,7 +166,7 @@ describe('the output of an execution', () => {
     expect((await output(id, 10 ** 14)).map(({ type }) => type)).toEqual(['status', 'result'])
   })
 
-  it('tells what was left out as a gap', async () => {
+  it('marks omitted output as a gap', async () => {
     const { trace_id } = await execute(bash('head -c 300000 /dev/zero | tr "\\0" x'))
     const told = await output(trace_id)
     const gap = told.filter(({ type }) => type === 'gap').reduce((sum, { bytes }) => sum + Number(bytes), 0)
@@ -175,7 +175,7 @@ describe('the output of an execution', () => {
     expect(gap + shown).toBe(300_000)
   })
 
-  it('is one object with what there is so far where lines are not asked for', async () => {
+  it('is one object with the output so far unless NDJSON is requested', async () => {
     const { id, rest } = await begin(bash('echo soon; sleep 30'))
     await vi.waitFor(async () => {
       const { body } = await get(`/v1/executions/${id}/output`)
@@ -187,7 +187,7 @@ describe('the output of an execution', () => {
     expect(body).toMatchObject({ status: 'ended', ending: { kind: 'cancelled' }, stdout: 'soon\n' })
   })
 
-  it('goes on being the run of its own when a reader leaves', async () => {
+  it('does not end its run when a reader disconnects', async () => {
     const { id, rest } = await begin(bash('echo x; sleep 1; echo y'))
     const leaving = new AbortController()
     const reading = await fetch(`${front.url}/v1/executions/${id}/output`, {
@@ -201,7 +201,7 @@ describe('the output of an execution', () => {
 })
 
 describe('the list of executions', () => {
-  it('is newest first, in parts of any size', async () => {
+  it('is ordered newest first, with pages of any size', async () => {
     for (let count = 0; count < 5; count++) await execute(bash('true', { metadata: { list: 'parts' } }))
     const whole = (await get('/v1/executions?metadata.list=parts')).body.data.map(({ trace_id }) => trace_id)
     expect(whole).toHaveLength(5)
@@ -218,7 +218,7 @@ describe('the list of executions', () => {
     expect(times).toEqual(times.toSorted().toReversed())
   })
 
-  it('finds runs by thread, status, language, time and metadata, all at once', async () => {
+  it('filters by thread, status, language, time and metadata, in any combination', async () => {
     const before = new Date().toISOString()
     await sleep(5)
     const wanted = await execute(bash('exit 4', { thread_id: 'find', metadata: { a: 'x', n: 1, deep: { no: 1 } } }))
@@ -237,7 +237,7 @@ describe('the list of executions', () => {
     expect(await find('thread_id=find&status=running')).toEqual([])
   })
 
-  it('refuses wrong words by name', async () => {
+  it('rejects invalid parameters by name', async () => {
     const cases: [string, string][] = [
       ['/v1/executions?limit=0', 'limit'],
       ['/v1/executions?limit=201', 'limit'],
@@ -271,8 +271,8 @@ describe('the list of executions', () => {
   })
 })
 
-describe('the history', () => {
-  it('keeps code and output for as long as the run where an org wants that, and only from then on', async () => {
+describe('run history', () => {
+  it('keeps code and output with the run if the organization wants that, and only from then on', async () => {
     const old = await execute(bash('echo old'))
     await setHistorySettings(front.core.administered, operator, orgId, { keep_code: true, keep_output: true })
     await sleep(1_200)
@@ -293,7 +293,7 @@ describe('the history', () => {
     expect((await output(old.trace_id)).at(-1)).toMatchObject({ type: 'result', stdout: null, exit_code: 0 })
   })
 
-  it('forgets ended runs with all beside them, and none that goes on', async () => {
+  it('deletes ended runs with their data, and no running ones', async () => {
     const { id, rest } = await begin(bash('sleep 30'))
     const { trace_id } = await execute(bash('true', { metadata: { gone: 1 }, idempotency_key: 'gone' }))
     expect(await forgetRuns(front.store, '2999-01-01T00:00:00.000Z')).toBeGreaterThan(1)

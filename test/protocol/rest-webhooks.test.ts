@@ -57,8 +57,8 @@ const secretOf = async (orgId: string, rest = '', method = 'GET') => {
   return body.secret
 }
 
-describe('a run whose answer is wanted later', () => {
-  it('is accepted at once, goes on by itself, and its ending is told, signed', async () => {
+describe('an asynchronous execution', () => {
+  it('is accepted immediately, continues in the background, and delivers its ending with a signature', async () => {
     const { status, headers, body } = await post({
       code: 'echo hi; sleep 0.3; exit 3',
       webhook_url: `${receiver.url}/hook?for=me`,
@@ -91,7 +91,7 @@ describe('a run whose answer is wanted later', () => {
     }, patient)
   })
 
-  it('is told again until it is taken, with the same id', async () => {
+  it('repeats the delivery with the same id until it is accepted', async () => {
     const answers = [500, 302, 200]
     receiver.answer = (_received, response) => {
       response.writeHead(answers.shift() ?? 500, { location: `${receiver.url}/elsewhere` }).end('x'.repeat(5_000))
@@ -106,13 +106,13 @@ describe('a run whose answer is wanted later', () => {
     expect(receiver.received.map((received) => received.path)).toEqual(['/', '/', '/'])
   })
 
-  it('is given up after the last try, and says why', async () => {
+  it('stops after the last attempt, and records the reason', async () => {
     receiver.answer = (_received, response) => void response.writeHead(503).end()
     const { body } = await post({ code: 'true', webhook_url: receiver.url })
     const id = body.trace_id!
     await vi.waitFor(async () => expect((await front.store.deliveries.get(id))?.attempts).toBe(1), patient)
     for (let attempts = 1; attempts < 6; attempts++) {
-      // The pauses grow to ten minutes: what was written is set to now, as if they were over.
+      // The delays grow to ten minutes: the stored time is set to now, as if they had passed.
       const row = (await front.store.deliveries.get(id))!
       await front.store.deliveries.settle(row.id, { ...row, dueAt: new Date().toISOString() })
       await vi.waitFor(
@@ -125,7 +125,7 @@ describe('a run whose answer is wanted later', () => {
     })
   })
 
-  it('of one org waits for nobody else, however slowly another org is answered', async () => {
+  it('of one organization is delivered without waiting for the slow receiver of another', async () => {
     const held: { end(): void }[] = []
     receiver.answer = (received, response) => {
       if (received.path === '/slow') held.push(response)
@@ -141,7 +141,7 @@ describe('a run whose answer is wanted later', () => {
     await vi.waitFor(() => expect(receiver.received).toHaveLength(13), patient)
   })
 
-  it('repeats nothing and tells nothing twice with an idempotency key', async () => {
+  it('is executed and delivered once with an idempotency key', async () => {
     const body = { code: 'echo once', webhook_url: receiver.url, idempotency_key: 'later' }
     const [first, second] = [await post(body), await post(body)]
     expect([first.status, second.status, second.body.trace_id]).toEqual([202, 202, first.body.trace_id])
@@ -150,7 +150,7 @@ describe('a run whose answer is wanted later', () => {
     expect([conflict.status, conflict.body.error]).toEqual([409, 'conflict'])
   })
 
-  it('is refused with nothing to be told of, when it finds no place', async () => {
+  it('is rejected without a delivery when the queue is full', async () => {
     front.runner.maxRuns = 0
     const { status, body } = await post({ code: 'true', webhook_url: receiver.url })
     front.runner.maxRuns = 32
@@ -160,7 +160,7 @@ describe('a run whose answer is wanted later', () => {
     expect(receiver.received[0]?.body).toMatchObject({ stdout: 'next\n' })
   })
 
-  it('is refused for an address that must not be reached, before anything runs', async () => {
+  it('is rejected for a forbidden address, before anything runs', async () => {
     const before = front.runner.specs.size
     const cases: [unknown, string][] = [
       [undefined, 'webhook_url is required'],
@@ -186,8 +186,8 @@ describe('a run whose answer is wanted later', () => {
   })
 })
 
-describe('the secret of webhooks', () => {
-  it('is of one org, and another from its rotation on', async () => {
+describe('the webhook signing secret', () => {
+  it('belongs to one organization, and changes on rotation', async () => {
     const before = await secretOf(one.orgId)
     expect(await secretOf(one.orgId)).toBe(before)
     expect(await secretOf(other.orgId)).not.toBe(before)
@@ -202,7 +202,7 @@ describe('the secret of webhooks', () => {
     expect(JSON.stringify(line)).not.toContain(after)
   })
 
-  it('is for administrators alone', async () => {
+  it('is available to administrators only', async () => {
     const url = `${front.url}/admin/v1/orgs/${one.orgId}/webhook-secret`
     expect((await fetch(url, { headers: one.headers })).status).toBe(401)
     const { secret } = await createToken(front.core.administered, operator, {
@@ -214,8 +214,8 @@ describe('the secret of webhooks', () => {
   })
 })
 
-describe('what an org keeps of its runs', () => {
-  it('is switched over the admin API', async () => {
+describe('the retention of run data', () => {
+  it('is configured over the admin API', async () => {
     const url = `${front.url}/admin/v1/orgs/${one.orgId}/history`
     const change = (body: object) =>
       fetch(url, {

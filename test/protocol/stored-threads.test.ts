@@ -37,7 +37,7 @@ const run = (code: string, threadId: string) =>
 const stdoutOf = async (code: string, threadId: string): Promise<string> =>
   ((await (await run(code, threadId)).json()) as { stdout: string }).stdout
 
-/** A run that has the thread until it is told to go. */
+/** A run that holds the thread until it is released. */
 async function holding(threadId: string) {
   const gate = join(await mkdtemp(join(tmpdir(), 'glovebox-gate-')), 'open')
   const held = run(`until [ -e ${gate} ]; do sleep 0.05; done`, threadId)
@@ -54,7 +54,7 @@ async function holding(threadId: string) {
 const rowOf = (id: string) => front.store.threads.get('org_dev', id)
 
 describe('threads over REST', () => {
-  it('are listed page by page, and told of one by one', async () => {
+  it('are listed page by page, and returned one by one', async () => {
     for (const name of ['a1', 'a2', 'a3']) await run('echo x >f', name)
     const first = await call('GET', '/v1/threads?limit=2')
     expect(first.body.data.map(({ id }) => id)).toEqual(['a1', 'a2'])
@@ -77,7 +77,7 @@ describe('threads over REST', () => {
     }
   })
 
-  it('are unknown where there is none, and where the name is another org’s', async () => {
+  it('are unknown when they do not exist or belong to another organization', async () => {
     await front.store.orgs.ensure({ id: 'org_2', name: 'two', createdAt: '2026-01-01T00:00:00.000Z' })
     const now = '2026-01-01T00:00:00.000Z'
     await front.store.threads.lock({ orgId: 'org_2', id: 'theirs', runId: 'trc_x', subject: null }, now, now)
@@ -95,7 +95,7 @@ describe('threads over REST', () => {
     expect(await rowOf('copy')).toBeUndefined()
   })
 
-  it('are deleted with all that they hold, and begin anew', async () => {
+  it('are deleted with their content, and start empty', async () => {
     await run('echo x >f', 'gone')
     expect((await call('DELETE', '/v1/threads/gone')).status).toBe(204)
     expect((await call('GET', '/v1/threads/gone')).status).toBe(404)
@@ -103,7 +103,7 @@ describe('threads over REST', () => {
     expect(await stdoutOf('ls -A', 'gone')).toBe('')
   })
 
-  it('are neither deleted nor forked while a run has them', async () => {
+  it('can be neither deleted nor forked while a run uses them', async () => {
     const letGo = await holding('held')
     expect((await call('DELETE', '/v1/threads/held')).status).toBe(409)
     expect((await call('POST', '/v1/threads/held/fork', { to: 'of-held' })).status).toBe(409)
@@ -112,7 +112,7 @@ describe('threads over REST', () => {
     expect((await call('DELETE', '/v1/threads/held')).status).toBe(204)
   })
 
-  it('are forked whole, each on its own from then on', async () => {
+  it('are forked completely, and then diverge', async () => {
     await run('mkdir d; echo one >d/f', 'origin')
     expect(await call('POST', '/v1/threads/origin/fork', { to: 'copy' })).toMatchObject({
       status: 201,
@@ -128,7 +128,7 @@ describe('threads over REST', () => {
     }
   })
 
-  it('let one of many forks to one name win', async () => {
+  it('are forked once when many forks use the same name', async () => {
     await run('echo x >f', 'many')
     const all = await Promise.all(
       Array.from({ length: 20 }, () => call('POST', '/v1/threads/many/fork', { to: 'once' })),
@@ -136,21 +136,21 @@ describe('threads over REST', () => {
     expect(all.map(({ status }) => status).sort()).toEqual([201, ...Array(19).fill(409)])
   })
 
-  it('keep the subject that they belong to in their forks', async () => {
+  it('pass their subject on to forks', async () => {
     await front.post('/v1/sandbox/execute', { code: 'true', language: 'bash', thread_id: 'owned', subject: 'case 1' })
     await call('POST', '/v1/threads/owned/fork', { to: 'owned-too' })
     expect(await rowOf('owned-too')).toMatchObject({ subject: 'case 1' })
   })
 })
 
-describe('what a front leaves that is killed', () => {
+describe('the interrupted work of a front that was killed', () => {
   const [orgId, at] = ['org_left', '2026-01-01T00:00:00.000Z']
   const where = (name: string) => ({ area: 'threads' as const, org: orgId, name })
   let directory: string
   let store: Store
   let runner: ProcessRunner
 
-  // Without a front that would finish it before this suite has looked.
+  // Without a front that would complete it before this suite has looked.
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'glovebox-left-'))
     store = await openStore(join(directory, 'glovebox.sqlite'))
@@ -169,7 +169,7 @@ describe('what a front leaves that is killed', () => {
     (await runner.storage.sizes('threads', orgId, [id]))[0],
   ]
 
-  it('in the middle of deleting a thread is deleted by the next one, and is given to no run before', async () => {
+  it('on deleting a thread is completed by the next front, before any run can use the thread', async () => {
     for (const isErased of [false, true]) {
       await lock('deleted')
       await store.threads.free('trc_1', at)
@@ -181,7 +181,7 @@ describe('what a front leaves that is killed', () => {
     }
   })
 
-  it('in the middle of forking a thread is undone by the next one, and is given to no run before', async () => {
+  it('on forking a thread is undone by the next front, before any run can use the thread', async () => {
     await runner.storage.create(where('forked'), { bytes: 1, inodes: 1 })
     for (const isCopied of [false, true]) {
       const more = { createdAt: at, lastUsedAt: at, subject: null, profile: 'default', quotaBytes: 1 }
@@ -194,14 +194,14 @@ describe('what a front leaves that is killed', () => {
     }
   })
 
-  it('is finished by itself, a moment after the start', async () => {
+  it('is completed automatically shortly after the start', async () => {
     await run('echo x >f', 'later')
     await front.store.threads.beginRemoval('org_dev', 'later', '2026-01-01T00:00:00.000Z')
     await expect.poll(() => rowOf('later'), { timeout: 20_000 }).toBeUndefined()
   })
 })
 
-describe('threads that nobody used for long', () => {
+describe('unused threads', () => {
   const threads = () => new StoredThreads(front.store, front.runner)
   const age = async (id: string, lastUsedAt: string) => {
     await run('echo x >f', id)
@@ -210,7 +210,7 @@ describe('threads that nobody used for long', () => {
     await front.store.threads.free('trc_age', lastUsedAt)
   }
 
-  it('are removed after the days of their profile, and never one that a run has', async () => {
+  it('are removed after the retention days of their profile, unless a run uses them', async () => {
     await age('old', '2020-01-01T00:00:00.000Z')
     await age('old-but-busy', '2020-01-01T00:00:00.000Z')
     await age('young', new Date(Date.now() - 86_400_000 * 6).toISOString())

@@ -38,13 +38,13 @@ const download = (id: string, path: string, source = 'thread') => call('files_do
 const textOf = (reply: Reply) => reply.result.content[0]?.text
 
 describe('a thread', () => {
-  it('keeps what a call leaves in the home directory, in MCP and REST alike', async () => {
+  it('keeps the files of a call in the home directory, over MCP and REST alike', async () => {
     await run('echo kept >note', 'kept')
     const response = await front.post('/v1/sandbox/execute', { code: 'cat note', language: 'bash', thread_id: 'kept' })
     expect(await response.json()).toMatchObject({ success: true, stdout: 'kept\n' })
   })
 
-  it('that is busy is a conflict, with what to do about it, until its run has ended', async () => {
+  it('is a conflict with a hint while busy, until its run has ended', async () => {
     const going = run('sleep 1', 'busy')
     await expect.poll(() => front.store.threads.get('org_dev', 'busy').then((row) => row?.lockedBy)).toBeTruthy()
     const { begin } = front.store.runs
@@ -59,7 +59,7 @@ describe('a thread', () => {
     const overRest = await front.post('/v1/sandbox/execute', { code: 'true', language: 'bash', thread_id: 'busy' })
     expect(overRest.status).toBe(409)
     expect(await overRest.json()).toMatchObject({ error: 'conflict', message: expect.stringContaining('busy') })
-    // Who asks until it is free leaves no row each time.
+    // A caller that retries until it is free leaves no row for each attempt.
     front.store.runs.begin = begin
     expect(rows).toBe(0)
     await going
@@ -67,7 +67,7 @@ describe('a thread', () => {
     expect(await front.store.threads.get('org_dev', 'busy')).toMatchObject({ lockedBy: null, lockedUntil: null })
   })
 
-  it('lets exactly one of fifty first calls begin; the others are told that it is busy', async () => {
+  it('is given to exactly one of fifty simultaneous first calls; the others receive thread_busy', async () => {
     const gate = join(mkdtempSync(join(tmpdir(), 'glovebox-gate-')), 'open')
     let answered = 0
     const calls = Array.from({ length: 50 }, () =>
@@ -83,7 +83,7 @@ describe('a thread', () => {
     expect(replies.filter(({ status, error }) => status === 409 && error.code === -32000)).toHaveLength(49)
   })
 
-  it('is answered from the first call when the same call is repeated, and not as busy', async () => {
+  it('returns the result of the first call when the same call is repeated, and not a conflict', async () => {
     const code = 'sleep 0.5; echo x >>log; cat log'
     const request = { code, language: 'bash', threadId: 'repeated', detached: true, idempotencyKey: 'same' }
     const ask = async () => {
@@ -96,21 +96,21 @@ describe('a thread', () => {
     expect(first.runId).toBe(second.runId)
   })
 
-  it('is free after a call that was refused by the runner', async () => {
+  it('is free after a call that the runner rejected', async () => {
     front.runner.maxRuns = 0
     expect((await run('true', 'turned-away')).status).toBe(503)
     front.runner.maxRuns = 32
     expect((await run('true', 'turned-away')).status).toBe(200)
   })
 
-  it('has a name by the rule, which the answer says', async () => {
+  it('has a name that follows the rule in the error message', async () => {
     const reply = await run('true', '../x')
     expect(JSON.stringify(reply)).toContain('thread_id must be 1 to 128 letters')
   })
 })
 
 describe('files_download', () => {
-  it('returns text as it is, an SVG too, whatever its name', async () => {
+  it('returns text unchanged, also SVG, whatever its name', async () => {
     await run('printf "a\\tb\\n" >t.csv; echo "<svg/>" >a.svg; : >empty; printf "\\xef\\xbb\\xbfbom" >bom.bin', 'text')
     for (const [path, text] of [
       ['t.csv', 'a\tb\n'],
@@ -123,7 +123,7 @@ describe('files_download', () => {
     }
   })
 
-  it('keeps a character whole wherever a buffer ends', async () => {
+  it('keeps characters whole at every buffer boundary', async () => {
     const code = 'open("wide","w").write("x" * PAD + "€" * 200000)'
     for (const pad of [0, 1, 2]) {
       await run(code.replace('PAD', `${pad}`), 'wide', 'python')
@@ -149,7 +149,7 @@ describe('files_download', () => {
     }
   })
 
-  it('says of what is too large, binary or not there why, and where to go', async () => {
+  it('explains how to get files that are too large or binary, and names missing ones', async () => {
     const code =
       'truncate -s 1048577 large; truncate -s 1T sparse; head -c 1048576 /dev/zero | tr "\\0" a >fits; printf "\\0\\1" >bin; printf "caf\\xe9" >latin; mkdir d; mkfifo pipe; ln -s /etc/passwd link; ln -s . loop'
     await run(code, 'odd')
@@ -172,7 +172,7 @@ describe('files_download', () => {
     expect((await download('nobody', 'x')).result.content[0]?.text).toContain('There is no thread nobody')
   })
 
-  it('refuses paths that lead out, and sources that are not there', async () => {
+  it('rejects paths outside the thread, and unknown sources', async () => {
     await run('true', 'paths')
     for (const path of ['/etc/passwd', '../x', 'a/../../x', 'a//b', '', 'a\0b', 'x'.repeat(300)]) {
       expect(JSON.stringify(await download('paths', path)), path).toMatch(/path is not valid/)
@@ -181,7 +181,7 @@ describe('files_download', () => {
     expect(JSON.stringify(await download('..', 'x'))).toContain('id must be 1 to 128 letters')
   })
 
-  it('is not there for a profile without storage', async () => {
+  it('is not offered to a profile without storage', async () => {
     const without = await openFront(testProfile)
     try {
       const reply = await call('files_download', { source: 'thread', id: 'a', path: 'b' }, without)

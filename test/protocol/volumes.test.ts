@@ -51,7 +51,7 @@ async function newOrg() {
 const run = (secret: string) => call('POST', '/v1/sandbox/execute', { code: 'true', language: 'bash' }, secret)
 
 describe('volumes', () => {
-  it('are made, listed, told of, renamed, grown and deleted by an administrator', async () => {
+  it('are created, listed, read, renamed, grown and deleted by an administrator', async () => {
     const { volumes } = await newOrg()
     const made = await call('POST', volumes, { slug: 'one', name: 'Numbers', quota_bytes: 16 * mib })
     expect(made).toMatchObject({ status: 201, body: { slug: 'one', quota_bytes: 16 * mib, removing_at: null } })
@@ -73,7 +73,7 @@ describe('volumes', () => {
     expect((await call('GET', volumes)).body.data.map(({ slug }) => slug)).toEqual(['two'])
   })
 
-  it('are refused with a reason where what is said of them is wrong', async () => {
+  it('are rejected with a reason when their definition is invalid', async () => {
     const { volumes } = await newOrg()
     for (const body of [
       {},
@@ -92,7 +92,7 @@ describe('volumes', () => {
     expect((await call('PATCH', `${volumes}/a`, { quota_bytes: 8 * mib })).body.message).toMatch(/never shrinks/)
   })
 
-  it('are refused to a run as long as one of its profile is missing, which the refusal names', async () => {
+  it('block the runs of a profile while one is missing, and the refusal names it', async () => {
     const { volumes, key } = await newOrg()
     const { secret } = await key()
     await call('POST', volumes, { slug: 'data' })
@@ -106,7 +106,7 @@ describe('volumes', () => {
     ])
   })
 
-  it('are shown to a key whose profile mounts them, and no others', async () => {
+  it('are visible to keys whose profile mounts them, and no others', async () => {
     const { volumes, key } = await newOrg()
     for (const slug of ['data', 'other']) await call('POST', volumes, { slug })
     const listed = await call('GET', '/v1/volumes', undefined, (await key()).secret)
@@ -117,7 +117,7 @@ describe('volumes', () => {
     expect(listed.body.data).toHaveLength(1)
   })
 
-  it('give their files to a key by its profile alone, and take them only where it may write', async () => {
+  it('serve files to a key by its profile, and accept writes only where it may write', async () => {
     const { org, volumes, key } = await newOrg()
     for (const slug of ['data', 'models', 'other']) await call('POST', volumes, { slug })
     const caller = await front.core.authenticate((await key()).secret)
@@ -141,7 +141,7 @@ describe('volumes', () => {
     }
   })
 
-  it('are neither deleted nor renamed while a profile mounts them that a live key has', async () => {
+  it('can be neither deleted nor renamed while the profile of a live key mounts them', async () => {
     const { org, volumes, key } = await newOrg()
     await call('POST', volumes, { slug: 'data' })
     const { id } = await key()
@@ -154,7 +154,7 @@ describe('volumes', () => {
     expect((await call('DELETE', `${volumes}/data`)).status).toBe(204)
   })
 
-  it('are nobody else’s: another org’s administrator and keys find none', async () => {
+  it('are invisible to the administrators and keys of another organization', async () => {
     const { volumes } = await newOrg()
     const other = await newOrg()
     await call('POST', volumes, { slug: 'data' })
@@ -171,7 +171,7 @@ describe('volumes', () => {
     expect((await call('GET', '/v1/volumes', undefined, (await other.key()).secret)).body.data).toEqual([])
   })
 
-  it('count with threads to what an org may keep', async () => {
+  it('count with threads towards the storage limit of an organization', async () => {
     const { org, volumes, key } = await newOrg()
     for (const slug of ['data', 'models']) await call('POST', volumes, { slug, quota_bytes: 8 * mib })
     const { secret } = await key()
@@ -191,7 +191,7 @@ describe('volumes', () => {
     expect((await thread('second')).status).toBe(200)
   })
 
-  it('that a command has deleted, or a crash left half deleted, are erased a moment later', async () => {
+  it('are erased shortly after a command deleted them or a crash left them half deleted', async () => {
     const { org, volumes } = await newOrg()
     await call('POST', volumes, { slug: 'data' })
     const row = (await front.store.volumes.get(org, 'data'))!
