@@ -1,4 +1,4 @@
-/** Promise 13: a run changes nothing of a volume that it has read-only. */
+/** Promise 13: a run cannot change a volume that is read-only for it. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { EngineHost } from '../../src/engine/host.ts'
 import { createSlot, type Slot } from '../../src/engine/slots/slot.ts'
@@ -15,7 +15,7 @@ import {
 import { inPrivateMounts } from '../support/private-mounts.ts'
 import { openRoom, type Room, smallQuota } from '../support/storage-fixture.ts'
 
-/** Tries every way to change a file or its mount; prints which were possible. Undoes what it does. */
+/** Tries every way to change a file or its mount; prints which were possible, and undoes them. */
 const attack = `
 import ctypes, errno, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -80,7 +80,7 @@ inPrivateMounts(import.meta.filename, () => {
         room.remove()
       })
 
-      /** With the volume on the shelf; a python that waited when `waited`. */
+      /** With the volume on the shelf; in a prewarmed python when `waited`. */
       async function inside(slot: Slot, readOnly: boolean, code: string, waited: boolean) {
         if (!(slot.dock instanceof Dock)) throw new Error('the slot has no dock')
         if (waited) await makeReady(slot, 'python')
@@ -91,7 +91,7 @@ inPrivateMounts(import.meta.filename, () => {
       }
 
       for (const waited of [false, true]) {
-        it(`gives a run that may only read ${waited ? 'from a waiting jail ' : ''}no way to change it, beside one that may write`, async () => {
+        it(`gives a run that may only read ${waited ? 'from a prewarmed jail ' : ''}no way to change it, beside one that may write`, async () => {
           const open = await inside(writer, false, `open('/volumes/shelf/f', 'w').write('text')\n${attack}`, false)
           const without = (await open.ran).stdout
           expect(done(without)).toEqual([

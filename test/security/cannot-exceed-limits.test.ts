@@ -9,23 +9,23 @@ const mib = 1024 * 1024
 const holdMemory = benchMissing === undefined ? compile('hold-memory') : ''
 const forkBomb = benchMissing === undefined ? compile('fork-bomb') : ''
 
-/** Ways to make the kernel hold memory, all counted towards the limit; what is held when it bites ends the run. */
+/** Ways to make the kernel hold memory, all charged to the limit; the amount held when the limit ends the run. */
 const counted = ['heap', 'tmp', 'shm', 'home', 'memfd', 'segments', 'messages', 'pipes', 'unix', 'unix-datagrams']
-/** With cgroup v1 the buffers of these have a limit of their own beside that of memory. */
+/** With cgroup v1 the buffers of these have a separate limit beside that of memory. */
 const sockets = ['tcp', 'udp']
 /** Bounded by other means, far below. */
 const bounded = ['terminals', 'filters']
 
-/** The most that `hold-memory` says it held. */
+/** The maximum that `hold-memory` reported. */
 const heldBytes = (printed: string): number => Number(/(\d+)\n?$/.exec(printed.trim())?.[1] ?? Number.NaN)
 
-/** Runs a program with its words on mounts that end with it. */
+/** Runs a program with its arguments on mounts that end with it. */
 const ontoOwnMounts = `
 exec 3<"$0"
 mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && cd /tmp/home || exit 1
 cat <&3 >/tmp/program && chmod 700 /tmp/program && exec /tmp/program "$@"`
 
-/** Fills every mount that can be written to, first with bytes, then with names. One line of JSON for each. */
+/** Fills every writable mount, first with bytes, then with names. One line of JSON for each. */
 const fillAll = `
 import errno, json, os
 def fill(at):
@@ -53,7 +53,7 @@ for at in dict.fromkeys(points):
         print(json.dumps(fill(at)))
 `
 
-/** Directories anywhere that can be written to, whichever mount they lie on. */
+/** Writable directories, on any mount. */
 const writableAnywhere = `
 import os
 for root, folders, files in os.walk('/'):
@@ -75,7 +75,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   afterAll(() => bench?.close())
 
   /**
-   * A slot of its own for one attack. Afterwards its neighbour serves as before, and so does it; unless the kernel still
+   * A separate slot for one attack. Afterwards its neighbor works as before, and so does it; unless the kernel still
    * held memory of the attack when it had ended: then it is not used again.
    */
   const inSlot = async (limits: Partial<Limits>, attempt: (slot: BenchSlot) => Promise<void>) => {
@@ -95,7 +95,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     const limits = { memoryBytes, tmpBytes: 1024 * mib, homeBytes: 1024 * mib, fileBytes: 1024 * mib, openFiles: 1024 }
 
     it.each(counted)('as %s', async (way) => {
-      // Without the wall: twice the limit, and it would go on.
+      // Without isolation: twice the limit, and it would continue.
       const without = await outside('/bin/sh', '-c', ontoOwnMounts, holdMemory, way, '128')
       expect(heldBytes(without.stdout)).toBeGreaterThanOrEqual(128 * mib)
       await inSlot(limits, async (slot) => {
@@ -107,10 +107,10 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       })
     })
 
-    it('as page tables, which nobody asks for by name', async () => {
+    it('as page tables, which are allocated implicitly', async () => {
       await inSlot(limits, async (slot) => {
         const outcome = await slot.attack(holdMemory, 'page-tables', '512')
-        // Its processes are killed one after the other, and others follow; the first may see them go.
+        // Its processes are killed one after the other, and others follow; the first may see that.
         expect(outcome.oomKills).toBeGreaterThan(0)
         expect(outcome.memoryPeakBytes).toBeLessThanOrEqual(memoryBytes)
       })
@@ -121,13 +121,13 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       expect(heldBytes(without.stdout)).toBeGreaterThanOrEqual(128 * mib)
       await inSlot(limits, async (slot) => {
         const outcome = await slot.attack(holdMemory, way, '512')
-        // An eighth of the limit; the kernel looks after the fact, so one more buffer of each side fits in.
+        // An eighth of the limit; the kernel checks after the fact, so one more buffer of each side fits in.
         if (bench.facts.cgroups !== 'v2') expect(heldBytes(outcome.stdout)).toBeLessThanOrEqual(memoryBytes / 4)
         else expect(outcome.ending.kind === 'out_of_memory' || heldBytes(outcome.stdout) <= memoryBytes).toBe(true)
       })
     })
 
-    it.each(bounded)('as %s, of which there are few', async (way) => {
+    it.each(bounded)('as %s, which are limited in number', async (way) => {
       await inSlot(limits, async (slot) => {
         const outcome = await slot.attack(holdMemory, way, '512')
         expect(outcome.ending).toEqual({ kind: 'exited', code: 0 })
@@ -135,7 +135,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       })
     })
 
-    it('and keeps running while it only reads files, whose pages the kernel takes back', async () => {
+    it('and keeps running while it only reads files, whose pages the kernel reclaims', async () => {
       await inSlot(limits, async (slot) => {
         const outcome = await slot.bash(
           'find /usr/lib -type f -size +1M -print0 | head -z -n 60 | xargs -0 cat | wc -c',
@@ -180,12 +180,12 @@ time.sleep(60)
       ],
     ]
 
-    it('which without a wall a bomb would make at once', async () => {
-      // A hundred of them only, in a pid namespace that takes them along.
+    it('which a fork bomb exceeds immediately without isolation', async () => {
+      // Only a hundred of them, in a pid namespace that ends with them.
       expect((await outside(forkBomb, '100')).stdout).toContain('made 100')
     })
 
-    it.each(bombs)('with a bomb in %s, and neighbours do not notice', async (language, program) => {
+    it.each(bombs)('with a fork bomb in %s, and its neighbors are not affected', async (language, program) => {
       await inSlot({ pids, timeoutMs: 1_500, outputHardBytes: 64 * mib }, async (slot) => {
         const run = slot.start(program)
         await run.running
@@ -199,13 +199,13 @@ time.sleep(60)
         if (language === 'bash') expect(outcome.stderr).toContain('Resource temporarily unavailable')
         if (language === 'python') expect(outcome.stdout).toContain('Resource temporarily unavailable')
         if (language === 'threads') expect(Number.parseInt(outcome.stdout, 10)).toBeLessThan(pids)
-        // The end comes within the patience of the runner, or the slot would be in doubt.
+        // The run ends within the timeout of the runner; otherwise the slot would be degraded.
         expect(await slot.state()).toMatchObject({ healthy: true })
       })
     })
   })
 
-  it('finds every mount that it can write to limited, in bytes and in names', async () => {
+  it('finds every writable mount limited, in bytes and in names', async () => {
     const limits = { memoryBytes: 256 * mib, tmpBytes: 24 * mib, homeBytes: 16 * mib, fileBytes: 512 * mib }
     await inSlot(limits, async (slot) => {
       const filled = (await slot.python(fillAll)).stdout
@@ -224,8 +224,8 @@ time.sleep(60)
     })
   })
 
-  it('cannot open more files, or write a larger one, or take a limit back', async () => {
-    // Four are there at the start: the three streams, and the one that images are shown on.
+  it('cannot open more files, write a larger one, or raise a limit', async () => {
+    // Four are open at the start: the three streams, and the one for images.
     await inSlot({ openFiles: 64, fileBytes: 2 * mib }, async (slot) => {
       const code = `
 import errno, os, resource, signal
@@ -254,16 +254,16 @@ for name in ('NOFILE', 'FSIZE', 'NPROC', 'CORE', 'MEMLOCK', 'STACK', 'MSGQUEUE',
 
   it('gets no more of the processors than its share', async () => {
     const spin = 'for i in 1 2 3 4; do (while :; do :; done) & done; wait'
-    // Without the wall these take whatever the machine has; what that is depends on what else it does.
+    // Without isolation these take all of the host; how much that is depends on its other load.
     await inSlot({ cpus: 0.5, timeoutMs: 2_000 }, async (slot) => {
       const { cpuTimeMs, durationMs, ending } = await slot.bash(spin)
       expect(ending).toEqual({ kind: 'timed_out', limitMs: 2_000 })
-      // One period of grace on either side: half of 100 ms each.
+      // One period of tolerance on either side: half of 100 ms each.
       expect(cpuTimeMs).toBeLessThanOrEqual(durationMs * 0.5 + 100)
     })
   })
 
-  it('cannot print more than its limit, whatever it ignores, and costs the runner no memory', async () => {
+  it('cannot print more than its limit, whatever it ignores, and does not grow the memory of the runner', async () => {
     const before = await bench.memory()
     const ways = [
       bash(

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { compile, outside, plain } from '../support/attacks.ts'
 import { Bench, type BenchSlot, benchMissing, runtimesHere } from '../support/slot-bench.ts'
 
-/** What each call of attacks/calls-table.h is answered inside. */
+/** The result of each call of attacks/calls-table.h inside. */
 const answers: Readonly<Record<string, readonly string[]>> = {
   EPERM: [
     ...['unshare_user', 'unshare_mount', 'unshare_pid', 'unshare_net', 'unshare_ipc', 'unshare_uts', 'unshare_cgroup'],
@@ -56,14 +56,14 @@ const expected = Object.entries(answers).flatMap(([answer, names]) =>
     .map((name): [string, string] => [name, answer]),
 )
 
-/** The answers that were printed, by the name of the call. */
+/** The printed results, by the name of the call. */
 function toAnswers(printed: string): ReadonlyMap<string, string> {
   const lines = printed.trim().split('\n')
   return new Map(lines.map((line): [string, string] => [line.replace(/ .*/, ''), line.replace(/^\S+ /, '')]))
 }
 
 const calls = benchMissing === undefined ? compile('calls') : ''
-/** Says which user a set-user-id program of the machine runs as, while that waits for a password. */
+/** Reports which user a set-user-id program of the host runs as, while that waits for a password. */
 const su = `
 import subprocess
 child = subprocess.Popen(['/usr/bin/su', 'root', '-c', 'true'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -72,7 +72,7 @@ print([line.split()[1:3] for line in open(f'/proc/{child.pid}/status') if line.s
 child.stdin.close()
 `
 
-/** The lines of /proc/self/status that say what a process may do. */
+/** The lines of /proc/self/status that describe the privileges of a process. */
 const privileges = `grep -E '^(Uid|Gid|Groups|Cap...|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\t ' ' '`
 
 describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot of %s', (runtime) => {
@@ -89,22 +89,22 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   })
   afterAll(() => bench?.close())
 
-  it('is attacked with every call of the table', () => {
+  it('is attacked with every system call of the table', () => {
     expect([...within.keys()].sort()).toEqual(expected.map(([name]) => name).sort())
     expect([...without.keys()]).toEqual([...within.keys()])
   })
 
   for (const [name, answer] of expected) {
-    it(`is answered ${answer} to ${name}`, ({ skip }) => {
+    it(`receives ${answer} for ${name}`, ({ skip }) => {
       expect(answer.split(' or ')).toContain(within.get(name))
       if (answer === 'ok') expect(without.get(name)).toBe('ok')
-      // What is refused inside must be the wall's doing. Where the machine answers the same to its own root, its
-      // kernel lacks the thing, or that root lacks the privilege, and nothing is shown.
+      // A refusal inside must come from the isolation. Where the host answers the same to its own root, its
+      // kernel lacks the feature, or that root lacks the privilege, and nothing is proven.
       else skip(without.get(name) === within.get(name), `this machine answers ${answer} without any wall, too`)
     })
   }
 
-  it('has no capability, no group, no way to gain one, and a filter on its calls', async () => {
+  it('has no capability, no group, no way to gain one, and a system call filter', async () => {
     expect((await plain('sh', '-c', privileges)).stdout).toMatch(/CapEff: 0*[1-9a-f]/)
     expect((await slot.bash(privileges)).stdout.split('\n')).toEqual([
       'Uid: 1000 1000 1000 1000',
@@ -148,13 +148,13 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   })
 
   it('leaves no core file and runs no core handler when it crashes', async () => {
-    // On this machine a crash may leave one; what is shown here is that the limit of a run forbids it.
+    // On this host a crash may leave one; this shows that the limit of a run forbids it.
     const outcome = await slot.bash('ulimit -Sc; ulimit -Hc; bash -c "kill -SEGV \\$\\$"; echo $?; ls -A . /tmp')
     expect(outcome.stdout).toBe('0\n0\n139\n.:\n\n/tmp:\n')
     expect((await slot.bash('kill -SEGV $$')).ending).toEqual({ kind: 'signaled', signal: 'SEGV' })
   })
 
-  it('may execute what it made, in a file or in memory: that gives it nothing', async () => {
+  it('can execute what it created, in a file or in memory, without gaining anything', async () => {
     const code = `
 import os
 fd = os.memfd_create('program', 0)
@@ -164,7 +164,7 @@ print(os.waitstatus_to_exitcode(os.spawnv(os.P_WAIT, f'/proc/self/fd/{fd}', ['tr
     expect(await slot.python(code)).toMatchObject({ stdout: '0\n', ending: { kind: 'exited', code: 0 } })
   })
 
-  it('cannot get more out of a second filter than it had', async () => {
+  it('gains nothing from a second filter', async () => {
     // A filter that allows everything, on top of ours: the strictest answer of all filters wins.
     const code = `
 import ctypes, errno, os, struct
@@ -180,7 +180,7 @@ print(libc.unshare(0x10000000), errno.errorcode[ctypes.get_errno()])
 })
 
 describe('gVisor', () => {
-  it('is refused as a runtime, with the reason and the remedy', async ({ skip }) => {
+  it('is rejected as a runtime, with the reason and the remedy', async ({ skip }) => {
     skip(benchMissing !== undefined || !(await plain('sh', '-c', 'command -v runsc')).stdout, 'runsc is not installed')
     await expect(Bench.open('runsc')).rejects.toThrow(/StartRefused.*runsc.*gVisor.*limits/s)
   })

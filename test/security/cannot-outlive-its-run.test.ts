@@ -14,8 +14,8 @@ describe.skipIf(benchMissing !== undefined)('a plain process', () => {
   const mark = token()
   afterEach(() => endProcesses(mark))
 
-  it('leaves all of them behind when it exits', async () => {
-    // Without their output: a plain caller that waits for the end of it would wait for ever.
+  it('leaves all of its children behind when it exits', async () => {
+    // Without their output: a plain caller that waits for the end of it would wait forever.
     const { stdout } = await plain('sh', '-c', `"$0" ${mark} exit >/dev/null 2>&1 & wait $!; echo over`, survivors)
     expect(stdout).toBe('over\n')
     expect(processesWith(mark).length).toBeGreaterThanOrEqual(6)
@@ -40,7 +40,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
 
   const leavesNothing = async (slot: BenchSlot, mark: string) => {
     expect(processesWith(mark)).toEqual([])
-    // Not only out of sight: the slot holds its guest, and serves the next run.
+    // Not only hidden: the slot contains its guest, and serves the next run.
     expect(await slot.bash('cd /proc && echo [0-9]*')).toMatchObject({
       ending: { kind: 'exited', code: 0 },
       stdout: '1 2\n',
@@ -64,13 +64,13 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     const slot = await bench.slot()
     const run = slot.start(attack(survivors, mark, 'wait'))
     await run.prints('left 6')
-    expect(processesWith(mark).length).toBeGreaterThanOrEqual(6) // they do live in there
+    expect(processesWith(mark).length).toBeGreaterThanOrEqual(6) // they do live in the jail before
     run.stop()
     expect((await run.ended).ending).toEqual({ kind: 'cancelled' })
     await leavesNothing(slot, mark)
   })
 
-  it('leaves no process when its slot is destroyed under it', async () => {
+  it('leaves no process when its slot is destroyed during the run', async () => {
     const mark = token()
     const slot = await bench.slot()
     const run = slot.start(attack(survivors, mark, 'wait'))
@@ -80,7 +80,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     expect(processesWith(mark)).toEqual([])
   })
 
-  it('does not keep its answer waiting with what holds its output open', async () => {
+  it('does not delay its result with processes that hold its output open', async () => {
     const slot = await bench.slot()
     const outcome = await slot.bash('sleep 15 & (trap "" HUP TERM; sleep 15) & echo done')
     expect(outcome).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout: 'done\n' })
@@ -88,7 +88,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     await slot.destroy()
   })
 
-  it('ends also when it is stopped itself, or when it was told to stop before it began', async () => {
+  it('ends also when it is stopped, or when it is cancelled before it began', async () => {
     const slot = await bench.slot({ timeoutMs: 1_000 })
     expect((await slot.bash('kill -STOP $$')).ending).toEqual({ kind: 'timed_out', limitMs: 1_000 })
     const run = slot.start({ argv: ['/usr/bin/sleep', '30'] })

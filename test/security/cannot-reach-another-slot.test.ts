@@ -1,4 +1,4 @@
-/** Promise 11: a run has nothing in common with a run in another slot, and no link of it leads out. */
+/** Promise 11: a run shares nothing with a run in another slot, and no link of it leads out. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { plain } from '../support/attacks.ts'
 import { Bench, type BenchSlot, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'
 
-/** Makes what outlives a process under a key that anyone can guess, open to everybody, and says so. */
+/** Creates objects that outlive a process under a guessable key, open to everyone, and prints that. */
 const share = `
 import ctypes, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -17,7 +17,7 @@ print('shared', flush=True)
 time.sleep(30)
 `
 
-/** Looks for it by its key, and counts what the kernel lists. */
+/** Searches for them by key, and counts what the kernel lists. */
 const find = `
 import ctypes, errno, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +30,7 @@ for name, call in (('shm', lambda: libc.shmget(key, 0, 0)), ('sem', lambda: libc
 const findings = (answer: string) =>
   ['shm', 'sem', 'msg'].flatMap((name) => [`${name} ${answer}`, `listed ${answer === 'found' ? 'True' : 'False'}`])
 
-/** Takes, gives away and writes down the ids of others. */
+/** Takes, gives away and writes the ids of others. */
 const takeIds = `
 import errno, os, socket, struct, sys, tempfile
 for id in map(int, sys.argv[1:]):
@@ -89,9 +89,9 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   })
   afterAll(() => bench?.close())
 
-  it('shares no memory, semaphore or queue with a run in another slot, or with the machine', async () => {
+  it('shares no memory, semaphore or queue with a run in another slot, or with the host', async () => {
     const key = `${0x61_00_00_00 + process.pid}`
-    // Without a wall two processes share them; apart from the machine's own, so that nothing of it stays.
+    // Without isolation two processes share them; in a namespace of their own, so that nothing remains.
     const both = 'exec 3< <(python3 -c "$0" "$1"); read -u 3 _; python3 -c "$2" "$1"; kill $!'
     const without = await plain('unshare', '--ipc', 'bash', '-c', both, share, key, find)
     expect(without.stdout).toContain(findings('found').join('\n'))
@@ -100,13 +100,13 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     await busy.prints('shared')
     const seen = await slot.run(python(find, key))
     expect(seen.stdout.trim().split('\n')).toEqual(findings('ENOENT'))
-    // Of the machine's own there are none either, so that what is made inside is not found here.
+    // The host has none either, so that what is created inside is not found here.
     expect((await plain('/usr/bin/python3', '-c', find, key)).stdout.trim().split('\n')).toEqual(findings('ENOENT'))
     busy.stop()
     await busy.ended
   })
 
-  it('cannot take, give away or pretend to the ids of another slot, of its own guest, or of the machine', async () => {
+  it('cannot take, give away or forge the ids of another slot, of its own guest, or of the host', async () => {
     const firstOf = ({ pid }: BenchSlot) =>
       Number(/^\s*0\s+(\d+)\s+65536/.exec(readFileSync(`/proc/${pid}/uid_map`, 'utf8'))?.[1])
     const ids = [firstOf(other), firstOf(other) + 1000, firstOf(slot) + 1000, 0, 61_000].map(String)
@@ -119,7 +119,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     expect(within.stdout).not.toContain('done')
   })
 
-  it('makes no hard link to anything but its own files, wherever it wants it', async () => {
+  it('makes no hard link to anything but its own files, anywhere', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'glovebox-links-'))
     writeFileSync(join(directory, 'file'), '')
     const without = await plain('/usr/bin/python3', '-c', linkOut, join(directory, 'file'), directory)
@@ -129,7 +129,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     expect(within).toMatchObject({ stdout: 'tried\n', ending: { kind: 'exited', code: 0 } })
   })
 
-  it('follows its own symbolic links to its own root and no further', async () => {
+  it('resolves its own symbolic links within its own root', async () => {
     const code = `
 import os
 for n, target in enumerate(['/etc/shadow', '../' * 20 + 'etc/shadow', '/proc/1/root/etc/shadow', '/proc/1/cwd/etc/shadow', '/image/etc/shadow', '/dock', '/proc/self/fd/3']):

@@ -15,8 +15,8 @@ import { openRoom, type Room, smallQuota } from '../support/storage-fixture.ts'
 const secret = 'the-secret-of-another-thread'
 
 /**
- * Looks for a file by its name below some directories, the roots of every process among them, and for its content in
- * every block device that it finds or can make a node of.
+ * Searches for a file by name below some directories, including the root of every process, and for its content on
+ * every block device that it finds or can create a node of.
  */
 const search = `
 import os, stat, sys
@@ -84,7 +84,7 @@ inPrivateMounts(import.meta.filename, () => {
       const inside = async (code: string, env: Record<string, string> = {}) =>
         start(slot, 'python', code, { dock: 'home', env }).ran
 
-      it('finds nothing of another thread, even while that is in the same slot', async () => {
+      it('finds nothing of another thread, even while both are in the same slot', async () => {
         const without = await plain('python3', '-c', search, secret, other.path)
         expect(without.stdout).toContain(`name ${other.path}/secret.txt`)
 
@@ -96,7 +96,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(await beside.detach()).toBe(true)
       })
 
-      it('keeps no way in that it left in its own: descriptors, links, processes', async () => {
+      it('keeps no access that it created in its own: descriptors, links, processes', async () => {
         const home = await attach(mine, 'home')
         const leave = `
 import os, subprocess, time
@@ -104,7 +104,7 @@ os.symlink('/dock/beside/secret.txt', 'a'); os.symlink('../../dock', 'b'); os.sy
 subprocess.Popen(['sleep', '60'], start_new_session=True, cwd='/home/baponi')
 `
         expect(await inside(leave)).toMatchObject({ ending: { kind: 'exited', code: 0 } })
-        expect(await home.detach()).toBe(true) // Nothing holds on to it.
+        expect(await home.detach()).toBe(true) // No process keeps it open.
         const [again, beside] = [await attach(mine, 'home'), await attach(other, 'beside')]
         const look = `
 import os
@@ -120,7 +120,7 @@ print([os.readlink(f'/proc/{p}/cwd') for p in os.listdir('/proc') if p.isdigit()
         expect(await beside.detach()).toBe(true)
       })
 
-      it('sees its own as one mount whose flags it cannot take back, and owns nothing of it on the machine', async () => {
+      it('sees its own as one mount whose flags it cannot remove, and owns nothing of it on the host', async () => {
         const home = await attach(mine, 'home')
         const { stdout } = await inside('print(open("/proc/self/mountinfo").read())')
         const lines = stdout.split('\n').filter((line) => line.includes('/dev/loop'))
@@ -140,7 +140,7 @@ print(libc.umount2(b'/home/baponi', 2), os.strerror(ctypes.get_errno()))
         expect(await home.detach()).toBe(true)
       })
 
-      it('has the files of its own org where another has a thread of the same name', async () => {
+      it('has the files of its own organization when another has a thread of the same name', async () => {
         const id = { area: 'threads', org: 'org_Other', name: 'mine' } as const
         await room.filesystems.create(id, smallQuota)
         const theirs = await room.filesystems.mount(id)
@@ -149,7 +149,7 @@ print(libc.umount2(b'/home/baponi', 2), os.strerror(ctypes.get_errno()))
         expect((await inside('import os; print("secret.txt" in os.listdir())')).stdout).toBe('False\n')
         expect(await home.detach()).toBe(true)
         await room.filesystems.unmount(theirs)
-        // Of images, two orgs share nothing but the disk.
+        // Two organizations share only the disk that holds the images.
         const images = readdirSync(join(room.home, 'threads', 'org_Test')).map((file) =>
           readFileSync(join(room.home, 'threads', 'org_Test', file)).includes(secret),
         )

@@ -7,7 +7,7 @@ import { plain } from '../support/attacks.ts'
 import { isAlive, know } from '../support/processes.ts'
 import { Bench, type BenchSlot, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'
 
-/** Everything one process can do to another, tried on the process named by the first word. */
+/** Everything one process can do to another, tried on the process in the first argument. */
 const molest = `
 import ctypes, errno, os, resource, signal, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -62,7 +62,7 @@ const answersOf = (printed: string) =>
       .map((line) => line.split('=') as [string, string]),
   )
 
-/** Prints the bytes of a guest's frames on every descriptor, then ends with its own code. */
+/** Prints guest frames on every descriptor, then exits with its own code. */
 const forge = `
 import os, sys
 frames = bytes.fromhex(sys.argv[1])
@@ -79,7 +79,7 @@ for fd in range(3, 64):
 sys.exit(7)
 `
 
-/** Sends its output pipe on a journey that never ends: in the buffer of a socket that is sent through itself. */
+/** Sends its output pipe on an endless journey: in the buffer of a socket that is sent through itself. */
 const hideDescriptors = `
 import array, os, socket
 a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -97,19 +97,19 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   })
   afterAll(() => bench?.close())
 
-  it('is born with its three standard descriptors, one for images, and no other', async () => {
+  it('starts with its three standard descriptors, one for images, and no other', async () => {
     const list =
       'import os; print({fd: os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")})'
     const { stdout } = await slot.run({ argv: ['/usr/bin/python3', '-c', list] })
     expect(stdout).toBe("{'0': '/dev/null', '1': 'pipe', '2': 'pipe', '60': 'pipe'}\n")
   })
 
-  it('can do nothing to its init, the one process in sight that has to do with the guest', async () => {
+  it('cannot affect its init, the only visible process of the guest', async () => {
     const victim = spawn('sleep', ['60'], { stdio: ['ignore', 'pipe', 'pipe'], detached: true })
     const known = know(victim.pid ?? 0)
     try {
       const plainly = answersOf((await plain('/usr/bin/python3', '-c', molest, `${victim.pid}`)).stdout)
-      // A stranger's process group is refused to root as well, and a name only the threads of a process may write.
+      // A foreign process group is refused to root as well, and a name only the threads of a process may write.
       for (const [name, answer] of Object.entries(plainly))
         if (!['process group', 'name'].includes(name)) expect([name, answer]).toEqual([name, 'ok'])
       await expect.poll(() => isAlive(known)).toBe(false)
@@ -135,7 +135,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       encodeFrame(99, run, Buffer.alloc(8)),
     ])
     const bytes = Buffer.concat(frames)
-    // On the channel itself those bytes do count.
+    // On the channel itself those bytes do have an effect.
     const seen: number[] = []
     new FrameDecoder().push(encodeFrame(fromGuest.exited, 1, Buffer.from([0, 0, 0, 0, 0])), ({ kind }) =>
       seen.push(kind),
@@ -150,7 +150,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     expect(await slot.bash('exit 3')).toMatchObject({ ending: { kind: 'exited', code: 3 } })
   })
 
-  it('harms nobody with what it does to its end of the pipes', async () => {
+  it('affects no other run with what it does to its end of the pipes', async () => {
     const spoil = `
 import fcntl, os, signal
 signal.signal(signal.SIGIO, signal.SIG_IGN)
@@ -173,7 +173,7 @@ os._exit(5)
     expect(await slot.bash('echo fine')).toMatchObject({ stdout: 'fine\n', ending: { kind: 'exited', code: 0 } })
   })
 
-  it('costs the guest no descriptor, wherever it hid those of its output', async () => {
+  it('uses up no descriptor of the guest, wherever it hid those of its output', async () => {
     const held = () => readdirSync(`/proc/${slot.pid}/fd`).length
     const before = held()
     for (let i = 0; i < 10; i++)
@@ -184,8 +184,8 @@ os._exit(5)
     expect(held()).toBe(before)
   })
 
-  it('kills only itself when it signals everybody', async () => {
-    // The first reaches everybody but the caller, the second its process group.
+  it('kills only itself when it signals every process', async () => {
+    // The first reaches every process except the caller, the second its process group.
     const all = `
 import os, signal, subprocess
 children = [subprocess.Popen(['sleep', '60'], start_new_session=True) for _ in range(3)]

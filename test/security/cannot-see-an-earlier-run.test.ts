@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { plain } from '../support/attacks.ts'
 import { Bench, type BenchSlot, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'
 
-/** Leaves something in every place that outlives a process. The word comes in the environment. */
+/** Leaves a marker in every place that outlives a process. The marker comes in the environment. */
 const leave = `
 import ctypes, os, socket, subprocess, sys
 word = os.environ['LEFT']
@@ -37,7 +37,7 @@ print(word, file=sys.stderr)
 print('left', flush=True)
 `
 
-/** Looks for it again. Prints what it finds. */
+/** Searches for it. Prints what it finds. */
 const search = `
 import ctypes, os, socket, sys
 word, key = sys.argv[2], int(sys.argv[1])
@@ -80,7 +80,7 @@ if os.readlink('/proc/self/fd/0') != '/dev/null': found.append('input')
 print(sorted(found))
 `
 
-/** Whether a word lies anywhere in the memory of a process that can be written to. */
+/** Whether a marker is anywhere in the writable memory of a process. */
 function isInMemory(pid: number, word: string): boolean {
   const memory = openSync(`/proc/${pid}/mem`, 'r')
   try {
@@ -127,8 +127,8 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   })
   afterAll(() => bench?.close())
 
-  it('finds nothing of the run before: no file, memory, queue, socket, port, process, variable or mask', async () => {
-    // Apart from the names of this machine, but one after the other in one place: everything is found.
+  it('finds nothing of the previous run: no file, memory, queue, socket, port, process, variable or mask', async () => {
+    // In separate namespaces of this host, one after the other in the same one: everything is found.
     const apart = ['--mount', '--propagation', 'private', '--ipc', '--net', '--pid', '--fork', '--kill-child']
     const both = `
 mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm && mkdir /tmp/home && cd /tmp/home && ip link set lo up 2>/dev/null
@@ -147,7 +147,7 @@ wait $!; /usr/bin/python3 -c "$1" ${key} ${word} /tmp /dev/shm </dev/null`
     })
   })
 
-  it('finds nothing of one that was killed, ran out of memory, or was cancelled', async () => {
+  it('finds nothing of a run that was killed, ran out of memory, or was cancelled', async () => {
     const ends = { 'os.kill(os.getpid(), 9)': 'signaled', 'while True: kept.extend(b"x" * 1000000)': 'out_of_memory' }
     for (const [end, kind] of Object.entries(ends)) {
       const outcome = await slot.run({ ...python(`${leave}\n${end}`, key), env: left() })
@@ -178,17 +178,17 @@ wait $!; /usr/bin/python3 -c "$1" ${key} ${word} /tmp /dev/shm </dev/null`
       env: { V: variable },
     })
     await run.prints('there')
-    // While it runs the guest does hold what it was given: so the search finds what there is.
+    // While it runs, the guest does hold its input: so the search works.
     expect(isInMemory(slot.pid, code)).toBe(true)
     run.stop()
     await run.ended
-    await slot.bash('true') // memory is given back between runs
+    await slot.bash('true') // memory is freed between runs
     const backwards = (text: string) => [...text].reverse().join('')
     for (const secret of [code, input, variable, backwards(variable), backwards(input)])
       expect([secret, isInMemory(slot.pid, secret)]).toEqual([secret, false])
   })
 
-  it('has all of its memory, whatever the run before filled', async () => {
+  it('has all of its memory, whatever the previous run filled', async () => {
     const limits = { memoryBytes: 128 * mib, tmpBytes: 128 * mib, fileBytes: 128 * mib }
     const tight = await bench.slot(limits)
     const fill = "open('/tmp/fill', 'wb').write(b'x' * (45 << 20)); print('filled', flush=True)"
@@ -198,7 +198,7 @@ wait $!; /usr/bin/python3 -c "$1" ${key} ${word} /tmp /dev/shm </dev/null`
         ending: { kind: 'exited', code: 0 },
         oomKills: 0,
       })
-    // The kernel is late with some kinds of memory; then there is no next run in that slot.
+    // The kernel frees some kinds of memory late; then there is no next run in that slot.
     const keep = `
 import ctypes
 libc = ctypes.CDLL(None)

@@ -43,13 +43,13 @@ interface Seen {
   etc: string[]
 }
 
-/** Of the files in /proc that are not about a process: those that hold anything. All others are covered. */
+/** Files in /proc that are not about a process and have content. All others are covered. */
 const shownOfProc = [
   ...['cgroups', 'cpuinfo', 'crypto', 'execdomains', 'filesystems', 'loadavg', 'meminfo', 'mounts', 'net', 'self'],
   ...['stat', 'swaps', 'sys', 'sysvipc', 'thread-self', 'uptime', 'version', 'vmstat'],
 ]
 
-/** Names that say which program of the machine or of another slot is started; shared files would tell. */
+/** Names that say which program of the host or of another slot is started; shared files would reveal it. */
 const watchUsr = `
 import ctypes, fcntl, os, struct, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -73,7 +73,7 @@ except BlockingIOError:
 print('saw', *sorted(names))
 `
 
-/** Changes the times of what every process of the machine uses. */
+/** Changes the timestamps of files that every process on the host uses. */
 const touchDevices = `
 import os
 for name in ['null', 'zero', 'full', 'random', 'urandom', 'tty', '../usr/bin/true', '../etc/passwd']:
@@ -131,7 +131,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       init: 1,
       jailed: true,
     }
-    // Outside only what this test itself put there is looked for; reading all of /proc as root is no harmless thing.
+    // Outside, only files of this test are searched; reading all of /proc as root has side effects.
     const less = {
       ...asked,
       roots: [directory],
@@ -153,7 +153,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     await bench?.close()
   })
 
-  it('sees its own processes alone', () => {
+  it('sees only its own processes', () => {
     expect(without.pids).toContain(process.pid)
     expect(Object.values(without.known_pids)).toEqual(Array(4).fill('there'))
     expect(within.pids).toEqual([1, 2])
@@ -182,7 +182,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     for (const answer of Object.values(named)) expect(answer).toBe('No such file or directory')
   })
 
-  it('finds a root and a configuration that were made for it', () => {
+  it('finds a root and a configuration that were generated for it', () => {
     expect(within.root).toEqual(
       expect.arrayContaining(['bin', 'dev', 'etc', 'home', 'opt', 'proc', 'run', 'sys', 'tmp', 'usr', 'var']),
     )
@@ -192,7 +192,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       expect(within.etc).not.toContain(name)
   })
 
-  it('reads of /proc and /sys what is about itself, and the general facts that are listed', () => {
+  it('reads from /proc and /sys only its own state and the listed general facts', () => {
     expect(shownOfProc).toEqual(expect.arrayContaining(within.proc))
     expect(within.sys.filter((path) => !/^\/sys\/devices\/system\/cpu\/(online|possible|present)$/.test(path))).toEqual(
       [],
@@ -216,7 +216,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     expect(within.cgroup).not.toContain(slot.id)
   })
 
-  it('reaches no server of this machine: on loopback, on its addresses, by UNIX sockets', () => {
+  it('reaches no server on this host: on loopback, on its addresses, by UNIX sockets', () => {
     const [first = 0, second = 0] = ports
     expect([without.tcp[first], without.tcp6[second]]).toEqual(['connected', 'connected'])
     expect(Object.values(without.unix)).toEqual(['connected', 'connected'])
@@ -227,8 +227,8 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     expect(within.unix_names).toEqual([])
   })
 
-  it('has no network but its own loopback, and is told so at once', () => {
-    // Refused by the machine itself: so far a packet of a plain process gets.
+  it('has no network except loopback, and gets an immediate error', () => {
+    // Refused by the host itself: a packet of a plain process gets that far.
     for (const answer of Object.values(without.addresses)) expect(answer).toBe('Connection refused')
     for (const answer of [...Object.values(within.addresses), ...Object.values(within.datagrams)])
       expect(answer).toBe('Network is unreachable')
@@ -238,7 +238,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     expect(within.host_name).toBe('glovebox')
   })
 
-  it('sees nothing of a run in another slot at the same time', async () => {
+  it('sees nothing of a parallel run in another slot', async () => {
     const leave = `
 import os, socket, time
 for at in ['/tmp', '/dev/shm', '.']:
@@ -264,14 +264,14 @@ time.sleep(30)
     expect(seen.pids).toEqual([1, 2])
   })
 
-  it('is shown with ids that no process of another slot has', () => {
+  it('has ids that no process of another slot has', () => {
     const range = (pid: number) => /^\s*0\s+(\d+)\s+65536\s*$/.exec(readFileSync(`/proc/${pid}/uid_map`, 'utf8'))?.[1]
     expect(range(slot.pid)).toMatch(/^\d+$/)
     expect(range(slot.pid)).not.toBe(range(other.pid))
     expect(Number(range(slot.pid)) % 65536).toBe(0)
   })
 
-  it('learns from no file which programs others start, and stands in the way of none that locks one', async () => {
+  it('learns from no file which programs others start, and does not block a program that locks one', async () => {
     const shared = promisify(execFile)
     const meanwhile = () => shared('/usr/bin/flock', ['-n', '/usr/bin/base32', '/usr/bin/base64', '--version'])
     const plainly = shared('/usr/bin/python3', ['-c', watchUsr])
@@ -288,7 +288,7 @@ time.sleep(30)
     expect(saw?.trim().split(' ')).toEqual(['base32']) // which it opened itself
   })
 
-  it('cannot leave a mark on a device or a file that others use', async () => {
+  it('leaves no trace on a device or a file that others use', async () => {
     expect((await slot.python(touchDevices)).stdout.trim().split('\n')).toEqual(
       ['null', 'zero', 'full', 'random', 'urandom', 'tty', '../usr/bin/true', '../etc/passwd'].map(
         (name) => `${name} Read-only file system`,

@@ -1,4 +1,4 @@
-/** Promise 7: nothing that a broken or taken-over guest sends can make the runner do more than end that slot. */
+/** Promise 7: whatever a broken or compromised guest sends, the runner does no more than end that slot. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Ending } from '../../src/base/run.ts'
@@ -11,7 +11,7 @@ const lost: Ending = { kind: 'failed', reason: 'slot_lost' }
 const noJail: Ending = { kind: 'failed', reason: 'jail_failed' }
 const timedOut: Ending = { kind: 'timed_out', limitMs: 1_500 }
 
-/** What the guest does to its run, how that run then ends, and what is said of the slot. */
+/** What the guest does to its run, how that run then ends, and the reported state of the slot. */
 const deeds: [deed: string, ending: Ending, doubt: RegExp][] = [
   ['garbage', lost, /broke the protocol/],
   ['huge-frame', lost, /a payload of 4294967295 bytes/],
@@ -75,14 +75,14 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
   beforeAll(async () => {
     bench = await Bench.open(runtime)
     neighbour = await bench.slot()
-    // All at once: several wait until somebody's patience ends.
+    // All at once: several wait for a timeout.
     for (const [deed, ending] of deeds) done.set(deed, spoil(deed, ending.kind === 'timed_out' ? 1_500 : 15_000))
     for (const [hello] of beginnings) begun.set(hello, bench.slot({}, hostile(hello)).then(String, String))
     await Promise.all([...done.values(), ...begun.values()])
   })
   afterAll(() => bench?.close())
 
-  /** Not at once where the run had ended by itself before. */
+  /** Not immediately when the run had already ended by itself. */
   const doubtOf = async (slot: BenchSlot): Promise<string> => {
     for (;;) {
       const { doubt } = await slot.state()
@@ -93,23 +93,23 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
 
   const isGone = async (slot: BenchSlot) => {
     await slot.destroy()
-    await expect.poll(() => isAlive(slot.guest)).toBe(false) // what has left its cgroup still has a few steps to go
+    await expect.poll(() => isAlive(slot.guest)).toBe(false) // a process that left its cgroup is cleaned up a few steps later
   }
 
-  /** The runner does its work for others while this one is at it. */
+  /** The runner serves other runs during the attack. */
   const servesOthers = async () => {
     expect(await neighbour.bash('echo here')).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout: 'here\n' })
   }
 
-  it.each(deeds)('that does "%s" ends its own slot and nothing else', async (deed, ending, doubt) => {
+  it.each(deeds)('that does "%s" ends only its own slot', async (deed, ending, doubt) => {
     const seen = await done.get(deed)
-    // So many forks that fail may cost the guest its own memory first.
+    // So many failing forks can use up the memory of the guest first.
     expect(deed === 'multiplies' ? [ending, lost] : [ending]).toContainEqual(seen?.outcome.ending)
     expect(seen?.doubt).toMatch(doubt)
     await expect.poll(() => seen && isAlive(seen.slot.guest)).toBe(false)
   })
 
-  it.each(beginnings)('that begins "%s" is no slot at all', async (hello, reason) => {
+  it.each(beginnings)('that begins with "%s" never becomes a slot', async (hello, reason) => {
     expect(await begun.get(hello)).toMatch(reason)
   })
 
@@ -129,7 +129,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
     await isGone(slot)
   })
 
-  it('costs the runner no memory that stays', async () => {
+  it('does not grow the memory of the runner', async () => {
     const flood = async (times: number) => {
       for (let i = 0; i < times; i++) {
         const slot = await bench.slot({ timeoutMs: 200 }, hostile())

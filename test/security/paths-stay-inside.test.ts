@@ -1,4 +1,4 @@
-// Promise: no path leads the runner out of a thread or volume, whatever code in a sandbox puts there or changes meanwhile.
+// Promise: no path leads the runner out of a thread or volume, whatever code in a sandbox creates or changes there.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {
@@ -27,7 +27,7 @@ const secret = 'SECRET of the host'
 let dir: string
 let root: number
 
-/** inside/ is what a sandbox has filled with traps; outside/ is the host. */
+/** inside/ is full of traps that a sandbox made; outside/ is the host. */
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'glovebox-paths-'))
   mkdirSync(join(dir, 'outside/deep'), { recursive: true })
@@ -58,7 +58,7 @@ function setTraps(): void {
   execFileSync('mkfifo', [at('fifo')])
 }
 
-/** Everything that could change outside. */
+/** Everything outside that could be changed. */
 const outside = () =>
   readdirSync(join(dir, 'outside'), { recursive: true, encoding: 'utf8' })
     .sort()
@@ -121,13 +121,13 @@ const path = fc
   .map(([start, names]) => start + names.join('/'))
 
 describe('a path', () => {
-  it('would lead outside if it were opened by name', async () => {
+  it('leads outside when it is opened by name', async () => {
     expect(await readByName(join(dir, 'inside/relative/secret'), 'utf8')).toBe(secret)
     await writeByName(join(dir, 'inside/dangling'), 'made outside')
     expect(readFileSync(join(dir, 'outside/made'), 'utf8')).toBe('made outside')
   })
 
-  it('never leads outside, whatever it is and whatever is asked', async () => {
+  it('never leads outside, for every path and every operation', async () => {
     const before = outside()
     await fc.assert(
       fc.asyncProperty(fc.constantFrom(...Object.keys(acts)), path, path, async (act, one, other) => {
@@ -140,7 +140,7 @@ describe('a path', () => {
     expect(readdirSync(dir).sort()).toEqual(['inside', 'outside'])
   })
 
-  it('is refused with the reason', async () => {
+  it('is rejected with the reason', async () => {
     const codes: Record<string, string> = {
       '../outside/secret': 'path_invalid',
       '/etc/passwd': 'path_invalid',
@@ -186,7 +186,7 @@ describe('a path whose directories are exchanged for links meanwhile', () => {
     if (swap.exitCode === null && swap.signalCode === null) await once(swap, 'exit')
   })
 
-  it('would sooner or later lead outside if it were checked and then opened by name', async () => {
+  it('sooner or later leads outside when it is checked and then opened by name', async () => {
     let leaked = false
     for (let n = 0; n < 20_000 && !leaked; n++) {
       const checked = statSync(join(dir, 'inside/real'), { throwIfNoEntry: false })
@@ -196,7 +196,7 @@ describe('a path whose directories are exchanged for links meanwhile', () => {
     expect(leaked).toBe(true)
   })
 
-  it('is never read, listed, written, made, moved or deleted outside', async () => {
+  it('is never read, listed, written, created, moved or deleted outside', async () => {
     const before = outside()
     const targets = [
       'real/secret',
@@ -224,7 +224,7 @@ describe('a path whose directories are exchanged for links meanwhile', () => {
     expect(seen.size).toBeGreaterThan(1)
   })
 
-  it('is never deleted through, while a whole tree goes', async () => {
+  it('is never followed during the deletion of a whole tree', async () => {
     const before = outside()
     for (let n = 0; n < 40; n++) {
       await attempt(acts.make!, `real/tree/${n}/a/b`, '')

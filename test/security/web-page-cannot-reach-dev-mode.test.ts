@@ -21,14 +21,14 @@ const execute = JSON.stringify({
 })
 const json = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
 
-/** What a program on this machine sends, with what a page would send differently. */
+/** The request of a program on this machine, with the differences of a page's request. */
 const call = (headers: Record<string, string>, { method = 'POST', path = '/mcp', body = execute } = {}) =>
   sendRaw(front.port, rawRequest(method, path, { host: `127.0.0.1:${front.port}`, ...json, ...headers }, body))
 
 const runsSince = () => front.runner.specs.size - runsBefore
 
-describe('a program of this machine', () => {
-  it('runs code with the same request that no page can send', async () => {
+describe('a program on this machine', () => {
+  it('can send the request that no page can send', async () => {
     const answer = await call({})
     expect(statusOf(answer)).toBe(200)
     expect(answer).toContain('reached')
@@ -36,7 +36,7 @@ describe('a program of this machine', () => {
   })
 })
 
-/** What sets a page's request apart, and the refusal. */
+/** What distinguishes a page's request, and the refusal. */
 const pages: [what: string, headers: Record<string, string>, status: number][] = [
   ['a name made to resolve to loopback', { host: 'rebound.example' }, 403],
   ['such a name with the right port', { host: 'rebound.example:PORT' }, 403],
@@ -65,12 +65,12 @@ const pages: [what: string, headers: Record<string, string>, status: number][] =
   ['two types', { 'content-type': 'text/plain, application/json' }, 415],
 ]
 
-describe('a page', () => {
+describe('a web page', () => {
   const withPort = (headers: Record<string, string>) =>
     Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.replace('PORT', `${front.port}`)]))
 
   for (const path of ['/mcp', '/v1/sandbox/execute'])
-    it.each(pages)(`that sends %s to ${path} is refused`, async (_what, headers, status) => {
+    it.each(pages)(`that sends %s to ${path} is rejected`, async (_what, headers, status) => {
       const answer = await call(withPort(headers), { path })
       expect(statusOf(answer)).toBe(status)
       expect(answer).not.toContain('reached')
@@ -92,7 +92,7 @@ describe('a page', () => {
     }
   })
 
-  it('changes nothing with a link, an image or a script, also in a browser that says nothing of itself', async () => {
+  it('changes nothing with a link, an image or a script, even in a browser that sends no Origin', async () => {
     const query = new URLSearchParams({ code: 'print(1)', language: 'python', request: execute })
     for (const path of ['/mcp', '/v1/sandbox/execute', '/', '/message', '/sse', '/api/v1/rpc'])
       for (const method of ['GET', 'HEAD', 'PUT', 'DELETE', 'PATCH']) {
@@ -102,22 +102,22 @@ describe('a page', () => {
     expect(runsSince()).toBe(0)
   })
 
-  it('finds no way around through how a request is written', async () => {
+  it('gains nothing from unusual requests', async () => {
     const host = `host: 127.0.0.1:${front.port}\r\n`
     const tail = `content-type: application/json\r\ncontent-length: ${execute.length}\r\nconnection: close\r\n\r\n${execute}`
     const requests = [
-      // Without a host, with a second one behind, with one in the line of the request.
+      // Without a host, with a second one, with one in the request line.
       `POST /mcp HTTP/1.1\r\n${tail}`,
       `POST /mcp HTTP/1.0\r\n${tail}`,
       `POST /mcp HTTP/1.1\r\nhost: rebound.example\r\n${host}${tail}`,
       `POST http://127.0.0.1:${front.port}/mcp HTTP/1.1\r\nhost: rebound.example\r\n${tail}`,
-      // Headers that speak for another: they are for proxies, and here is none.
+      // Forwarding headers: they are for proxies, and there is none here.
       `POST /mcp HTTP/1.1\r\nhost: rebound.example\r\nx-forwarded-host: 127.0.0.1:${front.port}\r\n${tail}`,
       `POST /mcp HTTP/1.1\r\n${host}origin: https://page.example\r\norigin: http://127.0.0.1\r\n${tail}`,
       `GET /mcp HTTP/1.1\r\n${host}x-http-method-override: POST\r\n${tail}`,
       // A second request in the body of a form: its body must be read as a body.
       `POST /mcp HTTP/1.1\r\n${host}content-type: text/plain\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nPOST /mcp HTTP/1.1\r\n${host}${tail}`,
-      // What a page may open without asking: its first bytes are fixed, and so is its origin.
+      // What a page can open without a preflight: its first bytes are fixed, and so is its origin.
       `GET /mcp HTTP/1.1\r\n${host}origin: https://page.example\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`,
     ]
     for (const request of requests) {
@@ -127,7 +127,7 @@ describe('a page', () => {
     expect(runsSince()).toBe(0)
   })
 
-  it('is not shown in a frame, and reads nothing across origins', async () => {
+  it('cannot be framed, and reads nothing across origins', async () => {
     const answer = (await call({}, { method: 'GET', path: '/healthz', body: '' })).toLowerCase()
     expect(answer).not.toContain('access-control-allow-origin')
     expect(answer).toContain('x-content-type-options: nosniff')

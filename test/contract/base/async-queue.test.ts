@@ -9,7 +9,7 @@ async function readAll(queue: AsyncQueue<string>): Promise<string[]> {
   return items
 }
 
-/** Whether a promise has settled once everything that can happen now has happened. */
+/** Whether a promise has settled once all pending callbacks have run. */
 async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   let settled = false
   const done = () => {
@@ -21,7 +21,7 @@ async function isSettled(promise: Promise<unknown>): Promise<boolean> {
 }
 
 describe('a queue', () => {
-  it('gives items to its consumer in the order in which they were added', async () => {
+  it('yields items to its consumer in insertion order', async () => {
     const queue = queueOf()
     for (const item of ['a', 'b', 'c']) expect(queue.push(item)).toBe(true)
     queue.close()
@@ -44,7 +44,7 @@ describe('a queue', () => {
 })
 
 describe('a full queue', () => {
-  it('refuses an item and accepts it once there is room', async () => {
+  it('rejects an item and accepts it once there is room', async () => {
     const queue = queueOf({ capacity: 1 })
     expect([queue.push('a'), queue.push('b')]).toEqual([true, false])
     await queue.next()
@@ -53,7 +53,7 @@ describe('a full queue', () => {
     expect(await readAll(queue)).toEqual(['c'])
   })
 
-  it('drops the oldest items where it is made to', async () => {
+  it('drops the oldest items when configured to', async () => {
     const queue = queueOf({ capacity: 2, overflow: 'drop_oldest' })
     for (const item of ['a', 'b', 'c', 'd']) expect(queue.push(item)).toBe(true)
     queue.close()
@@ -68,7 +68,7 @@ describe('a full queue', () => {
     expect(await readAll(queue)).toEqual(['abc', 'f', ''])
   })
 
-  it('keeps what waits when an item is larger than the whole capacity', async () => {
+  it('keeps the queued items when an item exceeds the whole capacity', async () => {
     const queue = queueOf({ capacity: 2, overflow: 'drop_oldest', sizeOf: (item) => item.length })
     expect([queue.push('a'), queue.push('bcd')]).toEqual([true, false])
     queue.close()
@@ -77,7 +77,7 @@ describe('a full queue', () => {
 })
 
 describe('a producer that sends', () => {
-  it('waits until its item was taken', async () => {
+  it('waits until its item is consumed', async () => {
     const queue = queueOf()
     const sent = queue.send('a')
     expect(await isSettled(sent)).toBe(false)
@@ -85,14 +85,14 @@ describe('a producer that sends', () => {
     expect(await sent).toBe(true)
   })
 
-  it('does not wait for a consumer that is reading', async () => {
+  it('does not wait while a consumer is reading', async () => {
     const queue = queueOf()
     const coming = queue.next()
     expect(await queue.send('a')).toBe(true)
     expect(await coming).toEqual({ value: 'a', done: false })
   })
 
-  it('keeps its place among items that were pushed', async () => {
+  it('keeps its position among pushed items', async () => {
     const queue = queueOf()
     queue.push('a')
     const sent = queue.send('b')
@@ -104,7 +104,7 @@ describe('a producer that sends', () => {
     expect(await queue.next()).toEqual({ value: 'c', done: false })
   })
 
-  it('learns that its item was dropped', async () => {
+  it('is notified when its item is dropped', async () => {
     const discarded = queueOf()
     const sent = discarded.send('a')
     discarded.discard()
@@ -117,7 +117,7 @@ describe('a producer that sends', () => {
 })
 
 describe('a queue that has ended', () => {
-  it('refuses items', async () => {
+  it('rejects items', async () => {
     const queue = queueOf()
     queue.close()
     expect(queue.push('a')).toBe(false)
@@ -133,7 +133,7 @@ describe('a queue that has ended', () => {
     expect(await queue.next()).toEqual({ value: undefined, done: true })
   })
 
-  it('gives its error after the items that were waiting, once', async () => {
+  it('throws its error once, after the queued items', async () => {
     const queue = queueOf()
     queue.push('a')
     queue.fail(new Error('broken'))
@@ -142,21 +142,21 @@ describe('a queue that has ended', () => {
     expect(await queue.next()).toEqual({ value: undefined, done: true })
   })
 
-  it('gives its error to a pending read', async () => {
+  it('throws its error in a pending read', async () => {
     const queue = queueOf()
     const coming = queue.next()
     queue.fail(new Error('broken'))
     await expect(coming).rejects.toThrow('broken')
   })
 
-  it('stays as it ended first', async () => {
+  it('keeps its first ending', async () => {
     const queue = queueOf()
     queue.close()
     queue.fail(new Error('too late'))
     expect(await readAll(queue)).toEqual([])
   })
 
-  it('drops what waits when it is discarded', async () => {
+  it('drops the queued items when it is discarded', async () => {
     const queue = queueOf()
     queue.push('a')
     queue.fail(new Error('broken'))
@@ -166,7 +166,7 @@ describe('a queue that has ended', () => {
 })
 
 describe('a consumer', () => {
-  it('reports each item that it takes', async () => {
+  it('reports each item that it consumes', async () => {
     const taken: string[] = []
     const queue = queueOf({ onTake: (item) => taken.push(item) })
     queue.push('a')
@@ -197,7 +197,7 @@ describe('a consumer', () => {
     expect(abandoned).toBe(1)
   })
 
-  it('has not stopped early when it has read to the end', async () => {
+  it('does not report an early stop after reading to the end', async () => {
     let abandoned = 0
     const queue = queueOf({ onAbandon: () => abandoned++ })
     queue.close()

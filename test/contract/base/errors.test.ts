@@ -4,18 +4,18 @@ import { Refusal, type RefusalCode, refusals } from '../../../src/base/errors.ts
 const rows = Object.entries(refusals) as [RefusalCode, (typeof refusals)[RefusalCode]][]
 
 describe('every refusal', () => {
-  it('has a status that says whose turn it is: 4xx never retried, 5xx later', () => {
+  it('has a status that tells clients whether to retry: 4xx never, 5xx later', () => {
     for (const [code, row] of rows) {
       expect([code, row.http >= 400 && row.http < 600]).toEqual([code, true])
       if (row.http >= 500) expect([code, row.retry]).toEqual([code, 'later'])
     }
   })
 
-  it('has a JSON-RPC code that the protocol leaves to it', () => {
+  it('has a JSON-RPC code outside the range that the protocol reserves', () => {
     for (const [code, row] of rows) expect([code, row.rpc <= -32000 && row.rpc >= -32768]).toEqual([code, true])
   })
 
-  it('says what is wrong and what to do, as sentences', () => {
+  it('has a message and a hint in full sentences', () => {
     for (const [code, row] of rows) {
       expect([code, row.message.length > 10, /[.!]$/.test(row.hint)]).toEqual([code, true, true])
     }
@@ -30,12 +30,12 @@ describe('a refusal', () => {
     expect(refusal.row.http).toBe(503)
   })
 
-  it('writes lists as words', () => {
+  it('formats lists as text', () => {
     const refusal = new Refusal('language_unavailable', { language: 'ruby', offered: ['python', 'bash'] })
     expect(refusal.message).toContain('python, bash')
   })
 
-  it('takes details as they are: nothing in them is filled again', () => {
+  it('inserts details literally: placeholders in them are not filled', () => {
     const refusal = new Refusal('language_unavailable', { language: '{offered} $& $1', offered: ['bash'] })
     expect(refusal.message).toContain("'{offered} $& $1'")
   })

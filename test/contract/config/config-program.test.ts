@@ -23,7 +23,7 @@ interface Ended {
   err: string
 }
 
-/** Runs the program as a process of its own. */
+/** Runs the program in its own process. */
 async function glovebox(words: string[], env: Record<string, string> = {}, program = ''): Promise<Ended> {
   const command: [string, string[]] =
     program === '' ? [process.execPath, [join(root, 'src/main.ts'), ...words]] : [program, words]
@@ -86,7 +86,7 @@ describe('the exit code', () => {
     })
   }
 
-  it('is 78 for a variable that is no setting', async () => {
+  it('is 78 for an unknown variable', async () => {
     const ended = await glovebox(['serve'], { GLOVEBOX_PROT: '1' })
     expect(ended).toMatchObject({ code: 78, err: expect.stringContaining('GLOVEBOX_PORT') })
   })
@@ -101,12 +101,12 @@ describe('the command line', () => {
     }
   })
 
-  it('does not show the commands that the supervisor alone uses', async () => {
+  it('hides the internal commands of the supervisor', async () => {
     const { out } = await glovebox(['--help'])
     expect(out).not.toMatch(/^ +(runner|front)\b/m)
   })
 
-  it('works through links, from any directory', async () => {
+  it('works through symbolic links, from any directory', async () => {
     symlinkSync(join(root, 'bin/glovebox'), join(directory, 'first'))
     symlinkSync('first', join(directory, 'second'))
     expect(await glovebox(['version'], {}, join(directory, 'second'))).toMatchObject({
@@ -116,10 +116,10 @@ describe('the command line', () => {
   })
 })
 
-describe('handing over the configuration', () => {
+describe('passing the configuration to a child process', () => {
   const config = loadConfig({ flags: { env: ['SECRET_A=ü'] }, env: {}, file: undefined })
 
-  it('carries all of it, and then tells when the giver is gone', async () => {
+  it('transfers all of it, and then reports when the parent is gone', async () => {
     const pipe = new PassThrough()
     sendConfig(pipe, config)
     expect(await receiveConfig(pipe)).toEqual(config)
@@ -130,7 +130,7 @@ describe('handing over the configuration', () => {
     await ended
   })
 
-  it('works in whatever pieces it arrives', async () => {
+  it('works for every split of the data', async () => {
     const whole = new PassThrough()
     sendConfig(whole, config)
     const bytes = whole.read() as Buffer
@@ -140,7 +140,7 @@ describe('handing over the configuration', () => {
     expect(await received).toEqual(config)
   })
 
-  it('fails when the giver is gone before', async () => {
+  it('fails when the parent is gone before the end', async () => {
     const pipe = new PassThrough()
     pipe.end('{"host":')
     await expect(receiveConfig(pipe)).rejects.toThrow(/glovebox serve/)

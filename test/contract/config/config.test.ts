@@ -21,21 +21,21 @@ function refusalOf(start: () => unknown): StartRefused {
 describe('the source of a setting', () => {
   const file = { path: '/etc/glovebox.yaml', text: 'port: 1003' }
 
-  it('is the default where nothing else is written', () => {
+  it('is the default when nothing else is set', () => {
     expect(load().port).toBe(5555)
     expect(load().sources.port).toBe('default')
   })
 
-  it('is the file over the default', () => {
+  it('is the file before the default', () => {
     expect(load({ file }).port).toBe(1003)
     expect(load({ file }).sources.port).toBe('file')
   })
 
-  it('is the variable over the file', () => {
+  it('is the variable before the file', () => {
     expect(load({ file, env: { GLOVEBOX_PORT: '1002' } }).port).toBe(1002)
   })
 
-  it('is the flag over all others', () => {
+  it('is the flag before all others', () => {
     const config = load({ file, env: { GLOVEBOX_PORT: '1002' }, flags: { port: '1001' } })
     expect(config.port).toBe(1001)
     expect(config.sources.port).toBe('flag')
@@ -47,7 +47,7 @@ describe('the source of a setting', () => {
 })
 
 describe('a value', () => {
-  it('of a size is bytes or a number with its unit', () => {
+  it('for a size is bytes or a number with its unit', () => {
     const memory = (text: string) => load({ env: { GLOVEBOX_LIMIT_MEMORY: text } }).values.limit_memory
     expect(memory('67108864')).toBe(64 * 1024 * 1024)
     expect(memory('64MiB')).toBe(64 * 1024 * 1024)
@@ -56,11 +56,11 @@ describe('a value', () => {
     expect(fromFile('limit_memory: 64MiB').values.limit_memory).toBe(64 * 1024 * 1024)
   })
 
-  it('of a duration is seconds outside and milliseconds inside', () => {
+  it('for a duration is seconds in the settings and milliseconds in the program', () => {
     expect(load({ flags: { slot_idle_s: '1.5' } }).slotIdleMs).toBe(1500)
   })
 
-  it('of a list is written with commas, or as a list in the file', () => {
+  it('for a list is comma-separated, or a list in the file', () => {
     expect(load({ env: { GLOVEBOX_ALLOWED_HOSTS: 'a.example, b.example' } }).allowedHosts).toEqual([
       'a.example',
       'b.example',
@@ -69,7 +69,7 @@ describe('a value', () => {
     expect(fromFile('allowed_hosts: [a.example]').allowedHosts).toEqual(['a.example'])
   })
 
-  it('of variables is repeated as a flag, JSON as a variable, a map in the file', () => {
+  it('for variables is repeated as a flag, JSON as a variable, a map in the file', () => {
     const env = { A: '1', B: 'x=y' }
     expect(load({ flags: { env: ['A=1', 'B=x=y'] } }).profiles.default?.env).toEqual(env)
     expect(load({ env: { GLOVEBOX_ENV: JSON.stringify(env) } }).profiles.default?.env).toEqual(env)
@@ -77,7 +77,7 @@ describe('a value', () => {
   })
 })
 
-describe('a start is refused, and the place named', () => {
+describe('an invalid configuration is rejected with its source', () => {
   const cases: [title: string, start: () => unknown, reason: RegExp, remedy: RegExp][] = [
     ['an unknown flag', () => load({ flags: { prot: '1' } }), /--prot/, /--port/],
     ['an unknown variable', () => load({ env: { GLOVEBOX_PROT: '1' } }), /GLOVEBOX_PROT/, /GLOVEBOX_PORT/],
@@ -126,13 +126,13 @@ describe('a start is refused, and the place named', () => {
     })
   }
 
-  it('without telling the value of a secret', () => {
+  it('without printing a secret value', () => {
     const refusal = refusalOf(() => load({ env: { GLOVEBOX_ENV: '{"1A": "hunter2"}' } }))
     expect(refusal.message).toContain('GLOVEBOX_ENV')
     expect(refusal.message + refusal.remedy).not.toContain('hunter2')
   })
 
-  it('and nothing else ever happens, whatever is written', () => {
+  it('and never causes any other error, for arbitrary input', () => {
     fc.assert(
       fc.property(fc.constantFrom(...Object.keys(settings)), fc.anything(), fc.string(), (name, value, text) => {
         for (const sources of [
@@ -153,19 +153,19 @@ describe('a start is refused, and the place named', () => {
 })
 
 describe('a profile', () => {
-  it('named default comes from the settings themselves', () => {
+  it('named default comes from the settings', () => {
     const profile = load({ flags: { limit_pids: '7', default_language: 'bash' } }).profiles.default
     expect(profile).toMatchObject({ name: 'default', defaultLanguage: 'bash', limits: { pids: 7 } })
     expect(profile?.timeoutDefaultMs).toBe(30_000)
   })
 
-  it('of the file takes the settings and replaces what it names', () => {
+  it('in the file inherits the settings and overrides what it names', () => {
     const { profiles } = fromFile('limit_pids: 9\nprofiles:\n  big:\n    limit_memory: 2GiB\n    reuse: never\n')
     expect(profiles.big).toMatchObject({ reuse: 'never', limits: { memoryBytes: 2 * 1024 ** 3, pids: 9 } })
     expect(profiles.default).toMatchObject({ reuse: 'key', limits: { memoryBytes: 512 * 1024 ** 2, pids: 9 } })
   })
 
-  it('keeps its revision while its content is the same, and changes it with anything in it', () => {
+  it('keeps its revision while its content is unchanged, and changes it with any change', () => {
     const revision = (text: string) => fromFile(text).profiles.default?.revision
     expect(revision('port: 1')).toBe(revision('port: 2'))
     expect(revision('env: { A: "1", B: "2" }')).toBe(revision('env: { B: "2", A: "1" }'))
@@ -175,7 +175,7 @@ describe('a profile', () => {
 })
 
 describe('the configuration', () => {
-  it('survives being handed to another process as JSON', () => {
+  it('survives serialization as JSON', () => {
     const config = fromFile('env: { A: "1" }\nprofiles: { a: {} }')
     expect(JSON.parse(JSON.stringify(config))).toEqual(config)
   })

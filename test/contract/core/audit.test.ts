@@ -44,7 +44,7 @@ const erasureOf = ({ auditLines }: { auditLines: unknown }): AuditEntry => ({
   details: { audit_lines: auditLines },
 })
 
-/** The database, changed by someone who can write to it. */
+/** The database, modified directly by someone with write access. */
 function tamper(change: (database: DatabaseSync) => void): void {
   const database = new DatabaseSync(path)
   try {
@@ -66,14 +66,14 @@ async function finishRun(id: string, more: object = {}): Promise<void> {
   await store.runs.finish(id, at, finishedResult.ending, finishedResult)
 }
 
-describe('the audit', () => {
-  it('holds while nobody touches it', async () => {
+describe('the audit log', () => {
+  it('verifies while it is unmodified', async () => {
     expect(await verifyAudit(store)).toMatchObject({ holds: true, lines: 0 })
     for (let n = 1; n <= 600; n++) await store.audit.append(act(`key_${n}`, n % 2 ? 'Ada' : null))
     expect(await verifyAudit(store)).toMatchObject({ holds: true, lines: 600, erased: 0 })
   })
 
-  it('has one line for each run that ended, with the hash of its code and the names of its variables', async () => {
+  it('has one entry per ended run, with the hash of its code and the names of its variables', async () => {
     await finishRun('trc_1', { envNames: '["TOKEN"]', subject: 'Ada' })
     expect(await store.runs.finish('trc_1', at, { kind: 'cancelled' }, null)).toBeUndefined()
     const lines = (await collect()).map(toRecord)
@@ -87,13 +87,13 @@ describe('the audit', () => {
     })
   })
 
-  it('numbers lines of many callers at once without a gap', async () => {
+  it('numbers the entries of concurrent callers without a gap', async () => {
     const numbers = await Promise.all(Array.from({ length: 40 }, (_, n) => store.audit.append(act(`key_${n}`))))
     expect(numbers.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 40 }, (_, n) => n + 1))
     expect(await verifyAudit(store)).toMatchObject({ holds: true, lines: 40 })
   })
 
-  /** Each column that is read, in both tables and the head. */
+  /** Every column that is verified, in both tables and the head. */
   const flips: [table: string, column: string][] = [
     ['audit', 'at'],
     ['audit', 'org_id'],
@@ -109,7 +109,7 @@ describe('the audit', () => {
     ['audit_head', 'hash'],
   ]
 
-  it.each(flips)('is caught with one flipped byte in %s.%s', async (table, column) => {
+  it.each(flips)('detects a flipped byte in %s.%s', async (table, column) => {
     for (let n = 1; n <= 3; n++) await store.audit.append(act(`key_${n}`, 'Ada'))
     const where = table === 'audit_head' ? 'id = 1' : 'seq = 2'
     tamper((database) => {
@@ -123,7 +123,7 @@ describe('the audit', () => {
     expect(await verifyAudit(store)).toMatchObject({ holds: false, seq: table === 'audit_head' ? 3 : 2 })
   })
 
-  it('is caught with a line taken away, in the middle or at the end', async () => {
+  it('detects a deleted entry, in the middle or at the end', async () => {
     for (let n = 1; n <= 4; n++) await store.audit.append(act(`key_${n}`))
     tamper((database) => database.exec('delete from audit where seq = 4'))
     expect(await verifyAudit(store)).toMatchObject({ holds: false, seq: 4 })
@@ -131,7 +131,7 @@ describe('the audit', () => {
     expect(await verifyAudit(store)).toMatchObject({ holds: false, seq: 2 })
   })
 
-  it('is caught cut off at the end and its head rewritten, by an anchor kept elsewhere', async () => {
+  it('detects a truncated end with a rewritten head, by an anchor that is kept elsewhere', async () => {
     for (let n = 1; n <= 4; n++) await store.audit.append(act(`key_${n}`))
     const anchor = await store.audit.head()
     tamper((database) => {
@@ -142,7 +142,7 @@ describe('the audit', () => {
     expect(await verifyAudit(store, anchor)).toMatchObject({ holds: false, seq: 3 })
   })
 
-  it('still proves itself after what belongs to a subject was erased, and not after it was simply deleted', async () => {
+  it('still verifies after the data of a subject was erased, and not after it was simply deleted', async () => {
     await finishRun('trc_1', { subject: 'Ada', metadata: '{"mail":"ada@example.org"}' })
     await finishRun('trc_2', { subject: 'Bob' })
     await finishRun('trc_3', { subject: 'Ada' })

@@ -29,7 +29,7 @@ async function all(events: AsyncGenerator<ExecuteEvent>): Promise<ExecuteEvent[]
 const execute = (request: ExecuteRequest, signal = new AbortController().signal, core: Core = rooms.core) =>
   core.execute(rooms.caller, request, signal)
 
-/** Starts a run and gives its id, with the rest of its events still to come. */
+/** Starts a run and returns its id and the remaining events. */
 async function begin(request: ExecuteRequest, signal?: AbortSignal) {
   const events = execute(request, signal)
   const { value } = await events.next()
@@ -40,7 +40,7 @@ async function begin(request: ExecuteRequest, signal?: AbortSignal) {
 const endingOf = async (runId: string) => (await rooms.store.runs.get(runId))?.ending
 
 describe('a run', () => {
-  it('is accepted, runs, prints and ends, and its row then has its ending', async () => {
+  it('is accepted, executes, prints and ends, and its row then has its ending', async () => {
     const seen = await all(execute(bash('echo hello; exit 3', { metadata: { job: 7 } })))
     expect(seen.map(({ kind }) => kind)).toEqual(['accepted', 'running', 'output', 'ended'])
     const [accepted] = seen
@@ -56,7 +56,7 @@ describe('a run', () => {
     expect(row?.finishedAt).not.toBeNull()
   })
 
-  it('is forgotten by the runner once its row is written', async () => {
+  it('is removed from the runner once its row is written', async () => {
     const { runId, events } = await begin(bash('true'))
     await all(events)
     await vi.waitFor(() => expect(rooms.runner.acknowledged).toContain(runId))
@@ -73,7 +73,7 @@ describe('a run', () => {
     expect(rowAtStart).toMatchObject({ finishedAt: null, ending: null })
   })
 
-  it('ends as cancelled when its caller aborts, with what it had printed', async () => {
+  it('ends as cancelled when its caller aborts, with the output so far', async () => {
     const stop = new AbortController()
     const { runId, events } = await begin(bash('echo early; sleep 60'), stop.signal)
     const seen: ExecuteEvent[] = []
@@ -85,12 +85,12 @@ describe('a run', () => {
     expect(await endingOf(runId)).toEqual({ kind: 'cancelled' })
   })
 
-  it('is cancelled also when its caller aborted before it began', async () => {
+  it('is cancelled also when its caller aborted before the start', async () => {
     const seen = await all(execute(bash('sleep 60'), AbortSignal.abort()))
     expect(seen.at(-1)).toMatchObject({ kind: 'ended', result: { ending: { kind: 'cancelled' } } })
   })
 
-  it('goes on without a reader when it is detached, and its row gets its ending', async () => {
+  it('continues without a reader when it is detached, and its row gets its ending', async () => {
     const { runId, events } = await begin(bash('sleep 1; exit 5'))
     await events.return()
     expect(await endingOf(runId)).toBeNull()
@@ -103,7 +103,7 @@ describe('a run', () => {
     await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'cancelled' }), 10_000)
   })
 
-  it('is not left open where the database fails after its row was written', async () => {
+  it('is closed when the database fails after its row was written', async () => {
     const { get } = rooms.store.keys
     rooms.store.keys.get = () => Promise.reject(new Error('the disk is gone'))
     await expect(all(execute(bash('true')))).rejects.toThrow('the disk is gone')
@@ -112,19 +112,19 @@ describe('a run', () => {
     expect(await all(execute(bash('true')))).toHaveLength(3)
   })
 
-  it('that finds no place is refused, and its row is closed', async () => {
+  it('is rejected when the queue is full, and its row is closed', async () => {
     rooms.runner.maxRuns = 0
     await expect(all(execute(bash('true')))).rejects.toMatchObject({ code: 'queue_full' })
     expect(await rooms.store.runs.unfinished()).toEqual([])
   })
 
-  it('is refused without a row while no run can start', async () => {
+  it('is rejected without a row while no run can start', async () => {
     rooms.runner.readiness = { ready: false, reason: 'the runner is being restarted' }
     await expect(all(execute(bash('true')))).rejects.toThrow('the runner is being restarted')
     expect(rooms.core.readiness).toMatchObject({ ready: false })
   })
 
-  it('whose runner dies ends as lost, with the limits it had', async () => {
+  it('ends as lost when its runner dies, with the limits it had', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
     rooms.runner.die()
     expect((await all(events)).at(-1)).toMatchObject({
@@ -136,14 +136,14 @@ describe('a run', () => {
 })
 
 describe('cancelling by id', () => {
-  it('ends a run of the same org', async () => {
+  it('ends a run of the same organization', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
     await rooms.core.cancel(rooms.caller, runId)
     expect((await all(events)).at(-1)).toMatchObject({ result: { ending: { kind: 'cancelled' } } })
     await expect(rooms.core.cancel(rooms.caller, runId)).rejects.toMatchObject({ code: 'run_finished' })
   })
 
-  it('does not tell a run of another org from one that never was', async () => {
+  it('treats a run of another organization like one that never existed', async () => {
     const { runId, events } = await begin(bash('sleep 1'))
     const stranger: Caller = { ...rooms.caller, orgId: 'org_other' }
     for (const id of [runId, 'trc_none']) {
@@ -156,10 +156,10 @@ describe('cancelling by id', () => {
   })
 })
 
-describe('what an earlier front left', () => {
+describe('a run of an earlier front', () => {
   const nextFront = () => createCore({ ...rooms, profiles: [testProfile], ...coreSettings })
 
-  it('is followed to its end where the runner still has it', async () => {
+  it('is followed to its end when the runner still has it', async () => {
     const { runId, events } = await begin(bash('sleep 1; exit 6'))
     const next = await nextFront()
     await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 6 }), 10_000)
@@ -167,7 +167,7 @@ describe('what an earlier front left', () => {
     await events.return()
   })
 
-  it('is cancelled where nobody can ask for it any more', async () => {
+  it('is cancelled when no client can request its result any more', async () => {
     const { runId, events } = await begin(bash('sleep 60', { detached: false }))
     const next = await nextFront()
     await vi.waitFor(async () => expect(await endingOf(runId)).toEqual({ kind: 'cancelled' }), 10_000)
@@ -175,10 +175,10 @@ describe('what an earlier front left', () => {
     await events.return()
   })
 
-  it('is closed as interrupted where it does not', async () => {
+  it('is closed as interrupted when the runner does not have it', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
     rooms.runner.attach = async function* () {
-      // The earlier front hears nothing of it any more.
+      // The earlier front receives no more events of it.
     }
     rooms.runner.die()
     const next = await nextFront()
@@ -187,7 +187,7 @@ describe('what an earlier front left', () => {
     await events.return()
   })
 
-  it('is settled again each time another life of the runner appears', async () => {
+  it('is recovered again after every runner restart', async () => {
     const row = { id: 'trc_left', orgId: 'org_dev', keyId: 'key_dev', profile: 'default', profileRevision: 'rev_test' }
     await rooms.store.runs.begin({
       ...row,
@@ -212,7 +212,7 @@ describe('what an earlier front left', () => {
     await vi.waitFor(async () => expect(await endingOf('trc_left')).toEqual(closed), 10_000)
   })
 
-  it('is ended and forgotten by the runner where the row has its ending already', async () => {
+  it('is ended and acknowledged by the runner when the row already has its ending', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
     await rooms.store.runs.finish(runId, '2026-01-01T00:00:00.000Z', { kind: 'failed', reason: 'interrupted' }, null)
     const next = await nextFront()
@@ -223,7 +223,7 @@ describe('what an earlier front left', () => {
 })
 
 describe('shutting down', () => {
-  it('lets runs end by themselves within the grace time', async () => {
+  it('lets runs finish within the grace period', async () => {
     const { runId, events } = await begin(bash('sleep 0.2; exit 4'))
     const reading = all(events)
     await rooms.core.close('shutdown', 10_000)
@@ -231,7 +231,7 @@ describe('shutting down', () => {
     expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 4 })
   })
 
-  it('ends those that are left, and takes no others', async () => {
+  it('ends the remaining runs, and rejects new ones', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
     const reading = all(events)
     await rooms.core.close('shutdown', 0)
@@ -242,7 +242,7 @@ describe('shutting down', () => {
 })
 
 describe('the rows of profiles', () => {
-  it('hold the names of variables and not their values', async () => {
+  it('contain the names of variables and not their values', async () => {
     const row = await rooms.store.profiles.get('default', 'rev_test')
     expect(JSON.parse(row?.definition ?? '')).toMatchObject({ env: ['FROM_PROFILE'] })
   })

@@ -9,7 +9,7 @@ import { testProfile } from '../../support/front.ts'
 const limits = { ...testProfile.limits, outputSoftBytes: 8, timeoutMs: 1000 }
 const bytes = (text: string): Uint8Array => Buffer.from(text)
 
-/** One run that wrote `outputs` to stdout; a number is a gap of so many bytes. */
+/** One run that wrote `outputs` to stdout; a number is a gap of that many bytes. */
 function fold(outputs: readonly (Uint8Array | number)[], stream: Stream = 'stdout'): Transcript {
   const written = outputs.reduce<number>((sum, item) => sum + (typeof item === 'number' ? item : item.length), 0)
   const folded = new Fold()
@@ -41,8 +41,8 @@ function fold(outputs: readonly (Uint8Array | number)[], stream: Stream = 'stdou
   return folded.finish()
 }
 
-describe('the buffered answer of a run', () => {
-  it('is what the run wrote, each stream apart', () => {
+describe('the buffered result of a run', () => {
+  it('contains what the run wrote, per stream', () => {
     const { runId, stdout, stderr } = fold([bytes('one '), bytes('two')], 'stderr')
     expect(runId).toBe('trc_1')
     expect(stdout).toEqual({ text: '', totalBytes: 0, omittedBytes: 0 })
@@ -54,35 +54,35 @@ describe('the buffered answer of a run', () => {
     expect(fold([euro.subarray(0, 1), euro.subarray(1, 2), euro.subarray(2)]).stdout.text).toBe('€')
   })
 
-  it('keeps NUL and a byte order mark, and shows invalid bytes as U+FFFD', () => {
+  it('keeps NUL and byte order marks, and replaces invalid bytes with U+FFFD', () => {
     expect(fold([bytes('a\0b')]).stdout.text).toBe('a\0b')
     expect(fold([Buffer.from([0xef, 0xbb, 0xbf, 0x61])]).stdout.text).toBe('\ufeffa')
     expect(fold([Buffer.from([0x61, 0xff, 0x62])]).stdout.text).toBe('a\ufffdb')
   })
 
-  it('keeps head and tail and says how much is missing between them', () => {
+  it('keeps head and tail and states how much is missing between them', () => {
     const { stdout } = fold([bytes('headhead'), bytes('x'.repeat(1000)), bytes('tailtail')])
     expect(stdout.text).toBe('headhead\n[… 1000 bytes left out …]\ntailtail')
     expect(stdout).toMatchObject({ totalBytes: 1016, omittedBytes: 1000 })
   })
 
-  it('tells of a gap that the runner made', () => {
+  it('includes gaps that the runner made', () => {
     const { stdout } = fold([bytes('head'), 5000, bytes('tail')])
     expect(stdout).toEqual({ text: 'head\n[… 5000 bytes left out …]\ntail', totalBytes: 5008, omittedBytes: 5000 })
   })
 
-  it('never joins what stood on two sides of a gap', () => {
+  it('never joins text from both sides of a gap', () => {
     const { stdout } = fold([bytes('a'), 10, bytes('b'), 20, bytes('c')])
     expect(stdout).toEqual({ text: 'a\n[… 31 bytes left out …]\nc', totalBytes: 33, omittedBytes: 31 })
   })
 
-  it('cuts between characters, never inside one', () => {
+  it('cuts between characters', () => {
     const { stdout } = fold([bytes('€€€'), 100, bytes('€€€').subarray(1)])
     expect(stdout.text).not.toContain('\ufffd')
     expect(stdout.totalBytes).toBe(117)
   })
 
-  it('accounts for every byte, however it was cut into pieces', () => {
+  it('accounts for every byte, for every split of the output', () => {
     const pieces = fc.array(fc.oneof(fc.uint8Array({ maxLength: 40 }), fc.integer({ min: 1, max: 50 })), {
       maxLength: 30,
     })
@@ -101,21 +101,21 @@ describe('the buffered answer of a run', () => {
     )
   })
 
-  it('keeps no more than its bounds of endless output', () => {
+  it('stays within its bounds for endless output', () => {
     const folded = fold(Array.from({ length: 20_000 }, () => bytes('0123456789')))
     expect(folded.stdout.text.length).toBeLessThan(64)
     expect(folded.stdout.totalBytes).toBe(200_000)
   })
 
-  it('is not given before the run has ended', () => {
+  it('is not available before the run has ended', () => {
     const folded = new Fold()
     folded.add({ kind: 'accepted', runId: 'trc_1', createdAt: '', limits })
     expect(() => folded.finish()).toThrow('stopped before its ending')
   })
 })
 
-describe('text while it is printed', () => {
-  it('is the same as the whole, wherever it was cut', () => {
+describe('streamed text', () => {
+  it('equals the whole text, for every split of the output', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.integer({ min: 1, max: 5 }), (text, size) => {
         const live = new StreamDecoder()
@@ -127,7 +127,7 @@ describe('text while it is printed', () => {
     )
   })
 
-  it('does not mix the halves of characters of two streams', () => {
+  it('does not mix partial characters of the two streams', () => {
     const live = new StreamDecoder()
     const [first, second] = [bytes('é').subarray(0, 1), bytes('é').subarray(1)]
     expect(live.add('stdout', first) + live.add('stderr', bytes('x')) + live.add('stdout', second)).toBe('xé')

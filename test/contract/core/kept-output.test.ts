@@ -11,7 +11,7 @@ const accepted = (keptBytes: number) =>
     limits: { ...unknownLimits, outputSoftBytes: keptBytes },
   }) as const
 
-/** What is kept of these pieces. */
+/** The retained part of these chunks. */
 function keep(pieces: readonly Uint8Array[], keptBytes: number) {
   const fold = new Fold()
   fold.add(accepted(keptBytes))
@@ -21,8 +21,8 @@ function keep(pieces: readonly Uint8Array[], keptBytes: number) {
 
 const pieces = fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 12 })
 
-describe('what is kept of a stream', () => {
-  it('is the whole of it, or its head and tail with the count of what is between', () => {
+describe('the retained output of a stream', () => {
+  it('is complete, or its head and tail with the number of bytes between them', () => {
     fc.assert(
       fc.property(pieces, fc.integer({ min: 1, max: 64 }), (given, keptBytes) => {
         const all = Buffer.concat(given)
@@ -35,7 +35,7 @@ describe('what is kept of a stream', () => {
     )
   })
 
-  it('can be told from any byte on, and nothing is told twice or lost', () => {
+  it('can be read from any byte on, without repetition or loss', () => {
     fc.assert(
       fc.property(pieces, fc.integer({ min: 1, max: 64 }), fc.nat(500), (given, keptBytes, offset) => {
         const all = Buffer.concat(given)
@@ -48,7 +48,7 @@ describe('what is kept of a stream', () => {
     )
   })
 
-  it('is told in whole characters while more may come, with the same text in the end', () => {
+  it('is returned in whole characters while it grows, with the same text in the end', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 40 }), fc.nat(160), (text, cut) => {
         const all = Buffer.from(text, 'utf8')

@@ -23,8 +23,8 @@ afterEach(async () => {
   rmSync(directory, { recursive: true })
 })
 
-describe('what is sealed', () => {
-  it('opens in its own place, and in no other, with no other key, and not when it was changed', () => {
+describe('a sealed value', () => {
+  it('opens only in its own place, with its own key, and unmodified', () => {
     const vault = new Vault(randomBytes(32))
     const sealed = vault.seal('keys/key_1/env', 'secret')
     expect(vault.open('keys/key_1/env', sealed)).toBe('secret')
@@ -39,13 +39,13 @@ describe('what is sealed', () => {
 })
 
 describe('a master key', () => {
-  it('is made at the first start, for its owner alone, and is the same at the next', async () => {
+  it('is created at the first start, readable by its owner only, and reused later', async () => {
     const sealed = (await openVault(store, source())).seal('p', 'x')
     expect(statSync(source().file).mode & 0o777).toBe(0o600)
     expect((await openVault(store, source())).open('p', sealed)).toBe('x')
   })
 
-  it('stops the start when it is lost, malformed or another one', async () => {
+  it('stops the start when it is lost, malformed or not the one that was used', async () => {
     await openVault(store, source())
     const good = readFileSync(source().file, 'utf8')
     writeFileSync(source().file, `${randomBytes(32).toString('base64')}\n`)
@@ -61,13 +61,13 @@ describe('a master key', () => {
     )
   })
 
-  it('that cannot be made stops the start, and says whose it must be', async () => {
+  it('stops the start when it cannot be created, and names the required owner', async () => {
     const nowhere = { value: '', file: join(directory, 'missing', 'master.key') }
     await expect(openVault(store, nowhere)).rejects.toThrow(StartRefused)
     await expect(openVault(store, nowhere)).rejects.toMatchObject({ remedy: expect.stringContaining('front_uid') })
   })
 
-  it('is replaced with everything that it sealed', async () => {
+  it('is replaced together with all sealed values', async () => {
     const before = await openVault(store, source())
     await store.orgs.ensure(org)
     await store.keys.ensure({ ...plainKey, env: before.seal(`keys/${plainKey.id}/env`, '{"A":"b"}') })
@@ -79,14 +79,14 @@ describe('a master key', () => {
     expect(existsSync(`${source().file}.next`)).toBe(false)
   })
 
-  it('that a crash left half replaced is the one that the rows are sealed with', async () => {
+  it('matches the rows after a crash during replacement', async () => {
     await openVault(store, source())
     const old = readFileSync(source().file, 'utf8')
-    // Before the rows: the new key is there and nothing is sealed with it.
+    // Before the rows: the new key exists and nothing is sealed with it.
     writeFileSync(`${source().file}.next`, `${randomBytes(32).toString('base64')}\n`)
     await openVault(store, source())
     expect(existsSync(`${source().file}.next`)).toBe(false)
-    // After the rows: they are sealed with the new key, and the old one has its place still.
+    // After the rows: they are sealed with the new key, and the old one is still in place.
     await replaceMasterKey(store, source())
     writeFileSync(`${source().file}.next`, readFileSync(source().file))
     writeFileSync(source().file, old)

@@ -20,8 +20,8 @@ function refusalOf(request: Partial<ExecuteRequest>): Refusal {
   throw new Error('the request was not refused')
 }
 
-describe('what is not said', () => {
-  it('comes from the profile', () => {
+describe('an omitted field', () => {
+  it('is taken from the profile', () => {
     expect(asked({})).toMatchObject({
       language: 'python',
       timeoutMs: 10_000,
@@ -31,14 +31,14 @@ describe('what is not said', () => {
     expect(asked({}).input.stdin).toBeUndefined()
   })
 
-  it('is told apart from what is empty', () => {
+  it('differs from an empty one', () => {
     expect(asked({ stdin: '' }).input.stdin).toHaveLength(0)
     expect(asked({ metadata: {} }).metadata).toBe('{}')
   })
 })
 
 describe('code', () => {
-  it('may be as long as a megabyte and no longer', () => {
+  it('can be up to a megabyte', () => {
     expect(asked({ code: 'a'.repeat(codeLimitBytes) }).input.code).toHaveLength(codeLimitBytes)
     expect(refusalOf({ code: 'a'.repeat(codeLimitBytes + 1) })).toMatchObject({
       code: 'code_too_large',
@@ -50,7 +50,7 @@ describe('code', () => {
     expect(refusalOf({ code: '€'.repeat(codeLimitBytes / 2) }).code).toBe('code_too_large')
   })
 
-  it('must not be empty, nor hold half a character', () => {
+  it('must not be empty or contain a lone surrogate', () => {
     expect(refusalOf({ code: '' }).code).toBe('code_empty')
     expect(refusalOf({ code: 'print("\ud800")' }).message).toContain('code holds a lone surrogate')
     expect(refusalOf({ stdin: '\udfff' }).message).toContain('stdin holds a lone surrogate')
@@ -58,12 +58,12 @@ describe('code', () => {
 })
 
 describe('the timeout', () => {
-  it('is refused above the maximum of the profile, which is named', () => {
+  it('is rejected above the maximum of the profile, which is named', () => {
     expect(asked({ timeoutSeconds: 60 }).timeoutMs).toBe(60_000)
     expect(refusalOf({ timeoutSeconds: 61 }).message).toBe('timeout is 61 s; this profile allows at most 60 s.')
   })
 
-  it('is whole seconds from one on', () => {
+  it('is a whole number of seconds from one on', () => {
     for (const timeoutSeconds of [0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY]) {
       expect(refusalOf({ timeoutSeconds }).message).toContain('timeout must be whole seconds')
     }
@@ -71,7 +71,7 @@ describe('the timeout', () => {
 })
 
 describe('the language', () => {
-  it('is one that the profile offers', () => {
+  it('must be offered by the profile', () => {
     expect(refusalOf({ language: 'ruby' }).message).toBe(
       "Language 'ruby' is not available in this profile; it offers python, node, bash.",
     )
@@ -81,11 +81,11 @@ describe('the language', () => {
 })
 
 describe('a thread', () => {
-  it('is refused where the profile has no storage', () => {
+  it('is rejected when the profile has no storage', () => {
     expect(refusalOf({ threadId: 'a' }).code).toBe('threads_unavailable')
   })
 
-  it('has a name that is safe everywhere, case kept', () => {
+  it('has a name that is safe in paths and URLs, case preserved', () => {
     const storage = { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 64 }, retentionDays: null } as const
     const named = (threadId: string) =>
       check(callerOf({ ...testProfile, storage }), { code: 'x', detached: true, threadId })
@@ -106,12 +106,12 @@ describe('metadata', () => {
   })
 })
 
-describe('variables', () => {
-  it('win over those of the profile', () => {
+describe('environment variables', () => {
+  it('override those of the profile', () => {
     expect(asked({ env: { FROM_PROFILE: 'call', LANG: 'C' } }).env).toEqual({ FROM_PROFILE: 'call', LANG: 'C' })
   })
 
-  it('are refused by name where the sandbox or an interpreter gives them a meaning', () => {
+  it('are rejected by name when the sandbox or an interpreter interprets them', () => {
     const names = [...reservedVariables, ...reservedPrefixes.map((prefix) => `${prefix}X`)]
     for (const name of names) {
       expect(refusalOf({ env: { [name]: 'x' } }).message).toBe(
@@ -137,7 +137,7 @@ describe('variables', () => {
     expect(refusalOf({ env: { A: 'x'.repeat(32 * 1024 + 1) } }).message).toContain('is 32769 bytes')
   })
 
-  it('are at most 64 and 128 KiB together', () => {
+  it('are limited to 64 and 128 KiB in total', () => {
     const many = (count: number, value: string) =>
       Object.fromEntries(Array.from({ length: count }, (_, index) => [`V${index}`, value]))
     expect(Object.keys(asked({ env: many(64, '') }).env)).toHaveLength(65)
@@ -145,7 +145,7 @@ describe('variables', () => {
     expect(refusalOf({ env: many(5, 'x'.repeat(32 * 1024)) }).message).toContain('bytes in all')
   })
 
-  it('are either taken as they are or refused, whatever they hold', () => {
+  it('are either accepted unchanged or rejected, for arbitrary input', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.anything()), (env) => {
         try {

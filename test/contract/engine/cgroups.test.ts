@@ -14,7 +14,7 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(root, { recursive: true, force: true }))
 
-/** Files as the kernel would show them: a directory of plain files stands for the hierarchy. */
+/** Files as the kernel shows them: a directory of plain files replaces the hierarchy. */
 function place(files: Record<string, string>): void {
   for (const [path, text] of Object.entries(files)) {
     mkdirSync(join(root, path, '..'), { recursive: true })
@@ -39,7 +39,7 @@ describe('cgroup v2', () => {
     }),
   )
 
-  it('hands down only the controllers that are missing, and holds processes in leaves', () => {
+  it('enables only the missing controllers, and places processes in leaves', () => {
     const cgroup = open().create('slt_1')
     expect(text('cgroup.subtree_control')).toBe('cpu memory pids\n')
     expect(text('glovebox/cgroup.subtree_control')).toBe('+cpu')
@@ -59,7 +59,7 @@ describe('cgroup v2', () => {
     expect(text(`${slot}/run/cpu.max`)).toBe('50000 100000')
   })
 
-  it('moves a process and tells of each run what was used since its begin', async () => {
+  it('moves a process and measures the usage of each run from its start', async () => {
     place({
       [`${slot}/run/cpu.stat`]: 'usage_usec 5000\nuser_usec 1\n',
       [`${slot}/run/memory.events`]: 'oom 9\noom_kill 2\noom_group_kill 0\n',
@@ -78,7 +78,7 @@ describe('cgroup v2', () => {
     expect(cgroup.usage()).toEqual({ cpuTimeMs: 7.5, memoryPeakBytes: 4_096, oomKills: 1 })
   })
 
-  it('hands down cpusets where the machine gives them, and binds the run', () => {
+  it('enables cpusets when the host has them, and binds the run', () => {
     const files = ['', 'glovebox/', 'glovebox/a/', `${slot}/`].map((dir) => [
       `${dir}cgroup.controllers`,
       'cpuset cpu io\n',
@@ -92,12 +92,12 @@ describe('cgroup v2', () => {
     expect(text(`${slot}/run/cpuset.cpus`)).toBe('1,5')
   })
 
-  it('goes without cpusets where the machine keeps them', () => {
+  it('works without cpusets when the host reserves them', () => {
     expect(open().processors).toBeUndefined()
     expect(open().controllers).not.toContain('cpuset')
   })
 
-  it('says what its peak means where the kernel keeps none', () => {
+  it('describes its memory peak as estimated when the kernel records none', () => {
     place({
       [`${slot}/run/cpu.stat`]: 'usage_usec 0\n',
       [`${slot}/run/memory.events`]: 'oom_kill 0\n',
@@ -135,7 +135,7 @@ describe('cgroup v1', () => {
     [run('cpu,cpuacct', 'cpuacct.usage')]: '1000000\n',
   }
 
-  it('is told from a hybrid of both', () => {
+  it('is detected in a hybrid of both', () => {
     expect(open().version).toBe('v1')
     expect(open(['unified', 'cgroup2', 'rw']).version).toBe('hybrid')
   })
@@ -149,7 +149,7 @@ describe('cgroup v1', () => {
     expect(text(run('cpu,cpuacct', 'cpu.cfs_quota_us'))).toBe('50000')
   })
 
-  it('gives each new cpuset what the one above it has, and binds the run', async () => {
+  it('copies the cpuset of the parent to each new one, and binds the run', async () => {
     const dirs = ['', 'glovebox/', 'glovebox/a/', 'glovebox/a/slt_1/', 'glovebox/a/slt_1/run/']
     const empty = dirs.slice(1).flatMap((dir) => ['cpus', 'mems'].map((file) => [`cpuset/${dir}cpuset.${file}`, '\n']))
     place({ ...slotFiles, ...Object.fromEntries(empty), 'cpuset/cpuset.cpus': '0-3\n', 'cpuset/cpuset.mems': '0\n' })
@@ -169,17 +169,17 @@ describe('cgroup v1', () => {
     expect(text(run('cpuset', 'cgroup.procs'))).toBe('123')
   })
 
-  it('goes without cpusets where there are none', () => {
+  it('works without cpusets', () => {
     expect(open().processors).toBeUndefined()
     expect(() => open().create('slt_1').bindRun([0])).toThrow(/cpuset/)
   })
 
-  it('keeps a run from swapping where swap is not counted', () => {
+  it('keeps a run from swapping when swap is not counted', () => {
     open().create('slt_1').limitRun(limits)
     expect(text(run('memory', 'memory.swappiness'))).toBe('0')
   })
 
-  it('moves a process in every hierarchy once, and tells what was used since the begin', async () => {
+  it('moves a process in every hierarchy once, and measures the usage since the start', async () => {
     place(slotFiles)
     const cgroup = open().create('slt_1')
     cgroup.beginUsage()
@@ -195,15 +195,15 @@ describe('cgroup v1', () => {
     expect(cgroup.usage()).toEqual({ cpuTimeMs: 2.5, memoryPeakBytes: 8_192, oomKills: 1 })
   })
 
-  it('refuses to start where a controller is missing, with what to do', () => {
+  it('refuses to start when a controller is missing, with the remedy', () => {
     const open = () => openCgroups({ root, instanceId: 'a', base, mountinfo: mountinfo(...v1.slice(1)) })
     expect(open).toThrow(StartRefused)
     expect(open).toThrow(/memory/)
   })
 })
 
-describe('the cgroup mounts of a machine', () => {
-  it('are those below the root, of cgroup types alone', () => {
+describe('the cgroup mounts of a host', () => {
+  it('are those below the root, of cgroup types only', () => {
     const lines = [
       '25 22 0:22 / /sys/fs/cgroup rw,nosuid - tmpfs tmpfs rw,mode=755',
       '26 25 0:23 / /sys/fs/cgroup/unified rw shared:1 - cgroup2 cgroup2 rw,nsdelegate',

@@ -5,18 +5,18 @@ import { FairQueue, type Place } from '../../../src/engine/slots/queue.ts'
 const never = new AbortController().signal
 const settings = { places: 2, placesPerOrg: 2, waitingPerOrg: 3, waitMs: 60_000 }
 
-/** Lets everything that is settled be noticed. */
+/** Lets all settled promises run their callbacks. */
 const tick = () => new Promise((resolve) => setImmediate(resolve))
 
-describe('the queue for places to run in', () => {
-  it('gives places at once while there are some', async () => {
+describe('the run queue', () => {
+  it('grants places immediately while some are free', async () => {
     const queue = new FairQueue(settings)
     await queue.enter('a', never)
     await queue.enter('a', never)
     expect(queue.running).toBe(2)
   })
 
-  it('answers a full queue at once, with how long to wait', async () => {
+  it('rejects immediately when it is full, with a retry delay', async () => {
     const queue = new FairQueue(settings)
     for (let count = 0; count < 2; count++) await queue.enter('a', never)
     for (let count = 0; count < 3; count++) void queue.enter('a', never)
@@ -26,7 +26,7 @@ describe('the queue for places to run in', () => {
     expect((refused as Refusal).details.retryAfterSeconds).toBeGreaterThan(0)
   })
 
-  it('lets another org wait although one has filled its own queue', async () => {
+  it('accepts another organization while one has filled its own queue', async () => {
     const queue = new FairQueue(settings)
     for (let count = 0; count < 2; count++) await queue.enter('a', never)
     for (let count = 0; count < 3; count++) void queue.enter('a', never)
@@ -34,7 +34,7 @@ describe('the queue for places to run in', () => {
     expect(queue.waiting).toBe(4)
   })
 
-  it('gives the next place to the org that has the fewest runs going', async () => {
+  it('grants the next place to the organization with the fewest running runs', async () => {
     const queue = new FairQueue(settings)
     const order: string[] = []
     const first = await queue.enter('heavy', never)
@@ -47,7 +47,7 @@ describe('the queue for places to run in', () => {
     expect(order).toEqual(['light'])
   })
 
-  it('keeps the order of arrival within an org', async () => {
+  it('keeps the order of arrival within an organization', async () => {
     const queue = new FairQueue({ ...settings, places: 1 })
     const order: number[] = []
     let place: Place = await queue.enter('a', never)
@@ -64,7 +64,7 @@ describe('the queue for places to run in', () => {
     expect(order).toEqual([1, 2, 3])
   })
 
-  it('releases a place once, however often it is given back', async () => {
+  it('releases a place once, however often it is released', async () => {
     const queue = new FairQueue(settings)
     const place = await queue.enter('a', never)
     await queue.enter('a', never)
@@ -73,7 +73,7 @@ describe('the queue for places to run in', () => {
     expect(queue.running).toBe(1)
   })
 
-  it('forgets one that gives the wait up', async () => {
+  it('drops an entry that stops waiting', async () => {
     const queue = new FairQueue({ ...settings, places: 1 })
     const place = await queue.enter('a', never)
     const impatient = new AbortController()
@@ -84,7 +84,7 @@ describe('the queue for places to run in', () => {
     expect([queue.running, queue.waiting]).toEqual([0, 0])
   })
 
-  it('refuses after the longest wait', async () => {
+  it('rejects after the maximum wait', async () => {
     const queue = new FairQueue({ ...settings, places: 1, waitMs: 20 })
     await queue.enter('a', never)
     await expect(queue.enter('a', never)).rejects.toMatchObject({ code: 'queue_full' })
@@ -92,10 +92,10 @@ describe('the queue for places to run in', () => {
   })
 })
 
-describe('the places of one org', () => {
+describe('the limit of one organization', () => {
   const own = { ...settings, places: 4, placesPerOrg: 1 }
 
-  it('are fewer than all: the next run waits for one of its own, and for nobody else’s', async () => {
+  it('is below the total: its next run waits for a place of its own, and other organizations do not', async () => {
     const queue = new FairQueue(own)
     const first = await queue.enter('a', never)
     let second: Place | undefined
@@ -110,7 +110,7 @@ describe('the places of one org', () => {
     expect(second).toBeDefined()
   })
 
-  it('are counted in what a full queue says', async () => {
+  it('is counted in the refusal of a full queue', async () => {
     const queue = new FairQueue({ ...own, waitingPerOrg: 0 })
     await queue.enter('a', never)
     await queue.enter('b', never)

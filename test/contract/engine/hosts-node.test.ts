@@ -15,7 +15,7 @@ import { inPrivateMounts } from '../../support/private-mounts.ts'
 const runtime = (['crun', 'runc'] as const).find(installed)
 
 inPrivateMounts(import.meta.filename, () => {
-  describe.skipIf(runtime === undefined)('a node that waited for its run', () => {
+  describe.skipIf(runtime === undefined)('a prewarmed node process', () => {
     let machine: EngineMachine
     let host: EngineHost
     let [fresh, waiting]: Slot[] = []
@@ -37,12 +37,12 @@ inPrivateMounts(import.meta.filename, () => {
     const limits = { ...testLimits, memoryBytes: 256 * 1024 ** 2 }
     const observe = async (slot: Slot, code: string) => {
       const { ending, stdout, stderr, outputBytes, oomKills } = await start(slot, 'node', code).ran
-      // Where things lie differs from one process to the next anyway.
+      // Addresses differ from one process to the next anyway.
       return { ending, stdout, stderr: stderr.replaceAll(/\b0x[0-9a-f]+\b/g, '0x…'), outputBytes, oomKills }
     }
 
     for (const [does, code] of Object.entries(nodePrograms)) {
-      it(`is the same for a program that ${does}`, async () => {
+      it(`behaves like a new one for a program that ${does}`, async () => {
         await makeReady(waiting!, 'node')
         expect(await observe(waiting!, code)).toEqual(await observe(fresh!, code))
       })

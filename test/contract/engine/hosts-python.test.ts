@@ -15,7 +15,7 @@ import { pythonPrograms } from '../../support/python-programs.ts'
 const runtime = (['crun', 'runc'] as const).find(installed)
 
 inPrivateMounts(import.meta.filename, () => {
-  describe.skipIf(runtime === undefined)('python from its host', () => {
+  describe.skipIf(runtime === undefined)('a python process forked from its host', () => {
     let machine: EngineMachine
     let host: EngineHost
     let [fresh, hosted]: Slot[] = []
@@ -34,10 +34,10 @@ inPrivateMounts(import.meta.filename, () => {
       expect(machine.leftovers()).toEqual([])
     })
 
-    /** What can be seen of a run, whichever way it went. */
+    /** Everything that is observable of a run, however it was started. */
     const observe = async (slot: Slot, code: string, env: Record<string, string> = {}) => {
       const { ending, stdout, stderr, outputBytes, oomKills } = await start(slot, 'python', code, { env }).ran
-      // Where objects lie differs from one interpreter to the next anyway.
+      // Addresses differ from one interpreter to the next anyway.
       const said = [stdout, stderr].map((text) => text.replaceAll(/\b0x[0-9a-f]{6,}\b/g, '0x…'))
       return { ending, said, outputBytes, oomKills }
     }
@@ -46,14 +46,14 @@ inPrivateMounts(import.meta.filename, () => {
       return observe(hosted!, code, env)
     }
 
-    it('is there at all: the parent of a forked one is outside of its jail', async () => {
+    it('is really forked: its parent is outside its jail', async () => {
       const code = 'import os; print(os.getppid())'
       expect((await observe(fresh!, code)).said[0]).toBe('1\n')
       expect((await observeHosted(code)).said[0]).toBe('0\n')
     })
 
     for (const [does, code] of Object.entries(pythonPrograms)) {
-      it(`is the same for a program that ${does}`, async () => {
+      it(`behaves like a new one for a program that ${does}`, async () => {
         expect(await observeHosted(code)).toEqual(await observe(fresh!, code))
       })
     }

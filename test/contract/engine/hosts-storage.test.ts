@@ -16,7 +16,7 @@ import { openRoom, type Room, textAt } from '../../support/storage-fixture.ts'
 
 inPrivateMounts(import.meta.filename, () => {
   for (const runtime of ['runc', 'crun'] as const) {
-    describe.skipIf(!installed(runtime))(`storage for an interpreter that waits in a slot of ${runtime}`, () => {
+    describe.skipIf(!installed(runtime))(`storage for a prewarmed interpreter in a slot of ${runtime}`, () => {
       let machine: EngineMachine
       let host: EngineHost
       let room: Room
@@ -39,7 +39,7 @@ inPrivateMounts(import.meta.filename, () => {
         room.remove()
       })
 
-      /** A run with this storage at home, in a jail that was made before. */
+      /** A run with this storage as its home, in a jail that was created before. */
       const withStorage = async (
         name: string,
         code: string,
@@ -59,7 +59,7 @@ inPrivateMounts(import.meta.filename, () => {
         return { ...ran, left }
       }
 
-      it('is its home, as it is the home of any run', async () => {
+      it('is its home directory, as for any run', async () => {
         const code = `
 import os
 print(os.getppid() == 0, os.getcwd(), os.stat(".").st_uid, sorted(os.listdir(".")))
@@ -73,7 +73,7 @@ open("note", "w").write("remembered")
         expect([hosted.left, fresh.left]).toEqual(['remembered', 'remembered'])
       })
 
-      it('is the home of a node that was started before, module by module and file by file', async () => {
+      it('is the home directory of a prewarmed node, for both module systems and all file operations', async () => {
         const install = `
 const fs = require('node:fs')
 fs.mkdirSync('node_modules/mine', { recursive: true })
@@ -101,7 +101,7 @@ fs.appendFileSync('note', ' again')
         expect([hosted!.left, fresh!.left]).toEqual(['remembered again', 'remembered again'])
       })
 
-      it('may hold packages of the user, which are found in the usual order', async () => {
+      it('can contain packages of the user, which are found in the usual order', async () => {
         const install = `
 import site, os
 os.makedirs(site.getusersitepackages())

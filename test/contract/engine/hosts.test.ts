@@ -15,13 +15,13 @@ import {
 } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 
-/** Outside of the jail when the host forked it, the jail's init when it was started. */
+/** Outside the jail when the host forked it, the init of the jail when it was started. */
 const parent = 'import os\nprint(os.getppid())\n'
 const [hosted, fresh] = ['0\n', '1\n']
 
 inPrivateMounts(import.meta.filename, () => {
   for (const runtime of ['crun', 'runc'] as const) {
-    describe.skipIf(!installed(runtime))(`a run that was made ready for, in a slot of ${runtime}`, () => {
+    describe.skipIf(!installed(runtime))(`a prewarmed run in a slot of ${runtime}`, () => {
       let machine: EngineMachine
       let host: EngineHost
       let slot: Slot
@@ -53,7 +53,7 @@ inPrivateMounts(import.meta.filename, () => {
           .map((pid) => ({ pid: Number(pid), name: readFileSync(`/proc/${pid}/comm`, 'utf8').trim() }))
       const hostPid = () => processes().find(({ name }) => name === 'python3')!.pid
 
-      it('draws numbers of its own', async () => {
+      it('draws its own random numbers', async () => {
         const code =
           'import os, random, secrets, uuid, tempfile\nprint(os.getpid(), random.random(), secrets.token_hex(8), uuid.uuid4(), tempfile.mkstemp()[1])'
         const seen: string[] = []
@@ -65,7 +65,7 @@ inPrivateMounts(import.meta.filename, () => {
         for (const at of [1, 2, 3, 4]) expect(new Set(seen.map((line) => line.split(' ')[at])).size, `${at}`).toBe(3)
       })
 
-      it('has the variables of its call, and keeps nothing of the one before', async () => {
+      it('has the variables of its call, and none of the previous run', async () => {
         await makeReady(slot, 'python')
         const secret = { SECRET: 'of the first', TZ: 'Asia/Tokyo' }
         const first = await runs(
@@ -82,7 +82,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(second.stdout).toBe('0 None [] False False\n')
       })
 
-      it('has an interpreter of its own where variables are read early, and where it has an input', async () => {
+      it('has its own interpreter when variables are read early, or when it has standard input', async () => {
         await makeReady(slot, 'python')
         expect((await runs('python', parent)).stdout).toBe(hosted)
         for (const env of [{ PYTHONHASHSEED: '0' }, { LC_ALL: 'C' }, { OMP_NUM_THREADS: '4' }]) {
@@ -95,7 +95,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect((await runs('node', 'console.log(process.env.A)', { env: { A: '2' } })).stdout).toBe('2\n')
       })
 
-      it('gives way to another language', async () => {
+      it('is discarded for another language', async () => {
         for (const [ready, language, code] of [
           ['python', 'bash', 'echo $((1+1))'],
           ['node', 'python', 'print(2)'],
@@ -107,7 +107,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(slot.healthy).toBe(true)
       })
 
-      it('may come while it is made ready for', async () => {
+      it('can start while it is being prepared', async () => {
         for (let times = 0; times < 10; times++) {
           await makeReady(slot, 'python')
           await runs('python', '')
@@ -116,7 +116,7 @@ inPrivateMounts(import.meta.filename, () => {
         }
       })
 
-      it('ends as any other when its time is up, it is cancelled, or its memory or output is too much', async () => {
+      it('ends as usual on timeout, cancellation, and exceeded memory or output', async () => {
         const endings: [string, string, object?][] = [
           ['timed_out', 'import time\nprint("a", flush=True)\ntime.sleep(100)', { timeoutMs: 200 }],
           ['out_of_memory', 'x = bytearray(10**9)'],
@@ -135,7 +135,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(slot.healthy).toBe(true)
       })
 
-      it('can be cancelled before anything is ready', async () => {
+      it('can be cancelled before it is ready', async () => {
         await makeReady(slot, 'python')
         await runs('python', '')
         slot.makeReady(specOf('python'))
@@ -145,7 +145,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect((await runs('python', parent)).ending).toEqual({ kind: 'exited', code: 0 })
       })
 
-      it('counts its own time and memory alone', async () => {
+      it('is charged only for its own time and memory', async () => {
         await makeReady(slot, 'python')
         const large = await runs('python', 'x = bytearray(60 * 1024**2)\nfor _ in range(10**6): pass')
         await makeReady(slot, 'python')
@@ -155,7 +155,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(small.cpuTimeMs).toBeLessThan(large.cpuTimeMs)
       })
 
-      it('survives a fork bomb in the one before, and so does the host', async () => {
+      it('survives a fork bomb in the previous run, as does the host', async () => {
         await makeReady(slot, 'python')
         const pid = hostPid()
         await runs('python', 'import os\nwhile True:\n    try: os.fork()\n    except OSError: pass', { timeoutMs: 400 })
@@ -164,7 +164,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(hostPid()).toBe(pid)
       })
 
-      it('finds what its profile preloads, and a module that cannot be is named before any run', async () => {
+      it('has the modules that its profile preloads, and a module that fails is reported before any run', async () => {
         const preload = ['json.tool', 'decimal']
         const other = await createSlot(host)
         other.bind(testLimits)
@@ -179,7 +179,7 @@ inPrivateMounts(import.meta.filename, () => {
         )
       })
 
-      it('goes on without its host, in a slot that is worn out then', async () => {
+      it('runs without its host, in a slot that is then degraded', async () => {
         await makeReady(slot, 'python')
         process.kill(hostPid(), 'SIGKILL')
         const ran = await runs('python', `${parent}print("lives")`)
@@ -190,13 +190,13 @@ inPrivateMounts(import.meta.filename, () => {
         await slot.destroy()
       })
 
-      it('is answered at once when its host dies before it was forked', async () => {
+      it('is answered immediately when its host dies before the fork', async () => {
         await makeReady(slot, 'python')
         await runs('python', '')
         process.kill(hostPid(), 'SIGSTOP')
         slot.makeReady(specOf('python'))
         const { ran } = start(slot, 'python', parent)
-        // Long enough that it is asked for its child, on most machines; dead before that it is found so.
+        // Long enough that the host is asked to fork on most machines; if it dies before, that is detected.
         await new Promise((resolve) => setTimeout(resolve, 100))
         process.kill(hostPid(), 'SIGKILL')
         expect((await ran).ending).toEqual({ kind: 'failed', reason: 'slot_lost' })
@@ -212,7 +212,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(slot.doubt).toMatch(/the host died: fork for a run: Resource temporarily unavailable/)
       })
 
-      it('finds a slot of no use when what waited was killed, and is answered', async () => {
+      it('is answered when the waiting process was killed, and its slot is discarded', async () => {
         await makeReady(slot, 'python')
         const before = slot.doubt
         const waiting = readFileSync(`/proc/${hostPid()}/task/${hostPid()}/children`, 'utf8').trim()

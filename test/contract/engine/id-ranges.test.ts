@@ -19,7 +19,7 @@ const everybodyIsGone = () => true
 const base = 0x8000_0000 - 3 * 65_536
 
 describe('id ranges', () => {
-  it('are never shared by two live slots, of whichever instance', () => {
+  it('are never shared by two live slots, of any instance', () => {
     const [one, two] = [new IdRanges(dir, 'one', base), new IdRanges(dir, 'two', base)]
     const firsts = [one.lease(), two.lease(), one.lease()].map(({ first }) => first)
     expect(new Set(firsts).size).toBe(3)
@@ -27,21 +27,21 @@ describe('id ranges', () => {
     expect(() => two.lease()).toThrow(/in use/)
   })
 
-  it('are the same ranges for instances that begin elsewhere', () => {
+  it('are the same ranges for instances with another start', () => {
     const early = new IdRanges(dir, 'one', base)
     for (let taken = 0; taken < 3; taken++) early.lease()
     expect(() => new IdRanges(dir, 'two', base + 1000).lease()).toThrow(/in use/)
   })
 
-  it('rest as long as possible before they are used again', () => {
+  it('are reused as late as possible', () => {
     const ranges = new IdRanges(dir, 'one', base)
     const first = ranges.lease()
     first.release()
     expect(ranges.lease().first).not.toBe(first.first)
-    first.release() // Once more does no harm.
+    first.release() // A second release has no effect.
   })
 
-  it('of a dead process are taken back by the next of the same instance', () => {
+  it('of a dead process are reclaimed by the next one of the same instance', () => {
     new IdRanges(dir, 'one', base).lease()
     const other = new IdRanges(dir, 'two', base)
     other.lease()
@@ -50,7 +50,7 @@ describe('id ranges', () => {
     expect(other.reclaim(nobodyIsGone)).toBe(1)
   })
 
-  it('of an instance that is no more are taken back by any other, and asked for once', () => {
+  it('of a removed instance are reclaimed by any other, once', () => {
     for (const owner of ['gone', 'gone', 'alive']) new IdRanges(dir, owner, base).lease()
     const asked: string[] = []
     const isGone = (owner: string) => asked.push(owner) > 0 && owner === 'gone'
@@ -59,7 +59,7 @@ describe('id ranges', () => {
     expect(readdirSync(dir).map((name) => readlinkSync(join(dir, name)).split(' ')[0])).toEqual(['alive'])
   })
 
-  it('are left to who may live where it cannot be seen: in another container, or unknown', () => {
+  it('are kept when their owner may live out of sight: in another container, or unknown', () => {
     const { first } = new IdRanges(dir, 'elsewhere', base).lease()
     const target = readlinkSync(join(dir, `${first}`)).replace(/pid:\[\d+\]/, 'pid:[1]')
     unlinkSync(join(dir, `${first}`))
@@ -69,7 +69,7 @@ describe('id ranges', () => {
     expect(readdirSync(dir)).toHaveLength(2)
   })
 
-  it.skipIf(process.getuid?.() !== 0)('are left to a process that still has one of their ids', async () => {
+  it.skipIf(process.getuid?.() !== 0)('are kept while a process uses one of their ids', async () => {
     const { first } = new IdRanges(dir, 'gone', base).lease()
     const ids = [`--reuid=${first + 1000}`, `--regid=${first + 1000}`, '--clear-groups']
     const child = spawn('setpriv', [...ids, 'sh', '-c', 'echo on; exec cat'], { stdio: ['pipe', 'pipe', 'inherit'] })
@@ -81,7 +81,7 @@ describe('id ranges', () => {
     expect(ranges.reclaim(everybodyIsGone)).toBe(1)
   })
 
-  it('never reach into the ids of the machine', () => {
+  it('never overlap the ids of the host', () => {
     for (const bad of [0, 65_535, 0x8000_0000, 1.5])
       expect(() => new IdRanges(dir, 'one', bad), `${bad}`).toThrow(RangeError)
   })

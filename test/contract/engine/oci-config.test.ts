@@ -22,7 +22,7 @@ const device = (minor: number) => ({ allow: true, type: 'c', major: 1, minor, ac
 const mapping = [{ containerID: 0, hostID: 0x7000_0000, size: 65_536 }]
 
 describe('the configuration of a slot', () => {
-  it('is exactly this', () => {
+  it('has exactly this content', () => {
     expect(toOciConfig(spec, ids, cgroup)).toEqual({
       ociVersion: '1.0.2',
       hostname: 'glovebox',
@@ -67,12 +67,12 @@ describe('the configuration of a slot', () => {
     })
   })
 
-  it('is the same bytes for the same slot', () => {
+  it('is byte-identical for the same slot', () => {
     const bytes = () => JSON.stringify(toOciConfig(spec, ids, cgroup))
     expect(bytes()).toBe(bytes())
   })
 
-  it('differs between slots in its ids and its cgroup alone', () => {
+  it('differs between slots only in ids and cgroup', () => {
     const other = toOciConfig(spec, { first: 0x7001_0000 }, { ociPath: '/glovebox/a/slt_2/base' })
     const otherMapping = [{ containerID: 0, hostID: 0x7001_0000, size: 65_536 }]
     const plain = toOciConfig(spec, ids, cgroup)
@@ -83,7 +83,7 @@ describe('the configuration of a slot', () => {
     })
   })
 
-  it('has a dock where there is storage, which only ever takes in what is mounted outside', () => {
+  it('has a dock when storage is configured, which only receives mounts from outside', () => {
     const plain = toOciConfig(spec, ids, cgroup)
     expect(toOciConfig({ ...spec, dockDir: '/state/docks/slt_1' }, ids, cgroup)).toEqual({
       ...plain,
@@ -99,17 +99,17 @@ describe('the configuration of a slot', () => {
     })
   })
 
-  it('never asks for more open files than there may be', () => {
+  it('never requests more open files than the host allows', () => {
     const small = toOciConfig({ ...spec, openFilesMax: 512 }, ids, cgroup)
     expect(small.process.rlimits).toEqual([{ type: 'RLIMIT_NOFILE', soft: 512, hard: 512 }])
   })
 
-  it('filters the calls of each processor that is known, and refuses any other', () => {
+  it('filters the system calls of each known processor architecture, and rejects others', () => {
     expect(slotSeccomp('arm64').architectures).toEqual(['SCMP_ARCH_AARCH64'])
     expect(() => slotSeccomp('mips')).toThrow(/mips/)
   })
 
-  it('refuses every socket family but UNIX, INET, INET6 and route netlink', () => {
+  it('rejects every socket family except UNIX, INET, INET6 and route netlink', () => {
     const refused = (family: number, protocol: number) =>
       slotSeccomp('x64').syscalls.some(
         ({ names, args = [] }) =>
@@ -120,7 +120,7 @@ describe('the configuration of a slot', () => {
           }),
       )
     const allowed = Array.from({ length: 64 }, (_, family) => family).filter((family) => !refused(family, 0))
-    expect(allowed).toEqual([0, 1, 2, 10, 16]) // 0 is no family: the kernel itself refuses it.
+    expect(allowed).toEqual([0, 1, 2, 10, 16]) // 0 is not a family: the kernel itself rejects it.
     expect(refused(16, 12)).toBe(true)
   })
 })

@@ -14,7 +14,7 @@ function chunk(type: string, data: Buffer): Buffer {
   return framed
 }
 
-/** A grey PNG, made larger by a chunk of text. */
+/** A gray PNG, enlarged by a text chunk. */
 function png(width = 1, height = 1, textBytes = 0): Buffer {
   const header = Buffer.alloc(13)
   header.writeUInt32BE(width, 0)
@@ -51,8 +51,8 @@ function read(...pieces: Buffer[]) {
   return { images, counts: reader.end() }
 }
 
-describe('what a program shows', () => {
-  it('is read whole, however it was cut', () => {
+describe('images from a program', () => {
+  it('are read completely, for every split of the data', () => {
     const stream = Buffer.concat([record(png()), record(jpeg(), 2), record(png(3, 4))])
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: stream.length })), (cuts) => {
@@ -65,11 +65,11 @@ describe('what a program shows', () => {
     )
   })
 
-  it('is nothing where nothing came', () => {
+  it('are absent for empty data', () => {
     expect(read()).toEqual({ images: [], counts: undefined })
   })
 
-  it('is told up to a number and a size, and counted beyond', () => {
+  it('are returned up to a number and a size, and counted beyond', () => {
     const many = Array.from({ length: imageBounds.count + 3 }, () => record(png()))
     expect(read(...many).counts).toEqual({ shown: imageBounds.count, dropped: 3, ignored: false })
     const large = record(png(1, 1, imageBounds.bytesOfOne - 200))
@@ -80,7 +80,7 @@ describe('what a program shows', () => {
     })
   })
 
-  it('that was cut short is counted as dropped', () => {
+  it('that are truncated count as dropped', () => {
     expect(read(record(png()), record(png()).subarray(0, 40)).counts).toEqual({ shown: 1, dropped: 1, ignored: false })
     expect(read(Buffer.from([1, 0])).counts).toEqual({ shown: 0, dropped: 1, ignored: false })
   })
@@ -103,7 +103,7 @@ describe('what a program shows', () => {
     expect([images.length, counts]).toEqual([1, { shown: 1, dropped: 0, ignored: true }])
   })
 
-  it('never makes the reader fail, whatever the bytes are', () => {
+  it('never make the reader throw, for arbitrary bytes', () => {
     const signature = fc.constantFrom(png(), jpeg())
     fc.assert(
       fc.property(

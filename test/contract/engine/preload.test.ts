@@ -23,12 +23,12 @@ const modules = {
 }
 
 inPrivateMounts(import.meta.filename, () => {
-  describe('modules that a profile wants imported ahead', () => {
+  describe('preloaded modules', () => {
     const dir = mkdtempSync(join(tmpdir(), 'glovebox-modules-'))
     let machine: EngineMachine
     let host: EngineHost
 
-    // The image is this machine's /usr; here alone it has the modules of this test, too.
+    // The image is the /usr of this host; only here does it also contain the modules of this test.
     beforeAll(async () => {
       const packages = join(dir, 'usr/lib/python3/dist-packages')
       mkdirSync(packages, { recursive: true })
@@ -44,23 +44,23 @@ inPrivateMounts(import.meta.filename, () => {
       rmSync(dir, { recursive: true, force: true })
     })
 
-    it('are taken when they import and leave nothing behind', async () => {
+    it('are accepted when they import and leave nothing behind', async () => {
       expect(await preloadProblem(host, ['ends_its_thread', 'json'])).toBeUndefined()
     })
 
-    it('are refused when they leave a thread behind, which no fork would have', async () => {
+    it('are rejected when they leave a thread running, which a fork would not have', async () => {
       expect(await preloadProblem(host, ['json', 'leaves_thread'])).toContain('1 threads are left of what it imported')
     })
 
-    it('are refused in the words of what they raise', async () => {
+    it('are rejected with the message of the exception they raise', async () => {
       expect(await preloadProblem(host, ['raises'])).toBe('import raises: RuntimeError: it needs a licence')
     })
 
-    it('are refused when they end the interpreter', async () => {
+    it('are rejected when they exit the interpreter', async () => {
       expect(await preloadProblem(host, ['exits'])).toBeDefined()
     })
 
-    it('find the pools of BLAS and OMP at one thread', async () => {
+    it('see the BLAS and OMP pools limited to one thread', async () => {
       expect(await preloadProblem(host, ['counts_threads'])).toBeUndefined()
     })
   })

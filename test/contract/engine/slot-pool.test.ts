@@ -54,7 +54,7 @@ inPrivateMounts(import.meta.filename, () => {
       pool = new SlotPool(counted, { ...calm, ...settings }, events, () => short)
       await pool.open()
     }
-    /** Which slot a run is given, after one real program in it. */
+    /** The slot that a run gets, after one real program in it. */
     const use = async (spec: RunSpec, code = ':'): Promise<string> => {
       const lease = await pool.acquire(spec)
       await runIn(lease, spec, code)
@@ -88,7 +88,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(left).toEqual([])
     })
 
-    it('gives the runs of one key the same slot, and nobody else that one', async () => {
+    it('gives the runs of one key the same slot, and no other key that slot', async () => {
       await open()
       const first = await use(runOf('key_a'))
       expect(await use(runOf('key_a'))).toBe(first)
@@ -103,7 +103,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(new Set(slots).size).toBe(slots.length)
     })
 
-    it('gives one key two slots for two runs at once', async () => {
+    it('gives one key two slots for two parallel runs', async () => {
       await open()
       const [one, two] = [runOf('key_a'), runOf('key_a')]
       const leases = await Promise.all([pool.acquire(one), pool.acquire(two)])
@@ -111,7 +111,7 @@ inPrivateMounts(import.meta.filename, () => {
       await Promise.all(leases.map((lease) => lease.release()))
     })
 
-    it('never reuses a slot where the profile says so, and only for one thread where it says that', async () => {
+    it('never reuses a slot when the profile says so, and only for one thread when it says that', async () => {
       await open({ slotsReady: 0 })
       const never = () => runOf('key_a', { reuse: 'never' })
       expect(await use(never())).not.toBe(await use(never()))
@@ -122,7 +122,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(await use(withoutThread())).not.toBe(await use(withoutThread()))
     })
 
-    it('ends a slot after its share of runs, after idling, and when its key is retired', async () => {
+    it('ends a slot after its maximum of runs, after idling, and when its key is retired', async () => {
       await open({ slotsReady: 0, runsPerSlot: 2 })
       const slots = [await use(runOf('key_a')), await use(runOf('key_a')), await use(runOf('key_a'))]
       expect(slots[1]).toBe(slots[0])
@@ -147,7 +147,7 @@ inPrivateMounts(import.meta.filename, () => {
     it('replaces a slot whose language host is old, in use or idle', async () => {
       const python = () => runOf('key_a', { language: 'python' })
       await open({ slotsReady: 0, hostMaxAgeMs: 300 })
-      const first = await use(python(), 'pass') // Its host is started now.
+      const first = await use(python(), 'pass') // Its host has just been started.
       const busy = python()
       const lease = await pool.acquire(busy)
       expect(lease.slot.id).toBe(first)
@@ -161,7 +161,7 @@ inPrivateMounts(import.meta.filename, () => {
       await until(() => pool.size.idle + pool.size.inTransit === 0)
     })
 
-    it('replaces a slot whose language host died: the run that meets that is answered, the next one has another', async () => {
+    it('replaces a slot whose language host died: the affected run is answered, the next one gets another slot', async () => {
       const python = () => runOf('key_a', { language: 'python' })
       await open({ slotsReady: 0 })
       await use(python(), 'pass')
@@ -176,7 +176,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(await use(python(), 'pass')).not.toBe(lease.slot.id)
     })
 
-    it('makes ready slots one after another, however many are wanted after a burst', async () => {
+    it('creates ready slots one after another, however many are wanted after a burst', async () => {
       let making = 0
       let most = 0
       await open({ slotsReady: 3, slotsMax: 6 }, async () => {
@@ -193,7 +193,7 @@ inPrivateMounts(import.meta.filename, () => {
       for (const lease of leases) await lease.release()
     })
 
-    it('keeps a jail waiting for the language that ran last, and for nobody where it is told not to', async () => {
+    it('prewarms a jail for the most recent language, and none when prewarming is disabled', async () => {
       await open({ slotsReady: 0 })
       await use(runOf('key_a', { language: 'node' }), '1')
       await until(() => pool.jailsWaiting === 1)
@@ -209,14 +209,14 @@ inPrivateMounts(import.meta.filename, () => {
       expect(lease.slot.ahead).toBe('nothing')
     })
 
-    it('gives everything but its ready slots back when nobody calls', async () => {
+    it('releases everything but its ready slots when idle', async () => {
       await open({ slotsReady: 1, slotsMax: 6, idleMs: 100 })
       await Promise.all(['a', 'b', 'c'].map((key) => use(runOf(key))))
       await until(() => pool.size.idle + pool.size.busy + pool.size.inTransit === 0)
       expect(pool.size).toEqual({ ready: 1, idle: 0, busy: 0, inTransit: 0 })
     })
 
-    it('ends the slot that idled longest when there is no room for another', async () => {
+    it('ends the longest idle slot when there is no room for another', async () => {
       await open({ slotsReady: 0, slotsMax: 2 })
       const oldest = await use(runOf('key_a'))
       const newer = await use(runOf('key_b'))
@@ -225,11 +225,11 @@ inPrivateMounts(import.meta.filename, () => {
       expect(await use(runOf('key_a'))).not.toBe(oldest)
     })
 
-    it('gives a run the slot that was being made for nobody when there is no room for another', async () => {
+    it('gives a run the spare slot in preparation when there is no room for another', async () => {
       await open({ slotsMax: 2 })
       const [a, b] = [runOf('key_a'), runOf('key_b')]
       const first = await pool.acquire(a)
-      // The next one is being made now, and with it the machine is full.
+      // The next one is being created, which fills the host.
       const second = await pool.acquire(b)
       expect(second.slot).not.toBe(first.slot)
       expect(made).toBe(2)
@@ -237,7 +237,7 @@ inPrivateMounts(import.meta.filename, () => {
       await Promise.all([first.release(), second.release()])
     })
 
-    it('never has more slots than it may, however many ask at once', async () => {
+    it('never exceeds its maximum of slots, however many runs ask at once', async () => {
       const alive = new Set<Slot>()
       let making = 0
       let most = 0
@@ -258,7 +258,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(most).toBe(3)
     })
 
-    it('makes a slot a second time for a run whose first one could not be made, and gives up after that', async () => {
+    it('retries the creation of a slot once, and then fails the run', async () => {
       let failing = 0
       const make = async () => {
         if (failing > 0) {
@@ -277,7 +277,7 @@ inPrivateMounts(import.meta.filename, () => {
       failures = []
     })
 
-    it('replaces a slot that is killed while it waits, and hands out none that is dead', async () => {
+    it('replaces a waiting slot that is killed, and never hands out a dead one', async () => {
       const slots: Slot[] = []
       await open({}, async () => {
         const slot = await createSlot(host)
@@ -293,7 +293,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(await use(runOf('key_a'))).not.toBe(id)
     })
 
-    it('takes from the org that has most slots idling, not from the one that came first', async () => {
+    it('takes a slot from the organization with the most idle slots, not from the first one', async () => {
       await open({ slotsReady: 0, slotsMax: 3 })
       const few = await use(runOf('key_few', { orgId: 'org_few' }))
       await use(runOf('key_1', { orgId: 'org_many' }))
@@ -303,7 +303,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(await use(runOf('key_2', { orgId: 'org_many' }))).toBe(kept)
     })
 
-    it('gives back what idles, and keeps nothing, while the machine is short of memory', async () => {
+    it('releases idle slots, and keeps none, while the host is short of memory', async () => {
       await open({ slotsReady: 0 })
       await use(runOf('key_a'))
       await use(runOf('key_b'))
@@ -315,8 +315,8 @@ inPrivateMounts(import.meta.filename, () => {
     })
   })
 
-  describe('the memory of the machine', () => {
-    it('is short when little of it is available, whatever is free', () => {
+  describe('the memory of the host', () => {
+    it('is short when little is available, whatever is free', () => {
       const meminfo = (availableKb: number) =>
         `MemTotal:       1000000 kB\nMemFree:           5000 kB\nMemAvailable:   ${availableKb} kB\n`
       expect([50_000, 500_000].map((availableKb) => memoryIsShort(meminfo(availableKb)))).toEqual([true, false])

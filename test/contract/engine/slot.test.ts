@@ -17,7 +17,7 @@ import { inPrivateMounts } from '../../support/private-mounts.ts'
 
 inPrivateMounts(import.meta.filename, () => {
   for (const runtime of ['crun', 'runc'] as const) {
-    describe.skipIf(!installed(runtime))(`a slot made with ${runtime}`, () => {
+    describe.skipIf(!installed(runtime))(`a slot of ${runtime}`, () => {
       let machine: EngineMachine
       let host: EngineHost
       let slot: Slot
@@ -38,7 +38,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(left).toEqual([])
       })
 
-      it('runs python, with its exit code and the lines of the user in its tracebacks', async () => {
+      it('runs python, with its exit code and correct line numbers in tracebacks', async () => {
         const ran = await runs('python', 'print("héllo")\n\n1/0\n')
         expect(ran).toMatchObject({ ending: { kind: 'exited', code: 1 }, stdout: 'héllo\n' })
         expect(ran.stderr).toContain('File "<stdin>", line 3')
@@ -61,13 +61,13 @@ inPrivateMounts(import.meta.filename, () => {
         expect((await runs('node', 'Promise.reject(new Error("x"))')).ending).toEqual({ kind: 'exited', code: 1 })
       })
 
-      it('runs bash, with the line of a mistake', async () => {
+      it('runs bash, with line numbers in errors', async () => {
         const ran = await runs('bash', 'echo a\nnosuch\nexit 4')
         expect(ran).toMatchObject({ ending: { kind: 'exited', code: 4 }, stdout: 'a\n' })
         expect(ran.stderr).toContain('main.sh: line 2: nosuch')
       })
 
-      it('gives each language its standard input, and none where none is given', async () => {
+      it('gives each language its standard input, or an empty one', async () => {
         expect((await runs('python', 'print(input())', { stdin: 'one\n' })).stdout).toBe('one\n')
         expect(
           (await runs('node', 'for await (const c of process.stdin) process.stdout.write(c)', { stdin: 'two' })).stdout,
@@ -77,17 +77,17 @@ inPrivateMounts(import.meta.filename, () => {
         expect((await runs('python', 'input()')).stderr).toContain('EOFError')
       })
 
-      it('takes code of a megabyte and the variables of the caller', async () => {
+      it('accepts a megabyte of code and the variables of the caller', async () => {
         const code = `x = "${'a'.repeat(1_000_000)}"\nimport os\nprint(len(x), os.environ["NAME"], os.environ["TZ"])`
         expect((await runs('python', code, { env: { NAME: 'wert' } })).stdout).toBe('1000000 wert UTC\n')
       })
 
-      it('tells a signal by its name', async () => {
+      it('reports a signal by name', async () => {
         expect((await runs('bash', 'kill -SEGV $$')).ending).toEqual({ kind: 'signaled', signal: 'SEGV' })
         expect((await runs('bash', 'kill -34 $$')).ending).toEqual({ kind: 'signaled', signal: '34' })
       })
 
-      it('ends a run at its time limit with what it had printed, and leaves no process behind', async () => {
+      it('ends a run at its time limit with the output so far, and leaves no process behind', async () => {
         const ran = await runs('bash', 'echo partial; trap "" TERM INT HUP; (setsid sleep 1000 &); sleep 1000', {
           timeoutMs: 300,
         })
@@ -100,13 +100,13 @@ inPrivateMounts(import.meta.filename, () => {
         expect((await ran).ending).toEqual({ kind: 'cancelled' })
       })
 
-      it('ends a run that is cancelled before it could begin', async () => {
+      it('ends a run that is cancelled before it started', async () => {
         const { run, ran } = start(slot, 'bash', 'echo never')
         run.stop('shutdown')
         expect(await ran).toMatchObject({ ending: { kind: 'shutdown' }, stdout: '', runMs: 0 })
       })
 
-      it('says so when memory ran out, and counts children that were killed for it', async () => {
+      it('reports exhausted memory, and counts children that were killed for it', async () => {
         const main = await runs('python', 'bytearray(1 << 30)')
         expect(main).toMatchObject({
           ending: { kind: 'out_of_memory', limitBytes: testLimits.memoryBytes },
@@ -117,7 +117,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(child).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout: 'after\n', oomKills: 1 })
       })
 
-      it('counts memory and cpu time of one run alone', async () => {
+      it('measures memory and cpu time of each run separately', async () => {
         const heavy = await runs('python', 'x = bytearray(64 << 20)\nfor i in range(2000000): pass')
         const light = await runs('bash', 'true')
         expect(heavy.memoryPeakBytes).toBeGreaterThan(64 * 1024 ** 2)
@@ -132,30 +132,30 @@ inPrivateMounts(import.meta.filename, () => {
         expect(ran.outputBytes.stderr).toBeGreaterThan(testLimits.outputHardBytes)
       })
 
-      it('ends as output_limit what printed too much, however fast it ended itself', async () => {
+      it('ends a run with too much output as output_limit, also when it exits at the same time', async () => {
         const ran = await runs('python', `import os\nos.write(1, b"x" * ${testLimits.outputHardBytes + 1})`)
         expect(ran.ending.kind).toBe('output_limit')
       })
 
-      it('answers when the main process has ended, whoever still holds its output open', async () => {
+      it('answers when the main process has ended, although a process holds its output open', async () => {
         const ran = await runs('bash', 'sleep 1000 & (setsid sleep 1000 &); echo done')
         expect(ran).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout: 'done\n' })
         expect(processesOf(slot)).toEqual(['guest', 'jailer'])
       })
 
-      it('outlives a fork bomb', async () => {
+      it('survives a fork bomb', async () => {
         expect((await runs('bash', ':(){ :|:& };: 2>/dev/null; sleep 1000', { timeoutMs: 500 })).ending.kind).toBe(
           'timed_out',
         )
         expect((await runs('bash', 'echo still here')).stdout).toBe('still here\n')
       })
 
-      it('stays healthy through all that', () => {
+      it('stays healthy through all of that', () => {
         expect(slot.doubt).toBeUndefined()
         expect(slot.healthy).toBe(true)
       })
 
-      it('holds its image read-only against its own root, with and without what covers it', async () => {
+      it('keeps its image read-only against root in the slot, with and without the covering mounts', async () => {
         const own = await createSlot(host)
         const inImage = [`--root=/proc/${own.pid}/root/image`, '-t', String(own.pid), '-U', '-m', '--']
         const said = execFileSync('nsenter', [...inImage, '/usr/bin/python3', '-c', writeToImage], { cwd: '/' })
@@ -163,14 +163,14 @@ inPrivateMounts(import.meta.filename, () => {
         expect(said.toString()).toBe('/usr uncovered\n/etc uncovered\n')
       })
 
-      it('shares its ids with no other', async () => {
+      it('shares its ids with no other slot', async () => {
         const other = await createSlot(host)
         const ranges = [slot, other].map(({ pid }) => readFileSync(`/proc/${pid}/uid_map`, 'utf8'))
         await other.destroy()
         expect(ranges[0]).not.toBe(ranges[1])
       })
 
-      it('ends its run as slot_lost when its guest dies, and leaves nothing', async () => {
+      it('ends its run as slot_lost when its guest dies, and leaves nothing behind', async () => {
         const doomed = await createSlot(host)
         doomed.bind(testLimits)
         const { ran } = start(doomed, 'bash', 'sleep 1000', { onRunning: () => process.kill(doomed.pid, 'SIGKILL') })
@@ -180,7 +180,7 @@ inPrivateMounts(import.meta.filename, () => {
         await doomed.destroy()
       })
 
-      it('ends a run whose guest does not obey, from outside', async () => {
+      it('ends a run from outside when its guest does not obey', async () => {
         const deaf = await createSlot(host)
         deaf.bind(testLimits)
         const { ran } = start(deaf, 'bash', 'sleep 1000', {
@@ -192,7 +192,7 @@ inPrivateMounts(import.meta.filename, () => {
         await deaf.destroy()
       })
 
-      it('ends its run when it is destroyed, and can be destroyed again', async () => {
+      it('ends its run when it is destroyed, and can be destroyed twice', async () => {
         const short = await createSlot(host)
         short.bind(testLimits)
         const { ran } = start(short, 'bash', 'sleep 1000', { onRunning: () => void short.destroy() })
@@ -201,7 +201,7 @@ inPrivateMounts(import.meta.filename, () => {
         await expect(async () => start(short, 'bash', 'true')).rejects.toThrow(/destroyed/)
       })
 
-      it('takes back what a killed instance of the same id left', async () => {
+      it('reclaims what a killed instance of the same id left behind', async () => {
         const killed = engineMachine(runtime)
         const script = join(import.meta.dirname, '../../support/engine-dying.ts')
         const child = spawn(process.execPath, [script, JSON.stringify(killed.settings)], {
@@ -221,7 +221,7 @@ inPrivateMounts(import.meta.filename, () => {
   }
 })
 
-/** Whether a process can still do anything; one that nobody has reaped cannot. */
+/** Whether a process can still do anything; a zombie cannot. */
 function lives(pid: number): boolean {
   return existsSync(`/proc/${pid}`) && !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
 }
@@ -246,8 +246,8 @@ function processesOf(slot: Slot): string[] {
 }
 
 /**
- * Makes each place writable in every way that a root knows, tries it, and goes on with what lies below. An overlay
- * without an upper directory takes no write, whatever its flags; what it covers was locked by the runner.
+ * Makes each place writable in every way available to root, tries it, and continues with the layer below. An overlay
+ * without an upper directory accepts no write, whatever its flags; what it covers was locked by the runner.
  */
 const writeToImage = `
 import ctypes, errno, os

@@ -10,7 +10,7 @@ import { createSlot } from '../../../src/engine/slots/slot.ts'
 import { engineMachine, installed } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 
-/** No process of this machine has its ids: every instance, whoever started it, takes them from the other end. */
+/** No process of this host has its ids: every instance takes them from the other end. */
 const lastRange = 0x7fff_0000
 
 inPrivateMounts(import.meta.filename, () => {
@@ -28,7 +28,7 @@ inPrivateMounts(import.meta.filename, () => {
       },
     )
 
-    it('refuses a guest that does not speak, says so, and leaves nothing', async () => {
+    it('rejects a guest that does not respond, says so, and leaves nothing behind', async () => {
       const machine = engineMachine('auto')
       const dir = mkdtempSync(join(tmpdir(), 'glovebox-mute-'))
       const guestPath = join(dir, 'guest')
@@ -39,7 +39,7 @@ inPrivateMounts(import.meta.filename, () => {
       machine.remove()
     })
 
-    it('takes back the id ranges of instances that are gone, and of none that lives, also where two start at once', async () => {
+    it('reclaims the id ranges of removed instances, and of no live one, also when two start at once', async () => {
       const [first, second, third] = [engineMachine('auto'), engineMachine('auto'), engineMachine('auto')]
       const { idLeaseDir } = first.settings
       const living = await first.open()
@@ -58,7 +58,7 @@ inPrivateMounts(import.meta.filename, () => {
       for (const machine of [first, second, third]) machine.remove()
     })
 
-    it('refuses an instance id that could leave its place', async () => {
+    it('rejects an instance id that could escape its directory', async () => {
       const machine = engineMachine('auto')
       await expect(openHost({ ...machine.settings, instanceId: '../other' })).rejects.toThrow(/cannot be used/)
       machine.remove()
@@ -66,7 +66,7 @@ inPrivateMounts(import.meta.filename, () => {
   })
 
   describe('doctor', () => {
-    it('finds every layer of the isolation to hold, by looking from inside', async () => {
+    it('verifies every isolation layer from inside', async () => {
       const machine = engineMachine('auto')
       const checks = await inspect(machine.settings, 64 * 1024 ** 2)
       expect(checks.filter(({ ok, name }) => !ok && name !== 'disk')).toEqual([])
@@ -81,7 +81,7 @@ inPrivateMounts(import.meta.filename, () => {
           'namespaces',
         ]),
       )
-      // One is used, and of each other one it says why it is not.
+      // One is used; for each other one the reason is given.
       const others = checks.filter(({ name }) => name.startsWith('not '))
       expect(others).toHaveLength(2)
       expect(others.every(({ detail, remedy }) => detail !== '' && remedy !== undefined)).toBe(true)
@@ -89,7 +89,7 @@ inPrivateMounts(import.meta.filename, () => {
       machine.remove()
     })
 
-    it('says what stands in the way, and what to do', async () => {
+    it('names what is missing and the remedy', async () => {
       const machine = engineMachine('auto')
       const checks = await inspect({ ...machine.settings, guestPath: '/nonexistent' }, 2 ** 60)
       const failed = checks.filter(({ ok }) => !ok)

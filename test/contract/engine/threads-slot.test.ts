@@ -48,7 +48,7 @@ inPrivateMounts(import.meta.filename, () => {
         return start(of, 'bash', code, dock === undefined ? {} : { dock }).ran
       }
 
-      it('is the home of a run, belongs to its user, and is there again for the next', async () => {
+      it('is the home directory of a run, belongs to its user, and is there again for the next run', async () => {
         const mounted = await room.mounted('kept')
         const first = await attach(mounted)
         const wrote = await bash('pwd; stat -c %u:%g .; mkdir -p a/b; echo remembered >a/b/note; id -u', first.name)
@@ -76,7 +76,7 @@ inPrivateMounts(import.meta.filename, () => {
         for (const mounted of [mine, other]) expect(await room.filesystems.unmount(mounted)).toBe(true)
       })
 
-      it('lets no file in it be set-uid or a device', async () => {
+      it('allows no set-uid files or devices', async () => {
         const mounted = await room.mounted('flags')
         const home = await attach(mounted)
         const { stdout } = await bash('grep " /home/baponi " /proc/self/mountinfo; mknod d c 1 3 2>&1', home.name)
@@ -86,7 +86,7 @@ inPrivateMounts(import.meta.filename, () => {
         await room.filesystems.unmount(mounted)
       })
 
-      it('says that it is full to who fills it, and lets the next run make room', async () => {
+      it('reports that it is full, and lets the next run make room', async () => {
         const mounted = await room.mounted('full', { bytes: 4 * mib, inodes: 64 })
         const home = await attach(mounted)
         const filled = await bash('head -c 8M /dev/zero >big', home.name)
@@ -99,7 +99,7 @@ inPrivateMounts(import.meta.filename, () => {
         await room.filesystems.unmount(mounted)
       })
 
-      it('never takes the bare directory of the dock for storage', async () => {
+      it('never confuses the bare directory of the dock with storage', async () => {
         const other = await createSlot(host)
         other.bind(testLimits)
         mkdirSync(join(dockOf(other).dir, 'bare'))
@@ -109,7 +109,7 @@ inPrivateMounts(import.meta.filename, () => {
         await other.destroy()
       })
 
-      it('is let go by a slot that is destroyed in the middle of a write', async () => {
+      it('is released by a slot that is destroyed during a write', async () => {
         const mounted = await room.mounted('torn')
         const other = await createSlot(host)
         other.bind(testLimits)

@@ -23,7 +23,7 @@ function wire(kind: number, run: number, payload: Uint8Array): Buffer {
   return Buffer.concat([header, payload])
 }
 
-/** Cuts bytes into the given lengths, going round. */
+/** Cuts bytes into the given lengths, repeating them. */
 function cut(bytes: Buffer, lengths: readonly number[]): Buffer[] {
   const pieces: Buffer[] = []
   for (let at = 0, turn = 0; at < bytes.length; turn++) {
@@ -45,7 +45,7 @@ const frames = fc.array(
 const lengths = fc.array(fc.integer({ min: 1, max: 700 }), { minLength: 1 })
 
 describe('frames from a guest', () => {
-  it('arrive the same, wherever the stream was cut', () => {
+  it('arrive unchanged for every split of the stream', () => {
     fc.assert(
       fc.property(frames, lengths, (sent, cuts) => {
         const decoder = new FrameDecoder()
@@ -59,7 +59,7 @@ describe('frames from a guest', () => {
     )
   })
 
-  it('of the largest size arrive, and a byte more is a fault before any of it is kept', () => {
+  it('of the maximum size arrive, and one byte more is an error before any of it is stored', () => {
     const largest = new Uint8Array(maxFromGuestBytes).fill(7)
     const decoder = new FrameDecoder()
     const got: number[] = []
@@ -70,7 +70,7 @@ describe('frames from a guest', () => {
     expect(() => new FrameDecoder().push(tooLong, () => undefined)).toThrow(GuestProtocolError)
   })
 
-  it('never make it throw anything but the protocol error, nor keep more than one frame, whatever arrives', () => {
+  it('never cause any error but the protocol error, nor store more than one frame, for arbitrary bytes', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 2_000 }), { maxLength: 20 }), (chunks) => {
         const decoder = new FrameDecoder()
@@ -88,7 +88,7 @@ describe('frames from a guest', () => {
     )
   })
 
-  it('of unknown kinds, or with rubbish where zeros belong, are a fault', () => {
+  it('of unknown kinds, or with non-zero padding, are an error', () => {
     const good = wire(fromGuest.hello, 0, new Uint8Array(4))
     for (const [at, value] of [
       [8, 1],
@@ -103,7 +103,7 @@ describe('frames from a guest', () => {
     }
   })
 
-  it('tell only endings that a process can have', () => {
+  it('report only endings that a process can have', () => {
     const ending = (how: number, value: number, extra = 0) => {
       const payload = Buffer.alloc(5 + extra)
       payload.writeUInt8(how, 0)
@@ -141,7 +141,7 @@ describe('frames to a guest', () => {
     imageCreditBytes: 9,
   }
 
-  it('describe a jail as the protocol says', () => {
+  it('describe a jail as the protocol specifies', () => {
     const records = readRecords(encodePrepare(9, preparation))
     expect(records).toEqual([
       [1, '/usr/bin/python3'],
@@ -165,12 +165,12 @@ describe('frames to a guest', () => {
     ])
   })
 
-  it('hold no word with a NUL, and no more than a frame takes', () => {
+  it('contain no argument with NUL, and no more than a frame can carry', () => {
     expect(() => encodePrepare(1, { ...preparation, env: { A: 'x\0y' } })).toThrow(RangeError)
     expect(() => encodePrepare(1, { ...preparation, env: { A: 'x'.repeat(1_048_576) } })).toThrow(RangeError)
   })
 
-  it('carry any amount of bytes in pieces of at most a mebibyte', () => {
+  it('carry any number of bytes in pieces of at most a mebibyte', () => {
     const pieces = encodeBytes(toGuest.code, 3, new Uint8Array(2_500_000).fill(5))
     expect(pieces.map((piece) => piece.readUInt32LE(0))).toEqual([1_048_576, 1_048_576, 402_848])
     expect(encodeBytes(toGuest.code, 3, new Uint8Array())).toEqual([])

@@ -1,4 +1,4 @@
-/** What a jail promises to and about the program in it, with the real guest in a real slot; also under sanitizers. */
+/** What a jail guarantees to and about its program, with the real guest in a real slot; also under sanitizers. */
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -13,7 +13,7 @@ import {
   slotsMissing,
 } from '../../support/guest-driver.ts'
 
-/** The command lines of all processes of this machine. */
+/** The command lines of all processes on this host. */
 function commandLines(): string[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -35,7 +35,7 @@ function has(program: string): boolean {
   }
 }
 
-/** Calls system calls by number and prints the name of each error. */
+/** Makes system calls by number and prints the name of each error. */
 const callsByNumber = `
 import ctypes, errno, json, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -101,7 +101,7 @@ const refused: [string, number, number[], string][] = [
   ['mknod of a device', 133, [0, 0o20666, 0x103], 'EPERM'],
 ]
 
-/** The other side of the table: none of these may be refused by the filter. */
+/** The counterpart of the table: the filter must reject none of these. */
 const granted: [string, number, number[]][] = [
   ['a UNIX socket', 41, [1, 1, 0]],
   ['a TCP socket', 41, [2, 1, 6]],
@@ -127,7 +127,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('a jail made by the %s 
   })
   afterAll(async () => {
     await slot?.close()
-    expect(slot?.diagnostics).toBe('') // sanitizers speak here
+    expect(slot?.diagnostics).toBe('') // sanitizers report here
     rmSync(directory, { recursive: true, force: true })
   })
 
@@ -142,7 +142,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('a jail made by the %s 
     return outcome.stdout.toString()
   }
 
-  describe('tells how the program ended', () => {
+  describe('reports how the program ended', () => {
     it.each([0, 1, 3, 255])('by its exit code %i', async (code) => {
       expect(await bash(`exit ${code}`)).toMatchObject({ how: 'exited', value: code })
     })
@@ -155,12 +155,12 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('a jail made by the %s 
     ])('by signal %s', async (name, number) => {
       expect(await bash(`kill -${name} $$`)).toMatchObject({ how: 'signaled', value: number })
     })
-    it('as 127 with one line when there is no such program', async () => {
+    it('as 127 with one line when the program does not exist', async () => {
       const outcome = await slot.run({ args: ['python9'] })
       expect(outcome).toMatchObject({ how: 'exited', value: 127 })
       expect(outcome.stderr.toString()).toBe('glovebox: python9: command not found\n')
     })
-    it('as 126 with one line when the file is no program', async () => {
+    it('as 126 with one line when the file is not a program', async () => {
       const outcome = await slot.run({ args: ['/etc/passwd'] })
       expect(outcome).toMatchObject({ how: 'exited', value: 126 })
       expect(outcome.stderr.toString()).toBe('glovebox: /etc/passwd: Permission denied\n')
@@ -171,7 +171,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('a jail made by the %s 
   })
 
   describe('ends with its main process', () => {
-    it('leaves no survivor, whatever was detached, stopped or deaf to signals', async () => {
+    it('leaves no survivor, whether detached, stopped or ignoring signals', async () => {
       const marker = `86400.${process.pid}${Date.now()}`
       const outcome = await python(`
 import os, signal, sys, time
@@ -200,14 +200,14 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
     })
   })
 
-  describe('brings in the source text and standard input', () => {
+  describe('transfers source code and standard input', () => {
     const megabyte = `${'# padding\n'.repeat(99_990)}import sys; print(len(sys.stdin.read()), sys._getframe().f_lineno)\n`
 
-    it('takes 1 MB of code on standard input', async () => {
+    it('accepts 1 MB of code on standard input', async () => {
       const outcome = await slot.run({ args: ['/usr/bin/python3', '-I', '-'], code: megabyte })
       expect([outcome.value, outcome.stdout.toString(), outcome.stderr.toString()]).toEqual([0, '0 99991\n', ''])
     })
-    it('takes 1 MB of code as a read-only file, beside 2 MB of standard input', async () => {
+    it('accepts 1 MB of code as a read-only file, with 2 MB of standard input', async () => {
       const codeFile = 'main.py'
       const stdin = Buffer.alloc(2 << 20, 'ab\n')
       const args = ['/usr/bin/python3', '-I', `/run/glovebox/${codeFile}`]
@@ -220,12 +220,12 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
       expect(tried.stdout.toString()).toBe(`${megabyte.length}\n`)
       expect(tried.stderr.toString().match(/Permission denied|Read-only file system|not permitted/g)).toHaveLength(4)
     })
-    it('keeps the bytes of standard input as they are', async () => {
+    it('keeps the bytes of standard input unchanged', async () => {
       const stdin = Buffer.from(Array.from({ length: 300_000 }, (_, at) => (at * 7919) % 256))
       const outcome = await slot.run({ args: ['cat'], stdin })
       expect(outcome.stdout.equals(stdin)).toBe(true)
     })
-    it('does not mind a program that dies before reading it', async () => {
+    it('tolerates a program that dies without reading it', async () => {
       expect(await slot.run({ args: ['false'], stdin: Buffer.alloc(2 << 20) })).toMatchObject({
         how: 'exited',
         value: 1,
@@ -240,7 +240,7 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
     })
   })
 
-  describe('takes every privilege', () => {
+  describe('removes every privilege', () => {
     it('runs as one user, without groups or capabilities, under a filter', async () => {
       const status = await said('cat /proc/self/status')
       const line = (name: string) => new RegExp(`^${name}:[ \\t]*(.*?)[ \\t]*$`, 'm').exec(status)?.[1]
@@ -252,9 +252,9 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
       expect([line('NoNewPrivs'), line('Seccomp')]).toEqual(['1', '2'])
       expect([line('SigBlk'), line('SigIgn')]).toEqual(['0000000000000000', '0000000000000000'])
     })
-    it('inherits three descriptors, one for images, and the environment that was asked for, nothing else', async () => {
+    it('passes on three descriptors, one for images, and the requested environment, nothing else', async () => {
       const outcome = await slot.run({ args: ['ls', '/proc/self/fd'] })
-      expect(outcome.stdout.toString()).toBe('0\n1\n2\n3\n60\n') // 3 is ls looking
+      expect(outcome.stdout.toString()).toBe('0\n1\n2\n3\n60\n') // 3 is the descriptor of ls itself
       const env = await slot.run({ args: ['env'], env: { ONLY: 'this' } })
       expect(env.stdout.toString().split('\n').toSorted()).toEqual([
         '',
@@ -264,13 +264,13 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
         'PATH=/usr/local/bin:/usr/bin:/bin:/opt/glovebox/bin',
       ])
     })
-    it('sees its own processes only, and may neither look into nor signal their init', async () => {
+    it('sees only its own processes, and can neither inspect nor signal their init', async () => {
       expect(await said('ls /proc | grep -c "^[0-9]*$"; cat /proc/1/comm')).toMatch(/^[34]\ninit\n$/)
       const outcome = await bash('ls /proc/1/fd; cat /proc/1/environ; ls /proc/1/root; kill -9 1; echo alive')
       expect(outcome.stdout.toString()).toBe('alive\n')
       expect(outcome.stderr.toString().match(/Permission denied|not permitted/g)).toHaveLength(4)
     })
-    it('is offered to the kernel first when memory is short', async () => {
+    it('is the first candidate of the kernel when memory is short', async () => {
       expect(await said('cat /proc/self/oom_score_adj /proc/1/oom_score_adj')).toBe('500\n0\n')
     })
     it('has a session of its own without a terminal, and the usual umask', async () => {
@@ -304,8 +304,8 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
     )
   })
 
-  describe('shows a small machine', () => {
-    it('has a root of known names and writes nowhere but home, tmp and shared memory', async () => {
+  describe('shows a minimal system', () => {
+    it('has a root of known names and is writable only in home, tmp and shared memory', async () => {
       expect(await said('ls /')).toBe('bin\ndev\netc\nhome\nlib\nlib64\nopt\nproc\nrun\nsbin\nsys\ntmp\nusr\n')
       expect(
         await said(
@@ -313,7 +313,7 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
         ),
       ).toBe('/home/baponi\n/tmp\n/dev/shm\n')
     })
-    it('mounts everything nosuid, and nodev where devices are not the purpose', async () => {
+    it('mounts everything nosuid, and nodev except for devices', async () => {
       const mounts = (await said('cat /proc/self/mounts'))
         .trim()
         .split('\n')
@@ -330,7 +330,7 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
       expect(await bash('echo b >/proc/sysrq-trigger')).toMatchObject({ value: 1 })
       expect(await bash('echo 1 >/proc/sys/vm/drop_caches')).toMatchObject({ value: 1 })
     })
-    it.each([1, 3])('shows %i processors where programs look', async (cpus) => {
+    it.each([1, 3])('reports %i processors to programs', async (cpus) => {
       expect(
         await said(
           '/usr/bin/python3 -c "import os; print(os.cpu_count())"; grep -c ^cpu[0-9] /proc/stat; cat /sys/devices/system/cpu/{online,possible,present}',
@@ -348,7 +348,7 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
       )
       expect([outcome.value, outcome.stdout.toString()]).toEqual([7, '/dev/pts/0\r\n'])
     })
-    it('has a loopback network, and any other address fails at once', async () => {
+    it('has a loopback network, and any other address fails immediately', async () => {
       const outcome = await python(`
 import errno, socket
 for family, here, there in ((socket.AF_INET, '127.0.0.1', '192.0.2.1'), (socket.AF_INET6, '::1', '2001:db8::1')):
@@ -365,7 +365,7 @@ print([name for _, name in socket.if_nameindex()])
     })
   })
 
-  describe('bounds what the program may have', () => {
+  describe('limits the resources of the program', () => {
     it.each(['/tmp', '/dev/shm', '/home/baponi'])('in bytes and in files of %s', async (path) => {
       const outcome = await bash(
         `cd ${path}; head -c 20M /dev/zero >big; stat -c %s big; rm big; i=0; while (>f$i) 2>/dev/null && [ $i -lt 9000 ]; do i=$((i+1)); done; echo $i`,
@@ -393,7 +393,7 @@ print([name for _, name in socket.if_nameindex()])
     })
   })
 
-  describe('runs what people use', () => {
+  describe('runs common software', () => {
     it('threads, processes, pools, event loops and locks of python', async () => {
       const outcome = await python(
         `
@@ -438,7 +438,7 @@ console.log(execFileSync('echo', ['child']).toString().trim(), os.cpus().length,
       const program = '#include <stdio.h>\nint main(void) { puts("built"); return 0; }\n'
       expect(await said('gcc -O1 -x c -o a - && ./a', { stdin: program, tmpBytes: 64 << 20 })).toBe('built\n')
     })
-    it.skipIf(!has('file'))('a program that fences itself in with seccomp', async () => {
+    it.skipIf(!has('file'))('a program that adds its own seccomp filter', async () => {
       expect(await said('file -b /etc/passwd')).toBe('ASCII text\n')
     })
   })
@@ -459,7 +459,7 @@ print(open('/proc/net/unix').read().count('left'))
 `)
       expect(find.stdout.toString()).toBe('[] [] [] -1\n0\n')
     })
-    it('in the guest itself: descriptors, children and memory are flat', async () => {
+    it('in the guest itself: descriptors, children and memory stay constant', async () => {
       const childrenOf = (pid: number) => readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
       const jailer = Number(childrenOf(slot.pid))
       const measure = () => ({
@@ -470,7 +470,7 @@ print(open('/proc/net/unix').read().count('left'))
         residentKb: Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${slot.pid}/status`, 'utf8'))?.[1]),
       })
       const secret = 'a secret of the run before'
-      // What is looked for below is found while a run is there, or the search would prove nothing.
+      // The search below finds this while a run executes; otherwise it would prove nothing.
       const run = slot.prepare({ args: ['true'], env: { SECRET: secret } })
       await slot.expect(kinds.waiting)
       if (build === 'static') expect(memoryOf(slot.pid).includes(secret)).toBe(true)
@@ -496,21 +496,21 @@ print(open('/proc/net/unix').read().count('left'))
     })
   })
 
-  it('hands on the credit it was given and not a byte more, and still obeys KILL', async () => {
+  it('forwards exactly the granted credit, and still obeys KILL', async () => {
     const run = slot.prepare({ args: ['yes'], credit: 100_000 })
     await slot.expect(kinds.waiting)
     slot.send(frame(kinds.go, run))
     let bytes = 0
     while (bytes < 100_000) bytes += (await slot.expect(kinds.stdout)).payload.length
     expect(bytes).toBe(100_000)
-    // One KILL ends the jail; one that finds it dead gives up what found no credit.
+    // One KILL ends the jail; one that finds it dead drops the output without credit.
     const killing = setInterval(() => slot.send(frame(kinds.kill, run)), 20)
     const outcome = await slot.finish(run, false).finally(() => clearInterval(killing))
     expect(outcome).toMatchObject({ how: 'killed', stdout: Buffer.alloc(0) })
     expect(await slot.run({ args: ['true'] })).toMatchObject({ how: 'exited', value: 0 })
   })
 
-  it('hands on what is written for images apart from output, within a credit of its own', async () => {
+  it('forwards images separately from output, within their own credit', async () => {
     const write = 'import os; print(os.write(60, b"i" * 40_000)); os.write(60, b"j" * 40_000)'
     const run = slot.prepare({ args: ['python3', '-c', write], imageCredit: 50_000 })
     await slot.expect(kinds.waiting)
@@ -533,7 +533,7 @@ print(open('/proc/net/unix').read().count('left'))
   })
 })
 
-/** All writable memory of a process, as this machine's root reads it. */
+/** All writable memory of a process, as root on this host reads it. */
 function memoryOf(pid: number): Buffer {
   const maps = readFileSync(`/proc/${pid}/maps`, 'utf8')
     .split('\n')

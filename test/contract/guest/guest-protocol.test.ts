@@ -1,4 +1,4 @@
-/** guest/PROTOCOL.md, from the runner's side: the order of frames, the states of a run, and what breaks them. */
+/** guest/PROTOCOL.md, from the side of the runner: the order of frames, the states of a run, and protocol violations. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmdirSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
@@ -29,7 +29,7 @@ const header = (length: number, run: number, kind: number, zeros = [0, 0, 0]): B
   bytes.set(zeros, 9)
   return bytes
 }
-/** `true_` without one kind of record, and with others. */
+/** `true_` without one kind of record, or with additional ones. */
 const prepared = (without: number, ...more: Buffer[]): Buffer => {
   const parts: Buffer[] = []
   for (let at = 0; at < true_.length; at += 5 + true_.readUInt32LE(at + 1))
@@ -37,7 +37,7 @@ const prepared = (without: number, ...more: Buffer[]): Buffer => {
   return Buffer.concat([...parts, ...more])
 }
 
-/** What the runner must never send. Each ends the guest with 70, after saying why. */
+/** What the runner must never send. Each ends the guest with 70, after printing the reason. */
 const broken: [string, Buffer[]][] = [
   ['a kind that is not known', [frame(10, 1)]],
   ['a kind of the other direction', [frame(kinds.exited, 1)]],
@@ -88,7 +88,7 @@ const broken: [string, Buffer[]][] = [
 ]
 
 interface Seen {
-  /** In each pid namespace, the machine's own first. */
+  /** In each pid namespace, that of the host first. */
   pids: number[]
   seccomp: string | undefined
   capabilities: string | undefined
@@ -130,7 +130,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
   })
   afterAll(() => rmSync(directory, { recursive: true, force: true }))
 
-  describe('ends the slot with 70 on', () => {
+  describe('exits with 70 on', () => {
     it.each(broken)('%s', async (_, frames) => {
       const slot = await openSlot({ ...options, foreground: true })
       try {
@@ -144,7 +144,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
     })
   })
 
-  it('ends when its standard input does, with whatever runs in it', async () => {
+  it('ends when its standard input does, with everything that runs in it', async () => {
     const slot = await openSlot({ ...options, foreground: true })
     const run = slot.prepare({ args: ['sleep', '86400'] })
     const waiting = await slot.expect(kinds.waiting)
@@ -160,7 +160,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
   const killJailer = (slot: Slot) =>
     process.kill(processesOf(slot.pid).find(({ pids }) => pids[1] === slot.jailer)!.pids[0]!, 'SIGKILL')
 
-  it('lets a run end whose jailer is killed, and the slot after it', async () => {
+  it('lets a run end whose jailer is killed, and then ends the slot', async () => {
     const slot = await openSlot({ ...options, foreground: true })
     const run = slot.prepare({ args: ['sh', '-c', 'read line; echo $line'], stdin: 'still here\n', codeFile: 'unused' })
     await slot.expect(kinds.waiting)
@@ -179,7 +179,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
     await slot.close()
   })
 
-  it('does not start on an image whose mount points are links', async () => {
+  it('does not start on an image whose mount points are symbolic links', async () => {
     const slot = new Slot({
       ...options,
       foreground: true,
@@ -200,10 +200,10 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
       slot = await openSlot(options)
     })
     afterAll(() => slot?.close())
-    /** A plain run still works: the state before left nothing. */
+    /** A plain run still works: the previous state left nothing behind. */
     const works = async () => expect(await slot.run({ args: ['true'] })).toMatchObject({ how: 'exited', value: 0 })
 
-    it('names the main process by its pid in the slot, jailed already and not yet running', async () => {
+    it('reports the main process by its pid in the slot, jailed already and not yet running', async () => {
       const run = slot.prepare({ args: ['sleep', '86400'] })
       const pid = (await slot.expect(kinds.waiting)).payload.readUInt32LE(0)
       const seen = processesOf(slot.pid).filter((one) => one.pids[1] === pid)
@@ -219,14 +219,14 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
       await slot.finish(run)
       expect(processesOf(slot.pid).map(({ pids }) => pids[1])).toEqual([1, slot.jailer])
     })
-    it('obeys KILL while the source is arriving', async () => {
+    it('obeys KILL while the source code arrives', async () => {
       const payload = preparation({ args: ['cat'], code: 'much' })
       const run = slot.nextRun()
       slot.send(frame(kinds.prepare, run, payload), frame(kinds.code, run, Buffer.from('m')), frame(kinds.kill, run))
       expect(await slot.finish(run)).toMatchObject({ how: 'killed' })
       await works()
     })
-    it('obeys KILL while the jail is being made', async () => {
+    it('obeys KILL while the jail is created', async () => {
       for (let times = 0; times < 20; times++) {
         const run = slot.prepare({ args: ['sleep', '86400'] })
         slot.send(frame(kinds.kill, run))
@@ -241,7 +241,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
       expect(await slot.finish(run)).toMatchObject({ how: 'killed' })
       await works()
     })
-    it('lets GO and CREDIT cross the end of the run', async () => {
+    it('accepts GO and CREDIT that cross the end of the run', async () => {
       const run = slot.prepare({ args: ['sleep', '86400'] })
       await slot.expect(kinds.waiting)
       slot.send(frame(kinds.kill, run), frame(kinds.go, run), frame(kinds.credit, run, credit(5)))
@@ -249,7 +249,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
       slot.send(frame(kinds.credit, run, credit(5)), frame(kinds.kill, run))
       await works()
     })
-    it('obeys KILL while the program runs, and sends what it had written', async () => {
+    it('obeys KILL while the program runs, and sends what it wrote before', async () => {
       const run = slot.prepare({ args: ['bash', '-c', 'trap "" TERM INT; setsid sleep 86400 & echo started; wait'] })
       await slot.expect(kinds.waiting)
       slot.send(frame(kinds.go, run))
@@ -267,14 +267,14 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
       expect(await slot.finish(run)).toMatchObject({ how: 'killed' })
       await works()
     })
-    it('sends EXITED without further credit when the output took it to the last byte', async () => {
+    it('sends EXITED without further credit when the output used exactly all of it', async () => {
       const run = slot.prepare({ args: ['printf', '12345'], credit: 5 })
       await slot.expect(kinds.waiting)
       slot.send(frame(kinds.go, run))
       const outcome = await slot.finish(run, false)
       expect([outcome.how, outcome.stdout.toString()]).toEqual(['exited', '12345'])
     })
-    it('holds EXITED back until the output before it found credit', async () => {
+    it('delays EXITED until the output before it has credit', async () => {
       const run = slot.prepare({ args: ['printf', '12345'], credit: 2 })
       await slot.expect(kinds.waiting)
       slot.send(frame(kinds.go, run))
@@ -285,7 +285,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
       const outcome = await slot.finish(run, false)
       expect([outcome.how, outcome.stdout.toString()]).toEqual(['exited', '45'])
     })
-    it('takes standard input while nobody has credit for output', async () => {
+    it('accepts standard input while output has no credit', async () => {
       const run = slot.prepare({ args: ['cat'], stdin: Buffer.alloc(3 << 20, 'z'), credit: 1 })
       await slot.expect(kinds.waiting)
       slot.send(frame(kinds.go, run))
@@ -298,7 +298,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
       expect(outcome.stdout.toString()).toBe(`${Array.from({ length: 20000 }, (_, at) => at + 1).join('\n')}\n`)
       expect(outcome.frames.findIndex((one) => one.kind === kinds.exited)).toBe(outcome.frames.length - 1)
     })
-    it('says FAILED and why when the jail cannot be made as asked', async () => {
+    it('sends FAILED with the reason when the jail cannot be created as requested', async () => {
       const run = slot.nextRun()
       slot.send(frame(kinds.prepare, run, prepared(3, record(3, '/home/nobody'))))
       expect((await slot.expect(kinds.failed)).payload.toString()).toBe(
@@ -308,12 +308,12 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
       expect(outcome).toMatchObject({ how: 'failed', text: 'set RLIMIT_NOFILE: Operation not permitted' })
       await works()
     })
-    it('takes a PREPARE of full size', async () => {
+    it('accepts a PREPARE of maximum size', async () => {
       const env = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [`BIG${at}`, 'v'.repeat(100_000)]))
       const outcome = await slot.run({ args: ['sh', '-c', 'printenv BIG0 | wc -c; printenv BIG9 | wc -c'], env })
       expect(outcome.stdout.toString()).toBe('100001\n100001\n')
     })
-    it('understands frames that arrive byte by byte', async () => {
+    it('accepts frames that arrive byte by byte', async () => {
       const run = slot.nextRun()
       for (const byte of Buffer.concat([frame(kinds.prepare, run, true_)])) {
         slot.send(Buffer.of(byte))
@@ -326,7 +326,7 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
   })
 })
 
-describe('the readers of frames and records', () => {
+describe('the parsers of frames and records', () => {
   it('survive mutated input under sanitizers', () => {
     const directory = buildGuest('sanitized')
     try {

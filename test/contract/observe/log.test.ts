@@ -8,7 +8,7 @@ function logged(format: LogFormat, write: (log: Log) => void, isTTY = false): st
   return text
 }
 
-describe('a line of the log', () => {
+describe('a log line', () => {
   it('is one JSON object with its level, time and bindings', () => {
     const line = JSON.parse(
       logged('json', (log) => log.child({ request_id: 'req_1' }).info({ run_id: 'trc_1' }, 'hello')),
@@ -28,11 +28,11 @@ describe('a line of the log', () => {
     expect(JSON.parse(logged('auto', (log) => log.info('hello'), false)).msg).toBe('hello')
   })
 
-  it('is not written below the level', () => {
+  it('is not written below the configured level', () => {
     expect(logged('json', (log) => log.trace('hello'))).toBe('')
   })
 
-  it('stays one line, whatever the message holds', () => {
+  it('stays one line, whatever the message contains', () => {
     const text = logged('json', (log) => log.info({ name: 'a\nb' }, 'one\n{"level":"fatal"}'))
     expect(text.trimEnd().split('\n')).toHaveLength(1)
   })
@@ -51,7 +51,7 @@ describe('a fault', () => {
     expect(line.err.stack).toContain('log.test.ts')
   })
 
-  it('may be anything that can be thrown', () => {
+  it('can be any value that can be thrown', () => {
     for (const thrown of ['text', null, undefined, 7, { message: 'x' }, Object.create(null)]) {
       expect(JSON.parse(logged('json', (log) => void fault(thrown, log))).fault_id).toMatch(/^flt_/)
     }

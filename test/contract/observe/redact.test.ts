@@ -15,7 +15,7 @@ function logged(write: (log: Log) => void): string {
   return text
 }
 
-/** Puts a value under some levels of objects, arrays and errors. */
+/** Nests a value in levels of objects, arrays and errors. */
 const nested = fc.array(fc.constantFrom('object', 'list', 'error', 'cause', 'map'), { maxLength: 5 })
 function wrap(value: object, levels: readonly string[]): object {
   return levels.reduce<object>((inner, level) => {
@@ -34,7 +34,7 @@ function wrap(value: object, levels: readonly string[]): object {
   }, value)
 }
 
-describe('a log line never carries', () => {
+describe('a log line never contains', () => {
   const spellings = (name: string) => [name, name.toUpperCase(), name.replace(/^(x|set|api|proxy)/, '$1-')]
 
   for (const name of hiddenNames) {
@@ -67,7 +67,7 @@ describe('a log line never carries', () => {
     expect(text).toContain('trc_1')
   })
 
-  it('the source text of a run, as text or bytes', () => {
+  it('the source code of a run, as text or bytes', () => {
     const text = logged((log) => {
       log.info({ input: { code: `print("${secret}")` } })
       log.info({ payload: Buffer.from(secret) })
@@ -79,7 +79,7 @@ describe('a log line never carries', () => {
     expect(text).not.toMatch(/104.{1,20}117.{1,20}110.{1,20}116/)
   })
 
-  it('a key, in whatever text it stands', () => {
+  it('a key, in any surrounding text', () => {
     const text = logged((log) => {
       log.info(`called with ${key}`)
       log.info('called with %s', key)
@@ -97,19 +97,19 @@ describe('a log line never carries', () => {
 })
 
 describe('redaction', () => {
-  it('keeps what is no secret', () => {
+  it('keeps everything that is not secret', () => {
     const plain = { run_id: 'trc_1', bytes: 3, list: ['a', null, true], exit: { code: 3 } }
     expect(redact(plain)).toEqual(plain)
   })
 
-  it('changes nothing of what it was given', () => {
+  it('does not modify its input', () => {
     const given = { env: { A: '1' }, list: [{ code: 'x' }] }
     const before = structuredClone(given)
     redact(given)
     expect(given).toEqual(before)
   })
 
-  it('answers with bounded plain data for any value at all', () => {
+  it('returns bounded plain data for any value', () => {
     const circular: Record<string, unknown> = { name: 'x' }
     circular.self = circular
     const hostile = Object.defineProperty({}, 'a', {
@@ -129,7 +129,7 @@ describe('redaction', () => {
     )
   })
 
-  it('gives no field a way to the prototype', () => {
+  it('lets no field modify the prototype', () => {
     const copy = redact(JSON.parse('{"__proto__": {"polluted": true}}')) as Record<string, unknown>
     expect(copy.polluted).toBeUndefined()
     expect(Object.getPrototypeOf(copy)).toBe(Object.prototype)

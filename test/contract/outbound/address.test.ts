@@ -15,7 +15,7 @@ const bits6 = (address: string): bigint => {
   return all.reduce((bits, group) => (bits << 16n) | BigInt(`0x${group}`), 0n)
 }
 
-/** Written down anew, by numbers, so that a slip in the table does not repeat itself here. */
+/** Written down again, as numbers, so that an error in the table does not repeat itself here. */
 const refused4: [first: number, last: number][] = [
   [0x00000000, 0x00ffffff],
   [0x0a000000, 0x0affffff],
@@ -49,7 +49,7 @@ const refused6: [network: string, prefix: number][] = [
 ]
 
 describe('the class of an address', () => {
-  it('is public for no address of a network that is not', () => {
+  it('is not public for any address of a special network', () => {
     for (const [first, last] of refused4) {
       const inside = fc.integer({ min: first, max: last })
       fc.assert(
@@ -68,7 +68,7 @@ describe('the class of an address', () => {
     }
   })
 
-  it('is public for no form of IPv6 that carries an IPv4 address, whatever that is', () => {
+  it('is not public for any form of IPv6 that embeds an IPv4 address, whichever that is', () => {
     const forms = [
       (number: bigint) => number,
       (number: bigint) => (0xffffn << 32n) | number,
@@ -84,13 +84,13 @@ describe('the class of an address', () => {
     expect(classOf('::127.0.0.1')).toBe('embedded')
   })
 
-  it('is public outside these networks, and for IPv6 inside 2000::/3 alone', () => {
+  it('is public outside these networks, and for IPv6 inside 2000::/3 only', () => {
     const isRefused = (number: number) => refused4.some(([first, last]) => number >= first && number <= last)
     const others: AddressClass[] = ['reserved']
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 0xffffffff }), (number) => {
         fc.pre(!isRefused(number))
-        // A few single blocks with a purpose of their own are refused beyond those above.
+        // A few single blocks with a special purpose are rejected beyond those above.
         return classOf(v4(number)) === 'public' || others.includes(classOf(v4(number)))
       }),
     )
@@ -104,7 +104,7 @@ describe('the class of an address', () => {
     )
   })
 
-  it('is reserved for what is no plain address', () => {
+  it('is reserved for everything that is not a plain address', () => {
     for (const text of ['', 'localhost', '127.1', '0x7f.0.0.1', '2606:4700::1%eth0', '8.8.8.8:80', '1.2.3.4.5']) {
       expect([text, classOf(text)]).toEqual([text, 'reserved'])
     }
@@ -121,8 +121,8 @@ const code = (work: () => unknown): string => {
   }
 }
 
-describe('an address that a client gives', () => {
-  it('is taken when it is https, at a usual port, of a public host', () => {
+describe('a webhook address', () => {
+  it('is accepted when it is https, at a usual port, with a public host', () => {
     for (const url of [
       'https://hooks.example.com/x?y=1',
       'https://8.8.8.8/',
@@ -133,7 +133,7 @@ describe('an address that a client gives', () => {
     }
   })
 
-  it('is refused in every odd notation, with credentials, and in other schemes', () => {
+  it('is rejected in every unusual notation, with credentials, and with other schemes', () => {
     const odd = [
       'https://2130706433/',
       'https://0x7f000001/',
@@ -163,7 +163,7 @@ describe('an address that a client gives', () => {
     }
   })
 
-  it('is refused in plain http, at other ports, and where it names an address of this side', () => {
+  it('is rejected as plain http, at other ports, and when it names an internal address', () => {
     const urls = [
       'http://host.example/',
       'https://host.example:8443/',
@@ -182,7 +182,7 @@ describe('an address that a client gives', () => {
     }
   })
 
-  it('is taken where the operator named its host or network, and no further', () => {
+  it('is accepted when the operator allows its host or network, and nothing beyond', () => {
     const allowed = new AllowedDestinations(['Hooks.internal', '10.1.0.0/16', '::1'])
     const taken = ['http://hooks.internal:8080/', 'http://10.1.2.3:99/', 'http://[::1]:1/', 'http://may-be.example/']
     for (const url of taken) expect([url, code(() => toDestination('u', url, allowed))]).toEqual([url, 'taken'])

@@ -35,7 +35,7 @@ const post = (
   })
 
 describe('an outgoing request', () => {
-  it('carries its body, its headers and the name of its host to the address that was checked', async () => {
+  it('sends its body, its headers and the host name to the address that was checked', async () => {
     const seen: unknown[] = []
     const port = await listen(async (request, response) => {
       let body = ''
@@ -49,7 +49,7 @@ describe('an outgoing request', () => {
     expect(seen).toEqual([['POST', '/hook?a=b', `receiver.example:${port}`, 'yes', '{"ü":1}']])
   })
 
-  it('asks for the name once, so that a name that changes its mind is not followed', async () => {
+  it('resolves the name once, so that a rebinding name has no effect', async () => {
     let asked = 0
     let reached = 0
     const port = await listen((_request, response) => {
@@ -64,7 +64,7 @@ describe('an outgoing request', () => {
     expect([asked, reached]).toEqual([2, 1])
   })
 
-  it('goes nowhere when one of several addresses is not allowed', async () => {
+  it('is rejected when one of several addresses is not allowed', async () => {
     let reached = 0
     const port = await listen((_request, response) => {
       reached += 1
@@ -88,7 +88,7 @@ describe('an outgoing request', () => {
     expect(reached).toBe(0)
   })
 
-  it('does not follow where an answer points', async () => {
+  it('does not follow redirects', async () => {
     let reached = 0
     const target = await listen((_request, response) => {
       reached += 1
@@ -103,7 +103,7 @@ describe('an outgoing request', () => {
     expect(reached).toBe(1)
   })
 
-  it('reads no more of an endless answer than a little', async () => {
+  it('reads only the beginning of an endless response', async () => {
     let writtenBytes = 0
     const piece = Buffer.alloc(64 * 1024)
     const port = await listen((_request, response) => {
@@ -116,11 +116,11 @@ describe('an outgoing request', () => {
       write()
     })
     expect(await post(`http://127.0.0.1:${port}/`)).toBe(200)
-    // What the buffers of the kernel take on both sides, and not more.
+    // The capacity of the kernel buffers on both sides, and no more.
     expect(writtenBytes).toBeLessThan(64 * 1024 * 1024)
   })
 
-  it('gives up on a receiver that never answers, and on a name that never resolves', async () => {
+  it('times out on a receiver that never responds, and on a name that never resolves', async () => {
     const port = await listen(() => {})
     const silent = await post(`http://127.0.0.1:${port}/`, {}, 300).catch((error: unknown) => problemOf(error))
     expect(silent).toBe('It did not answer in time.')
@@ -131,7 +131,7 @@ describe('an outgoing request', () => {
     expect(nameless).toBe('It did not answer in time.')
   })
 
-  it('tells that nobody listens in words that say no more than that', async () => {
+  it('reports a refused connection without further details', async () => {
     const port = await listen(() => {})
     const server = servers.pop()!
     server.close()

@@ -46,12 +46,12 @@ const post = (url: string) =>
   outbound.post({ url, headers: {}, body: '{}', timeoutMs: 20_000, signal: new AbortController().signal })
 
 describe('an outgoing request over TLS', () => {
-  it('goes to the address that was checked and asks there for the name that was meant', async () => {
+  it('connects to the address that was checked and verifies the original host name', async () => {
     expect(await post(`https://receiver.example:${port}/`)).toBe(200)
     expect(seen).toEqual([['receiver.example', `receiver.example:${port}`]])
   })
 
-  it('says nothing to whoever cannot prove that name', async () => {
+  it('sends nothing to a server that cannot prove that name', async () => {
     await expect(post(`https://other.example:${port}/`)).rejects.toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' })
     await expect(post(`https://127.0.0.1:${port}/`)).rejects.toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' })
     expect(seen).toHaveLength(1)

@@ -22,13 +22,13 @@ import { RunnerServer } from '../../../src/runner/server.ts'
 import { type EngineMachine, engineMachine, testLimits } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 
-/** Belongs to nobody on a usual machine. */
+/** Not used by anyone on a usual host. */
 const strangerUid = 64_999
 const frontUid = 64_998
 const graceMs = 300
 
 inPrivateMounts(import.meta.filename, () => {
-  describe('the run protocol between front and runner', () => {
+  describe('the protocol between front and runner', () => {
     const dir = mkdtempSync(join(tmpdir(), 'glovebox-link-'))
     const socketPath = join(dir, 'link', 'runner.sock')
     const clients = new Set<RunnerClient>()
@@ -91,7 +91,7 @@ inPrivateMounts(import.meta.filename, () => {
       return (await client.list()).find((run) => run.runId === runId)
     }
 
-    it('starts a run once, however often it is asked to', async () => {
+    it('starts a run once, however often it is requested', async () => {
       const client = await front()
       const spec = specOf()
       await Promise.all([client.start(spec, bash('echo once')), client.start(spec, bash('echo twice'))])
@@ -99,7 +99,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(await all(client.attach(spec.runId, 0)))).toBe('once\n')
     })
 
-    it('tells how much is going on', async () => {
+    it('reports the number of runs and slots', async () => {
       const client = await front()
       const spec = specOf()
       await client.start(spec, bash('sleep 30'))
@@ -133,7 +133,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(await all(second.attach(spec.runId, 0)))).toBe('early\nlate\n')
     })
 
-    it('ends what nobody waits for after the grace time, but for detached runs', async () => {
+    it('ends runs without a reader after the grace period, except detached ones', async () => {
       const [first, second] = [await front(), await front()]
       const [waited, detached] = [specOf(), specOf({ detached: true })]
       await first.start(waited, bash('sleep 30'))
@@ -146,7 +146,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(await all(second.attach(detached.runId, 0)))).toBe('done\n')
     })
 
-    it('lets a run go on that was to outlive its front, though it was not started so', async () => {
+    it('lets a run continue that was detached after its start', async () => {
       const [first, second] = [await front(), await front()]
       const spec = specOf()
       await first.start(spec, bash('sleep 1; echo done'))
@@ -157,7 +157,7 @@ inPrivateMounts(import.meta.filename, () => {
       await expect(second.outlive('trc_never')).rejects.toMatchObject({ code: 'run_unknown' })
     })
 
-    it('leaves a run alone that another front took over within the grace time', async () => {
+    it('keeps a run that another front took over within the grace period', async () => {
       const [first, second] = [await front(), await front()]
       const spec = specOf()
       await first.start(spec, bash('sleep 1; echo done'))
@@ -165,7 +165,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(await all(second.attach(spec.runId, 0)))).toBe('done\n')
     })
 
-    it('cancels a run wherever it is, and says so when there is nothing to cancel', async () => {
+    it('cancels a run in every state, and says so when there is nothing to cancel', async () => {
       const client = await front()
       const [a, b, queued] = [specOf(), specOf(), specOf()]
       await client.start(a, bash('sleep 30'))
@@ -179,7 +179,7 @@ inPrivateMounts(import.meta.filename, () => {
       await expect(client.cancel('trc_none', 'cancelled')).rejects.toMatchObject({ code: 'run_unknown' })
     })
 
-    it('answers a full queue at once', async () => {
+    it('rejects immediately when the queue is full', async () => {
       const client = await front()
       await client.start(specOf(), bash('sleep 30'))
       await client.start(specOf(), bash('sleep 30'))
@@ -188,14 +188,14 @@ inPrivateMounts(import.meta.filename, () => {
       await expect(client.start(specOf(), bash('echo'))).rejects.toMatchObject({ code: 'queue_full' })
     })
 
-    it('refuses a language that the image does not have', async () => {
+    it('rejects a language that the image does not have', async () => {
       const client = await front()
       await expect(client.start(specOf({ language: 'node' }), bash(''))).rejects.toMatchObject({
         code: 'language_unavailable',
       })
     })
 
-    it('ends the runs and slots of a key that is retired', async () => {
+    it('ends the runs and slots of a retired key', async () => {
       const client = await front()
       const [mine, other] = [specOf({ keyId: 'key_gone' }), specOf()]
       await client.start(mine, bash('sleep 30'))
@@ -209,7 +209,7 @@ inPrivateMounts(import.meta.filename, () => {
       })
     })
 
-    it('holds little for a reader that does not read, and loses nothing of it', async () => {
+    it('buffers little for a slow reader, and loses nothing of its output', async () => {
       const client = await front()
       const spec = specOf({ outputSoftBytes: 4 * 1024 ** 2 })
       await client.start(spec, bash('head -c 2000000 /dev/zero | tr "\\\\0" x'))
@@ -221,7 +221,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(rest).length).toBe(2_000_000)
     })
 
-    it('is followed by many readers of one run alike', async () => {
+    it('serves many readers of one run', async () => {
       const client = await front()
       const spec = specOf()
       await client.start(spec, bash('for i in 1 2 3 4 5; do echo $i; sleep 0.05; done'))
@@ -229,7 +229,7 @@ inPrivateMounts(import.meta.filename, () => {
       for (const events of read) expect(textOf(events)).toBe('1\n2\n3\n4\n5\n')
     })
 
-    it('drops a front that breaks the protocol and serves the others on', async () => {
+    it('disconnects a front that breaks the protocol and keeps serving the others', async () => {
       const client = await front()
       for (const bytes of [
         Buffer.from('GET / HTTP/1.1\r\n\r\n'),
@@ -254,7 +254,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(await all(client.attach(spec.runId, 0)))).toBe('still here\n')
     })
 
-    it('says its version and its life before anything else', async () => {
+    it('states its version and its epoch first', async () => {
       const socket = connect(socketPath)
       socket.write(encodeMessage({ type: 'hello', version: protocolVersion }))
       const [chunk] = (await once(socket, 'data')) as [Buffer]
@@ -267,7 +267,7 @@ inPrivateMounts(import.meta.filename, () => {
       })
     })
 
-    it('of another version is named once, however often it is met, and served when it is replaced', async () => {
+    it('of another version is reported once, however often it is met, and served when it is replaced', async () => {
       const path = join(dir, 'other.sock')
       let version = protocolVersion + 1
       let met = 0
@@ -289,7 +289,7 @@ inPrivateMounts(import.meta.filename, () => {
       listener.close()
     })
 
-    it('lets no other user connect', async () => {
+    it('accepts connections from no other user', async () => {
       const attempt = (uid: number, gid: number) => {
         const code = `const s = require('net').connect(${JSON.stringify(socketPath)})
           s.on('error', (e) => console.log(e.code)).on('close', () => console.log('closed'))
@@ -301,7 +301,7 @@ inPrivateMounts(import.meta.filename, () => {
       }
       expect(await attempt(frontUid, frontUid)).toBe('served')
       expect(await attempt(strangerUid, strangerUid)).toBe('EACCES')
-      // Not even one who is let through to the socket by its group.
+      // Not even from one with group access to the socket.
       expect(await attempt(strangerUid, frontUid)).toMatch(/^(closed|EPIPE|ECONNRESET)$/)
     })
   })

@@ -125,7 +125,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect((await run('ls -A', threadOf('kept', 1), { orgId: 'org_b' })).text).toBe('')
     })
 
-    it('are for one run at a time, and for the next as soon as the ending is told', async () => {
+    it('are used by one run at a time, and available to the next as soon as the ending is reported', async () => {
       const first = await begin('echo begun; read -r -t 20 x </dev/tcp/127.0.0.1/1; sleep 20', threadOf('one'))
       await first.started
       await expect(run('true', threadOf('one', 2))).rejects.toMatchObject({ code: 'thread_busy' })
@@ -136,13 +136,13 @@ inPrivateMounts(import.meta.filename, () => {
       }
     })
 
-    it('refuse who comes with an old number', async () => {
+    it('reject a run with an old fencing number', async () => {
       await run('true', threadOf('fenced', 7))
       await expect(run('true', threadOf('fenced', 6))).rejects.toMatchObject({ code: 'thread_busy' })
       expect((await run('true', threadOf('fenced', 7))).ending).toEqual({ kind: 'exited', code: 0 })
     })
 
-    it('let exactly one of fifty first runs begin', async () => {
+    it('accept exactly one of fifty simultaneous first runs', async () => {
       const tries = Array.from({ length: 50 }, () => begin('sleep 0.2; echo once >>log; cat log', threadOf('first')))
       const settled = await Promise.allSettled(tries)
       const won = settled.filter((one) => one.status === 'fulfilled')
@@ -173,7 +173,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(bus.ending).toEqual({ kind: 'disk_quota', limitBytes: 8 * mib })
     })
 
-    it('keep the size that they were made with, and name that limit, where a later run has a smaller one', async () => {
+    it('keep the size that they were created with, and report that limit, when a later run has a smaller one', async () => {
       await run('true', threadOf('wide', 1, { bytes: 32 * mib, inodes: 200 }))
       const limits = { ...testLimits, fileBytes: 64 * mib }
       const fill = (words: string, fence: number) =>
@@ -184,13 +184,13 @@ inPrivateMounts(import.meta.filename, () => {
       expect(ending.kind === 'disk_quota' && Math.round(ending.limitBytes / mib)).toBeGreaterThanOrEqual(32)
     })
 
-    it('do not call a limit on one file a full disk', async () => {
+    it('do not report a file size limit as a full disk', async () => {
       const limits = { ...testLimits, fileBytes: mib }
       const ran = await run('head -c 3M /dev/zero >big', threadOf('large'), { limits })
       expect(ran.ending).not.toMatchObject({ kind: 'disk_quota' })
     })
 
-    it('give files of any size through streams, with or without a range', async () => {
+    it('stream files of any size, with or without a range', async () => {
       await run('head -c 5000000 /dev/urandom >data; sha256sum <data >sum', threadOf('files'))
       const whole = await client.files.read(where('files'), 'data')
       expect(whole).toMatchObject({ lengthBytes: 5_000_000, status: { kind: 'file', sizeBytes: 5_000_000 } })
@@ -204,7 +204,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(owner).toBe('baponi')
     })
 
-    it('list, tell of, make, move and delete what they hold', async () => {
+    it('list, stat, create, move and delete their files', async () => {
       const { files } = client
       const at = where('tidy')
       await run('mkfifo pipe; ln -s /etc/passwd link; mkdir -p d/e; echo x >d/e/f', threadOf('tidy'))
@@ -227,7 +227,7 @@ inPrivateMounts(import.meta.filename, () => {
       await expect(files.stat(where('tidy', 'org_b'), 'g')).rejects.toMatchObject({ code: 'thread_unknown' })
     })
 
-    it('give a workbook and a picture byte for byte, either way; of two of one name the last is there', async () => {
+    it('return a workbook and an image byte for byte, both ways; the last of two writes to one name wins', async () => {
       const make = `
 import hashlib, os, zipfile
 with zipfile.ZipFile('book.xlsx', 'w', zipfile.ZIP_DEFLATED) as book:
@@ -245,7 +245,7 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       expect(seen.text).toBe(`${sums[0]}  -\nsame\n`)
     })
 
-    it('lead nobody out by links that a run made, in whatever is asked', async () => {
+    it('do not follow links that a run created out of the thread, for any operation', async () => {
       const outside = mkdtempSync(join(tmpdir(), 'glovebox-outside-'))
       writeFileSync(join(outside, 'keep'), 'of the host')
       const at = where('links')
@@ -272,12 +272,12 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       rmSync(outside, { recursive: true })
     })
 
-    it('give their files to many at once: all of one org in turn, and another org does not wait for them', async () => {
+    it('serve files to many at once: one organization in turn, without delay for another', async () => {
       await run('head -c 900000 /dev/urandom >data', threadOf('many'))
       const read = async (org: string) => contentOf(await client.files.read(where('many', org), 'data'))
       const one = await read('org_a')
       await run('head -c 900000 /dev/zero >data', threadOf('many'), { orgId: 'org_b', keyId: 'key_b' })
-      // These are not read on, so they keep their turns.
+      // These are not read to the end, so they keep their turns.
       const slow = await Promise.all(Array.from({ length: 16 }, () => client.files.read(where('many'), 'data')))
       const rest = Promise.all(Array.from({ length: 100 }, () => read('org_a')))
       expect((await read('org_b')).equals(Buffer.alloc(900_000))).toBe(true)
@@ -285,7 +285,7 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       for (const content of await rest) expect(content.equals(one)).toBe(true)
     })
 
-    it('refuse what is too much at once and answer everything else, on a connection that stays', async () => {
+    it('reject too many simultaneous requests and answer all others, on a connection that stays open', async () => {
       const { epoch } = client.identity ?? {}
       const long = 'n'.repeat(200)
       await run(`for n in $(seq 150); do : >${long}$n; done`, threadOf('crowd'))
@@ -299,7 +299,7 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       expect(ending).toEqual({ kind: 'exited', code: 0 })
     })
 
-    it('can be read while a run has them, and not changed', async () => {
+    it('can be read while a run uses them, and not changed', async () => {
       const going = await begin('echo seen >note; sleep 20', threadOf('shared'))
       await going.started
       const note = async () => contentOf(await client.files.read(where('shared'), 'note')).then(String)
@@ -316,7 +316,7 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       expect(await client.files.write(where('shared'), 'new', [Buffer.from('x')])).toBe(1)
     })
 
-    it('begin no run while a file is being written, and forget a file that is given up', async () => {
+    it('start no run while a file is written, and discard an aborted file', async () => {
       await run('true', threadOf('upload'))
       const hold = Promise.withResolvers<void>()
       async function* source() {
@@ -332,7 +332,7 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       await expect.poll(() => run('ls -A', threadOf('upload', 3)).then(({ text }) => text, String)).toBe('')
     })
 
-    it('say that they are full to who writes a file, and keep what was there', async () => {
+    it('report that they are full to the writer of a file, and keep the previous content', async () => {
       const quota = { bytes: 8 * mib, inodes: 64 }
       await run('echo old >file', threadOf('small', 1, quota))
       await expect(client.files.write(where('small'), 'file', zeros(12 * mib))).rejects.toMatchObject({
@@ -341,7 +341,7 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       expect((await contentOf(await client.files.read(where('small'), 'file'))).toString()).toBe('old\n')
     })
 
-    it('let go of a file whose reader stops in the middle', async () => {
+    it('close a file whose reader stops early', async () => {
       await run('truncate -s 100M sparse', threadOf('left', 1, { bytes: 8 * mib, inodes: 64 }), {
         limits: { ...testLimits, fileBytes: 200 * mib },
       })
@@ -356,7 +356,7 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
         .toBe('exited')
     })
 
-    it('have slots of their own where the profile says so', async () => {
+    it('have separate slots if the profile says so', async () => {
       const idsOf = async (thread: RunThread | undefined) =>
         (await run('cat /proc/self/uid_map', thread, { reuse: 'thread' })).text
       const first = await idsOf(threadOf('alone-a'))
@@ -366,7 +366,7 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       expect(without).not.toContain(first)
     })
 
-    it('have more of them than places, each mounted when it is its turn', async () => {
+    it('can outnumber the mount places, each mounted on demand', async () => {
       for (let i = 0; i < 20; i++) await run(`echo ${i} >n`, threadOf(`many-${i}`))
       for (let i = 0; i < 20; i++) expect((await run('cat n', threadOf(`many-${i}`, 2))).text).toBe(`${i}\n`)
     })

@@ -18,7 +18,7 @@ const limits = {
 }
 const result: RunResult = unmeasured(limits, { kind: 'exited', code: 0 })
 
-/** Reads like a client that gives up and comes back after every few events. */
+/** Reads like a client that disconnects and resumes after every few events. */
 function readAll(transcript: Transcript, from = 0): RunEvent[] {
   const events: RunEvent[] = []
   for (let event = transcript.after(from); event; event = transcript.after(event.seq)) events.push(event)
@@ -43,7 +43,7 @@ const writes = fc.array(
 )
 
 describe('the transcript of a run', () => {
-  it('keeps each stream whole and in order up to the soft limit', () => {
+  it('keeps each stream complete and in order up to the soft limit', () => {
     fc.assert(
       fc.property(writes, (list) => {
         const transcript = new Transcript(60 * 80)
@@ -58,7 +58,7 @@ describe('the transcript of a run', () => {
     )
   })
 
-  it('keeps head and tail of what exceeds the soft limit, and says how much is missing', () => {
+  it('keeps head and tail above the soft limit, and states how much is missing', () => {
     fc.assert(
       fc.property(writes, fc.integer({ min: 8, max: 200 }), (list, softBytes) => {
         const transcript = new Transcript(softBytes)
@@ -82,7 +82,7 @@ describe('the transcript of a run', () => {
     )
   })
 
-  it('continues exactly where a reader left off, whatever it has seen', () => {
+  it('resumes exactly where a reader left off, after any event', () => {
     fc.assert(
       fc.property(writes, fc.nat(4000), (list, seq) => {
         const transcript = new Transcript(500)
@@ -103,7 +103,7 @@ describe('the transcript of a run', () => {
     )
   })
 
-  it('shows the head while the run goes on', () => {
+  it('shows the head while the run executes', () => {
     const transcript = new Transcript(1000)
     transcript.running()
     transcript.append('stdout', Buffer.from('one '))
@@ -112,21 +112,21 @@ describe('the transcript of a run', () => {
     expect(textOf(readAll(transcript, 5), 'stdout')).toBe('two')
   })
 
-  it('holds no more than the soft limit per stream under endless output', () => {
+  it('stores no more than the soft limit per stream for endless output', () => {
     const transcript = new Transcript(64 * 1024)
     const chunk = Buffer.alloc(32 * 1024, 'x')
     for (let count = 0; count < 4_000; count++) transcript.append(count % 2 === 0 ? 'stdout' : 'stderr', chunk)
     expect(transcript.retainedBytes).toBeLessThanOrEqual(2 * 64 * 1024 + 1024)
   })
 
-  it('stays bounded when a program switches streams with every byte', () => {
+  it('stays bounded when a program alternates streams with every byte', () => {
     const transcript = new Transcript(1024 * 1024)
     for (let count = 0; count < 300_000; count++)
       transcript.append(count % 2 === 0 ? 'stdout' : 'stderr', Buffer.from('x'))
     transcript.finish(result)
     const events = readAll(transcript)
     expect(events.length).toBeLessThan(66_000)
-    // Their order is memory, too, and counts where what is kept is bounded.
+    // Their order uses memory, too, and counts towards the bound.
     expect(transcript.retainedBytes).toBeGreaterThan(64 * events.length)
     const shown = events.reduce((sum, event) => {
       return sum + (event.kind === 'output' ? event.bytes.length : event.kind === 'gap' ? event.bytes : 0)
@@ -134,7 +134,7 @@ describe('the transcript of a run', () => {
     expect(shown).toBe(300_000)
   })
 
-  it('tells followers of each change, and nobody who has left', () => {
+  it('notifies followers of each change until they unsubscribe', () => {
     const transcript = new Transcript(1000)
     let calls = 0
     const leave = transcript.onChange(() => {

@@ -118,7 +118,7 @@ inPrivateMounts(import.meta.filename, () => {
       return Buffer.concat(pieces)
     }
 
-    it('are at /volumes/<slug>, beside the home directory, and keep what a run leaves for any other', async () => {
+    it('are mounted at /volumes/<slug>, beside the home directory, and keep the files of a run for all others', async () => {
       const both = [volume('data', 'rw'), volume('more', 'rw')]
       const first = await run('echo one >/volumes/data/f; ls /volumes; pwd; stat -c %U /volumes/data', both)
       expect(first.text).toBe('data\nmore\n/home/baponi\nbaponi\n')
@@ -132,7 +132,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect((await run('ls /volumes/data', both, { orgId: 'org_b' })).text).toBe('')
     })
 
-    it('come to a python that waited for its run, and to a node, too', async () => {
+    it('are mounted for a prewarmed python, and for node, too', async () => {
       const volumes = [volume('waited', 'rw')]
       for (const language of ['python', 'node'] as const) {
         const code =
@@ -148,7 +148,7 @@ inPrivateMounts(import.meta.filename, () => {
       }
     })
 
-    it('are had by several runs at once, read-only by some', async () => {
+    it('are used by several runs at once, read-only by some', async () => {
       const writer = await begin(
         'for i in $(seq 400); do [ -e /volumes/shared/stop ] && exit 0; echo $i >/volumes/shared/at; sleep 0.05; done; exit 3',
         [volume('shared', 'rw')],
@@ -167,7 +167,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect((await writer.ended).ending).toEqual({ kind: 'exited', code: 0 })
     })
 
-    it('cannot be changed in any way where they are read-only', async () => {
+    it('cannot be changed in any way when they are read-only', async () => {
       await run('cd /volumes/sealed; echo a >f; mkdir d; ln -s f l; touch -d 2001-01-01 f', [volume('sealed', 'rw')])
       const attack = `
 import ctypes, os, errno
@@ -215,7 +215,7 @@ print([line.split()[5] for line in open('/proc/self/mountinfo') if line.split()[
       }
     })
 
-    it('are apart from each other and from home: no link and no rename leads from one to another', async () => {
+    it('are separate from each other and from home: no link and no rename crosses them', async () => {
       const both = [volume('left', 'rw'), volume('right', 'rw')]
       const code = `
 import os, errno
@@ -229,7 +229,7 @@ for a, b in [('/volumes/left/f', '/volumes/right/f'), ('/home/baponi/h', '/volum
       expect(ran.text).toBe('EXDEV '.repeat(6))
     })
 
-    it('end a run that fills one and dies of it as disk_quota, and only where it could write', async () => {
+    it('end a run that fills one and dies of it as disk_quota, and only when it could write', async () => {
       const full = volume('full', 'rw', { quota: { bytes: 8 * mib, inodes: 64 } })
       const ran = await run('head -c 20M /dev/zero >/volumes/full/f', [full, volume('data', 'rw')])
       expect(ran).toMatchObject({ ending: { kind: 'disk_quota', limitBytes: 8 * mib } })
@@ -237,7 +237,7 @@ for a, b in [('/volumes/left/f', '/volumes/right/f'), ('/home/baponi/h', '/volum
       expect((await run('exit 4', [{ ...full, readOnly: true }])).ending).toEqual({ kind: 'exited', code: 4 })
     })
 
-    it('never make the host wait for what code puts into them', async () => {
+    it('never block the host with special files', async () => {
       const code =
         'cd /volumes/odd; mkfifo p; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind(\'s\')"; ln -s /etc/passwd l; mknod d c 1 3; ls'
       const ran = await run(code, [volume('odd', 'rw')])
@@ -250,7 +250,7 @@ for a, b in [('/volumes/left/f', '/volumes/right/f'), ('/home/baponi/h', '/volum
       )
     })
 
-    it('take files from a client at any time, also while runs have them', async () => {
+    it('accept files from a client at any time, also during runs', async () => {
       const going = await begin('until [ -e /volumes/files/in ]; do sleep 0.05; done; cat /volumes/files/in', [
         volume('files', 'ro'),
       ])
@@ -261,7 +261,7 @@ for a, b in [('/volumes/left/f', '/volumes/right/f'), ('/home/baponi/h', '/volum
       await expect(client.files.read(where('vol_none'), 'in')).rejects.toMatchObject({ code: 'volume_unknown' })
     })
 
-    it('are made, told of, grown and erased, but not while a run has them', async () => {
+    it('are created, listed, grown and erased, but not during runs', async () => {
       expect(await client.storage.create(where('vol_kept'), quota)).toBe(true)
       expect(await client.storage.create(where('vol_kept'), quota)).toBe(false)
       const kept = volume('kept', 'rw')
@@ -278,7 +278,7 @@ for a, b in [('/volumes/left/f', '/volumes/right/f'), ('/home/baponi/h', '/volum
       expect(before).toMatchObject({ usedBytes: expect.any(Number), inodes: expect.any(Number) })
       expect(before.usedBytes).toBeGreaterThanOrEqual(4 * mib)
       expect(before.quotaBytes).toBeGreaterThanOrEqual(16 * mib)
-      expect(before.sizeBytes).toBeGreaterThan(0) // What was not written back yet is not on the disk.
+      expect(before.sizeBytes).toBeGreaterThan(0) // Data that was not written back yet is not on the disk.
       expect(await client.storage.create(where('vol_kept'), { bytes: 64 * mib, inodes: 200 })).toBe(false)
       expect((await client.storage.inspect(where('vol_kept'))).quotaBytes).toBeGreaterThanOrEqual(64 * mib)
       expect(await client.storage.names('volumes', 'org_a', 'vol_k', 1)).toEqual(['vol_kept'])
@@ -289,11 +289,11 @@ for a, b in [('/volumes/left/f', '/volumes/right/f'), ('/home/baponi/h', '/volum
       expect(await client.storage.remove(where('vol_kept'))).toBe(true)
       expect(await client.storage.remove(where('vol_kept'))).toBe(false)
       await expect(client.storage.inspect(where('vol_kept'))).rejects.toMatchObject({ code: 'volume_unknown' })
-      // Who asked for it before it was erased does not make it again.
+      // A request from before the erasure does not create it again.
       await expect(run('true', [kept])).rejects.toMatchObject({ code: 'volume_unknown' })
     })
 
-    it('leave a slot with each run, however it ends', async () => {
+    it('are unmounted from a slot after each run, however it ends', async () => {
       const volumes = [volume('left-one', 'rw'), volume('left-two', 'ro')]
       for (const language of ['bash', 'python'] as const) {
         for (let times = 0; times < 4; times++) {

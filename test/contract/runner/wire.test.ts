@@ -4,14 +4,14 @@ import { admit } from '../../../src/runner/protocol/message-schemas.ts'
 import { maxMessageBytes } from '../../../src/runner/protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError } from '../../../src/runner/protocol/wire.ts'
 
-/** Cuts `bytes` at the given places, wherever they are. */
+/** Cuts `bytes` at the given positions. */
 function pieces(bytes: Buffer, cuts: readonly number[]): Buffer[] {
   const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length].sort((a, b) => a - b)
   return places.slice(1).map((end, index) => bytes.subarray(places[index], end))
 }
 
 describe('the framing between front and runner', () => {
-  it('delivers every message unchanged, however the stream is cut', () => {
+  it('delivers every message unchanged, for every split of the stream', () => {
     const message = fc.record({ header: fc.dictionary(fc.string(), fc.jsonValue()), payload: fc.uint8Array() })
     fc.assert(
       fc.property(fc.array(message, { maxLength: 8 }), fc.array(fc.nat(), { maxLength: 12 }), (messages, cuts) => {
@@ -28,13 +28,13 @@ describe('the framing between front and runner', () => {
     )
   })
 
-  it('refuses a message that announces more than the limit before any of it is held', () => {
+  it('rejects a message above the size limit before storing any of it', () => {
     const prefix = Buffer.alloc(8)
     prefix.writeUInt32BE(maxMessageBytes + 1, 0)
     expect(() => new MessageReader().push(prefix)).toThrow(WireError)
   })
 
-  it('answers garbage with nothing but its own error', () => {
+  it('reports invalid data only as its own error', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 64 })), (chunks) => {
         const reader = new MessageReader()
@@ -47,7 +47,7 @@ describe('the framing between front and runner', () => {
     )
   })
 
-  it('takes from a front only the messages that a front may send', () => {
+  it('accepts from a front only the messages that a front may send', () => {
     fc.assert(
       fc.property(fc.anything(), (header) => {
         expect(() => admit(header)).toThrow(WireError)

@@ -17,7 +17,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { Changes } from '../../../src/storage/changes.ts'
 
-/** A directory of this machine serves as the root of a filesystem: nothing here depends on which one it is. */
+/** A directory on this host replaces the root of a filesystem: nothing here depends on its type. */
 let dir: string
 let root: number
 let changes: Changes
@@ -35,11 +35,11 @@ const write = (path: string, bytes: string | Uint8Array) => writeFileSync(join(d
 const since = (startMs: number) => changes.since('key', 'thread', root, startMs)
 const paths = async (startMs: number) => (await since(startMs)).changed.map(({ path }) => path)
 const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
-/** Longer than any tick of the kernel's clock. */
+/** Longer than any tick of the kernel clock. */
 const aTick = () => sleep(30)
 
 describe('the changes of a run', () => {
-  it('are files that it made or changed, with size, hash and what they hold', async () => {
+  it('are the files that it created or changed, with size, hash and media type', async () => {
     write('old', 'as it was')
     write('grown', 'a')
     await aTick()
@@ -78,14 +78,14 @@ describe('the changes of a run', () => {
     })
   })
 
-  it('are seen whatever time a program gives its files', async () => {
+  it('are detected whatever timestamps a program sets', async () => {
     const startMs = Date.now()
     write('forged', 'x')
     utimesSync(join(dir, 'forged'), 1, 1)
     expect(await paths(startMs)).toEqual(['forged'])
   })
 
-  it('are told once, also when the next run begins within the same tick', async () => {
+  it('are reported once, also when the next run starts within the same tick', async () => {
     const firstMs = Date.now()
     write('first', 'x')
     write('counter', '1')
@@ -96,7 +96,7 @@ describe('the changes of a run', () => {
     expect(await paths(Date.now())).toEqual([])
   })
 
-  it('do not hold what was uploaded a moment before', async () => {
+  it('do not include what was uploaded just before', async () => {
     write('uploaded', 'x')
     changes.wrote('key')
     await changes.settle('key', 'thread', root)
@@ -105,7 +105,7 @@ describe('the changes of a run', () => {
     expect(await paths(startMs)).toEqual(['made'])
   })
 
-  it('leave out what programs keep for themselves', async () => {
+  it('omit cache and temporary files', async () => {
     const startMs = Date.now()
     for (const name of ['__pycache__', '.cache', '.local', 'node_modules', 'kept']) {
       mkdirSync(join(dir, name))
@@ -115,7 +115,7 @@ describe('the changes of a run', () => {
     expect(await paths(startMs)).toEqual(['.profile', 'kept/file'])
   })
 
-  it('follow no link, and open nothing but files', async () => {
+  it('follow no link, and open only regular files', async () => {
     const startMs = Date.now()
     symlinkSync('/etc', join(dir, 'etc'))
     symlinkSync('/etc/passwd', join(dir, 'passwd'))
@@ -123,21 +123,21 @@ describe('the changes of a run', () => {
     expect(await since(startMs)).toMatchObject({ changed: [], truncated: false })
   })
 
-  it('have no hash where a file is larger than what is read, holes or not', async () => {
+  it('have no hash when a file is larger than the limit, sparse or not', async () => {
     const startMs = Date.now()
     write('sparse', 'begins as text')
     truncateSync(join(dir, 'sparse'), 2 ** 40)
     expect((await since(startMs)).changed).toMatchObject([{ path: 'sparse', sizeBytes: 2 ** 40, sha256: null }])
   })
 
-  it('are named in any Unicode; names that are none count as left out', async () => {
+  it('support every Unicode name; names that are not text count as omitted', async () => {
     const startMs = Date.now()
     write('ü\n-rf *', 'x')
     writeFileSync(Buffer.concat([Buffer.from(`${dir}/`), Buffer.of(0xff, 0xfe)]), 'x')
     expect(await since(startMs)).toMatchObject({ changed: [{ path: 'ü\n-rf *' }], truncated: true })
   })
 
-  it('of more files than are told, or deeper than is looked, say so', async () => {
+  it('are marked truncated when there are too many files or directories', async () => {
     const startMs = Date.now()
     for (let i = 0; i < 300; i++) write(`f${i}`, '')
     const many = await since(startMs)
@@ -150,7 +150,7 @@ describe('the changes of a run', () => {
     expect(await since(Date.now())).toMatchObject({ changed: [], truncated: true })
   })
 
-  it('are found under paths as long as the kernel takes them', async () => {
+  it('are found under paths up to the maximum length', async () => {
     const startMs = Date.now()
     const directory = Array.from({ length: 15 }, () => 'n'.repeat(240)).join('/')
     mkdirSync(join(dir, directory), { recursive: true })

@@ -32,7 +32,7 @@ inPrivateMounts(import.meta.filename, () => {
     room.remove()
   })
 
-  /** Namespaces as a slot has them: a user namespace with its own ids, a mount namespace that follows the dock. */
+  /** Namespaces like those of a slot: a user namespace with its own ids, a mount namespace that receives mounts of the dock. */
   async function startSlot(): Promise<ChildProcess> {
     const child = spawn('unshare', ['--user', '--mount', '--propagation', 'slave', '--', 'cat'], {
       stdio: ['pipe', 'pipe', 'inherit'],
@@ -45,7 +45,7 @@ inPrivateMounts(import.meta.filename, () => {
 
   const options = (readOnly = false) => ({ initPid: slot.pid ?? 0, name: 'home', readOnly })
 
-  /** Runs a command inside as root of the slot, or as the user of its jails. @returns what it prints, or its complaint. */
+  /** Runs a command inside as root of the slot, or as the user of its jails. @returns its output, or its error. */
   function inside(command: string, uid = 0): string {
     const ids = uid === 0 ? [] : [`--setuid=${uid}`, `--setgid=${uid}`]
     const words = ['-t', String(slot.pid), '--user', '--mount', ...ids, '--', 'sh', '-c', command]
@@ -63,7 +63,7 @@ inPrivateMounts(import.meta.filename, () => {
       .filter((point) => point?.startsWith(dir))
 
   describe('a filesystem in a dock', () => {
-    it('appears in the slot with its ids translated, both ways', async () => {
+    it('appears in the slot with its ids mapped, in both directions', async () => {
       await writeFile(mounted.root.fd, 'from-outside', [Buffer.from('hello')])
       const home = join(dock.dir, 'home')
       expect(inside(`ls ${dock.dir}`)).toBe('')
@@ -76,10 +76,10 @@ inPrivateMounts(import.meta.filename, () => {
       expect(statSync(join(mounted.path, 'from-inside')).uid).toBe(1000)
       expect(await attachment.detach()).toBe(true)
       expect(inside(`ls ${home}`)).toBe('')
-      expect(readdirSync(home)).toEqual([]) // The place stays for the next.
+      expect(readdirSync(home)).toEqual([]) // The mount point stays for the next one.
     })
 
-    it('tells a program inside that it is full: of bytes, and of files', async () => {
+    it('reports to a program inside that it is full: of bytes, and of files', async () => {
       const attachment = await dock.attach(mounted, options())
       const home = join(dock.dir, 'home')
       expect(inside(`head -c 20000000 /dev/zero >${home}/big`, 1000)).toMatch(/No space left on device/)
@@ -89,7 +89,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(await attachment.detach()).toBe(true)
     })
 
-    it('has flags that root inside cannot take back', async () => {
+    it('has flags that root inside cannot remove', async () => {
       const attachment = await dock.attach(mounted, options(true))
       const home = join(dock.dir, 'home')
       expect(inside(`grep " ${home} " /proc/self/mountinfo`)).toMatch(/ro,nosuid,nodev,noatime,idmapped /)
@@ -101,7 +101,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(await attachment.detach()).toBe(true)
     })
 
-    it('is taken out of sight of a process that holds on to it, and says so', async () => {
+    it('is detached from a process that keeps it open, and reports that', async () => {
       const attachment = await dock.attach(mounted, options())
       const words = [
         '-t',
@@ -121,7 +121,7 @@ inPrivateMounts(import.meta.filename, () => {
       await once(holder, 'exit')
     })
 
-    it('leaves nothing when it cannot be attached', async () => {
+    it('leaves nothing behind when it cannot be attached', async () => {
       await expect(dock.attach(mounted, { ...options(), initPid: process.pid })).rejects.toMatchObject({
         code: 'EPERM',
       })
@@ -133,7 +133,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(existsSync(join(room.dir, 'up'))).toBe(false)
     })
 
-    it('goes with the dock when it was left there', async () => {
+    it('is unmounted with the dock', async () => {
       const second = await Dock.open(join(room.dir, 'second'))
       await second.attach(mounted, options())
       await second.release()
@@ -142,15 +142,15 @@ inPrivateMounts(import.meta.filename, () => {
     })
   })
 
-  describe('the probe of storage', () => {
-    it('passes here and leaves nothing', async () => {
+  describe('the storage probe', () => {
+    it('passes on this host and leaves nothing behind', async () => {
       const dir = mkdtempSync(join(tmpdir(), 'glovebox-probe-'))
       await probeStorage(dir)
       expect(readdirSync(dir)).toEqual([])
       rmSync(dir, { recursive: true })
     })
 
-    it('refuses the start, with a remedy, where mounting is not allowed', () => {
+    it('stops the start, with the remedy, when mounting is not allowed', () => {
       const probe = join(import.meta.dirname, '../../../src/storage/probe.ts')
       const script = `
         import { mkdtempSync } from 'node:fs'

@@ -26,7 +26,7 @@ import { makeDirectory, movePath, readFile, statPath, writeFile } from '../../..
 import { listDirectory } from '../../../src/storage/listing.ts'
 import { contentOf, mib, textAt, zeros } from '../../support/storage-fixture.ts'
 
-/** A directory of this machine serves as the root of a filesystem: nothing here depends on which one it is. */
+/** A directory on this host replaces the root of a filesystem: nothing here depends on its type. */
 let dir: string
 let root: number
 beforeEach(() => {
@@ -43,14 +43,14 @@ const reserved = (n: number) => at(`.glovebox-${n}`)
 const bytesOf = (text: string) => [Buffer.from(text)]
 
 describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
-  it('makes missing directories, and gives all of it to the user of jails', async () => {
+  it('creates missing directories, and gives all of it to the user of jails', async () => {
     expect(await writeFile(root, 'a/b/c.txt', bytesOf('text'))).toBe(4)
     expect(readFileSync(at('a/b/c.txt'), 'utf8')).toBe('text')
     for (const path of ['a', 'a/b', 'a/b/c.txt']) expect(statSync(at(path))).toMatchObject({ uid: 1000, gid: 1000 })
     expect([statSync(at('a')).mode & 0o7777, statSync(at('a/b/c.txt')).mode & 0o7777]).toEqual([0o755, 0o644])
   })
 
-  it('takes the place of the earlier file at once and whole', async () => {
+  it('replaces the earlier file atomically', async () => {
     await writeFile(root, 'f', bytesOf('earlier'))
     let seen = ''
     await writeFile(
@@ -65,7 +65,7 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
     expect([seen, readFileSync(at('f'), 'utf8'), readdirSync(dir)]).toEqual(['earlier', 'later', ['f']])
   })
 
-  it('leaves the earlier file, and nothing else, when its source fails', async () => {
+  it('keeps the earlier file, and nothing else, when its source fails', async () => {
     await writeFile(root, 'f', bytesOf('earlier'))
     const broken = (function* () {
       yield Buffer.from('half')
@@ -75,7 +75,7 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
     expect([readFileSync(at('f'), 'utf8'), readdirSync(dir)]).toEqual(['earlier', ['f']])
   })
 
-  it('uses the next reserved name when code in a sandbox has taken one, and touches nothing that is there', async () => {
+  it('uses the next reserved name when code in a sandbox has taken one, and modifies nothing existing', async () => {
     for (let n = 0; n < 31; n++) {
       if (n % 4 === 0) writeFileSync(reserved(n), 'theirs')
       if (n % 4 === 1) symlinkSync('/etc/hostname', reserved(n))
@@ -100,7 +100,7 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
     expect(readFileSync(reserved(0), 'utf8')).toBe('theirs')
   })
 
-  it('is refused with the way out while every reserved name is taken, and leaves the earlier file', async () => {
+  it('is rejected with the remedy while every reserved name is taken, and keeps the earlier file', async () => {
     await writeFile(root, 'f', bytesOf('earlier'))
     for (let n = 0; n < 32; n++) symlinkSync('/etc/hostname', reserved(n))
     await expect(writeFile(root, 'f', bytesOf('later'))).rejects.toMatchObject({ code: 'reserved_names_taken' })
@@ -112,7 +112,7 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
     expect([readFileSync(at('f'), 'utf8'), existsSync(reserved(17))]).toEqual(['later', false])
   })
 
-  it('gives no one a reserved name, which would not last', async () => {
+  it('never creates a file under a reserved name', async () => {
     await writeFile(root, 'f', bytesOf('text'))
     const ways = [
       (path: string) => writeFile(root, path, bytesOf('')),
@@ -125,7 +125,7 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
     await writeFile(root, '.glovebox-32', bytesOf('and so is this'))
   })
 
-  it('lets the last of many win, also in directories that none of them found', async () => {
+  it('keeps the last of many parallel writes, also in new directories', async () => {
     const texts = Array.from({ length: 30 }, (_, n) => `${n}`.repeat(1_000 + n))
     await Promise.all(texts.map((text) => writeFile(root, 'new/deep/f', bytesOf(text))))
     expect(texts).toContain(readFileSync(at('new/deep/f'), 'utf8'))
@@ -134,7 +134,7 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
     expect([readdirSync(at('new')), readdirSync(at('new/deep'))]).toEqual([['deep'], ['f']])
   })
 
-  it('keeps every byte of what is no text, and any name', async () => {
+  it('keeps every byte of binary content, and any name', async () => {
     const bytes = randomBytes(700_001)
     const names = [
       'ü/日本語/👩‍👩‍👧',
@@ -155,7 +155,7 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
 })
 
 describe('reading a file', () => {
-  it('gives the range that is asked for', async () => {
+  it('returns the requested range', async () => {
     writeFileSync(at('f'), '0123456789')
     const text = async (offset: number, lengthBytes: number) =>
       (await contentOf(await readFile(root, 'f', { offset, lengthBytes }))).toString()
@@ -164,7 +164,7 @@ describe('reading a file', () => {
       await expect(readFile(root, 'f', { offset, lengthBytes: 1 })).rejects.toMatchObject({ code: 'range_invalid' })
   })
 
-  it('holds little memory, whatever the size of the file, and holes are zeros', async () => {
+  it('uses little memory, whatever the size of the file, and returns zeros for holes', async () => {
     writeFileSync(at('huge'), 'start')
     truncateSync(at('huge'), 1024 * 1024 * mib)
     const file = await readFile(root, 'huge')
@@ -193,7 +193,7 @@ describe('reading a file', () => {
   })
 })
 
-describe('what is neither file nor directory', () => {
+describe('an entry that is neither file nor directory', () => {
   it('is listed by its kind, and neither opened nor followed nor waited for', async () => {
     writeFileSync(at('target'), 'secret')
     symlinkSync('target', at('link'))
@@ -216,7 +216,7 @@ describe('what is neither file nor directory', () => {
     server.close()
   })
 
-  it.skipIf(process.getuid?.() !== 0)('nor if it is a device, which no sandbox can make', async () => {
+  it.skipIf(process.getuid?.() !== 0)('is not read when it is a device, which no sandbox can create', async () => {
     execFileSync('sh', ['-c', 'mknod null c 1 3; mknod disk b 7 0; mknod console c 5 1'], { cwd: dir })
     const { entries } = await listDirectory(root, '')
     expect(entries.map(({ name, kind }) => `${name} ${kind}`).sort()).toEqual([
@@ -231,7 +231,7 @@ describe('what is neither file nor directory', () => {
     }
   })
 
-  it('does not stop others: a forest of FIFOs blocks no thread', async () => {
+  it('does not block other requests, even a thousand FIFOs', async () => {
     execFileSync('sh', ['-c', 'for n in $(seq 40); do mkfifo "$0/fifo$n"; done', dir])
     writeFileSync(at('f'), 'read me')
     const refused = Array.from({ length: 40 }, (_, n) => readFile(root, `fifo${n + 1}`).catch((error) => error.code))
@@ -239,7 +239,7 @@ describe('what is neither file nor directory', () => {
     expect(new Set(await Promise.all(refused))).toEqual(new Set(['not_a_file']))
   })
 
-  it('is refused at once when a program holds a lease', async () => {
+  it('is rejected immediately when a program holds a lease', async () => {
     writeFileSync(at('f'), 'leased')
     const lease =
       'import fcntl,sys,time,signal; signal.signal(signal.SIGIO, signal.SIG_IGN); f=open(sys.argv[1],"r+"); ' +
@@ -254,7 +254,7 @@ describe('what is neither file nor directory', () => {
 })
 
 describe('listing a directory', () => {
-  it('goes on where it stopped, and lists each name once', async () => {
+  it('continues at its cursor, and lists each name once', async () => {
     mkdirSync(at('many'))
     for (let n = 0; n < 2_500; n++) writeFileSync(at('many', `file-${n}`), '')
     const names: string[] = []
@@ -268,7 +268,7 @@ describe('listing a directory', () => {
     expect([names.length, new Set(names).size]).toEqual([2_500, 2_500])
   })
 
-  it('counts names that no path can carry, and deletes them with their directory', async () => {
+  it('counts names that no path can express, and deletes them with their directory', async () => {
     mkdirSync(at('odd'))
     writeFileSync(Buffer.concat([Buffer.from(at('odd/')), Buffer.of(0xff, 0xfe)]), '')
     writeFileSync(at('odd/plain'), '')
@@ -280,14 +280,14 @@ describe('listing a directory', () => {
     expect(await deletePath(root, 'odd', true)).toEqual({ entries: 3, complete: true })
   })
 
-  it('refuses a cursor that is none', async () => {
+  it('rejects an invalid cursor', async () => {
     for (const cursor of ['-1', 'x', '', '1e3', '99999999999999999999'])
       await expect(listDirectory(root, '', cursor)).rejects.toMatchObject({ code: 'invalid_argument' })
   })
 })
 
 describe('moving an entry', () => {
-  it('gives it its new place, and replaces only when it may', async () => {
+  it('renames it, and replaces an existing one only on request', async () => {
     await writeFile(root, 'a', bytesOf('a'))
     await writeFile(root, 'b', bytesOf('b'))
     await expect(movePath(root, 'a', 'b', false)).rejects.toMatchObject({ code: 'path_exists' })
@@ -298,7 +298,7 @@ describe('moving an entry', () => {
     await expect(movePath(root, 'gone', 'x', false)).rejects.toMatchObject({ code: 'path_not_found' })
   })
 
-  it('moves a link as it is', async () => {
+  it('moves a link itself', async () => {
     symlinkSync('/etc/passwd', at('link'))
     await movePath(root, 'link', 'moved', false)
     expect(lstatSync(at('moved')).isSymbolicLink()).toBe(true)
@@ -306,7 +306,7 @@ describe('moving an entry', () => {
 })
 
 describe('deleting', () => {
-  it('refuses a directory that is not empty, unless all of it is meant', async () => {
+  it('rejects a directory that is not empty, unless it is recursive', async () => {
     await makeDirectory(root, 'd/e')
     await expect(deletePath(root, 'd', false)).rejects.toMatchObject({ code: 'directory_not_empty' })
     expect(await deletePath(root, 'd/e', false)).toEqual({ entries: 1, complete: true })
@@ -326,20 +326,20 @@ describe('deleting', () => {
     await expect(writeFile(root, `${'d/'.repeat(400)}f`, bytesOf('x'))).rejects.toMatchObject({ code: 'path_too_deep' })
   })
 
-  it('stops when its budget is used, and goes on when called again', async () => {
+  it('stops when its budget is used, and continues when called again', async () => {
     for (let n = 0; n < 50; n++) await makeDirectory(root, `d/${n}/x`)
     let calls = 1
     for (; !(await deletePath(root, 'd', true, 40)).complete; calls++) expect(calls).toBeLessThan(10)
     expect([calls, existsSync(at('d'))]).toEqual([3, false])
   })
 
-  it('takes away a tree whose directories are closed to their owner', async () => {
+  it('removes a tree whose directories deny access to their owner', async () => {
     await makeDirectory(root, 'd/closed')
     chmodSync(at('d/closed'), 0)
     expect(await deletePath(root, 'd', true)).toEqual({ entries: 2, complete: true })
   })
 
-  it('leaves the other name of a hard link', async () => {
+  it('keeps the other name of a hard link', async () => {
     await writeFile(root, 'one', bytesOf('shared'))
     linkSync(at('one'), at('two'))
     await deletePath(root, 'one', false)
@@ -349,7 +349,7 @@ describe('deleting', () => {
 })
 
 describe('a large file', () => {
-  it('goes in and comes out the same', async () => {
+  it('is stored and returned unchanged', async () => {
     const hash = createHash('sha256')
     for (const chunk of zeros(64 * mib)) hash.update(chunk)
     await writeFile(root, 'large', zeros(64 * mib))

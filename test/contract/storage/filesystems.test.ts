@@ -52,7 +52,7 @@ inPrivateMounts(import.meta.filename, () => {
       await room.filesystems.unmount(mounted)
     })
 
-    it('gives its users the quota of bytes, hardly more, and then says that it is full', async () => {
+    it('provides the quota of bytes, hardly more, and then reports that it is full', async () => {
       const quota = { bytes: 32 * mib, inodes: 100 }
       const mounted = await room.mounted('full', quota)
       const { freeBytes } = await usageOf(mounted)
@@ -66,7 +66,7 @@ inPrivateMounts(import.meta.filename, () => {
       await room.filesystems.unmount(mounted)
     })
 
-    it('gives its users the quota of files, and then says that it is full', async () => {
+    it('provides the quota of files, and then reports that it is full', async () => {
       const mounted = await room.mounted('many', { bytes: 8 * mib, inodes: 64 })
       let made = 0
       const makeAll = async () => {
@@ -78,7 +78,7 @@ inPrivateMounts(import.meta.filename, () => {
       await room.filesystems.unmount(mounted)
     })
 
-    it('takes little of the disk while it holds little, and gives back what was deleted', async () => {
+    it('uses little disk space while it contains little, and releases what was deleted', async () => {
       const quota = { bytes: 1024 * mib, inodes: 65_536 }
       const mounted = await room.mounted('sparse', quota)
       const allocated = async () => (await room.filesystems.allocatedBytes(threadId('sparse'))) ?? 0
@@ -91,7 +91,7 @@ inPrivateMounts(import.meta.filename, () => {
       isSound('sparse')
     })
 
-    it('is made once, however many ask at the same time', async () => {
+    it('is created once, however many request it at the same time', async () => {
       const made = await Promise.all(
         Array.from({ length: 50 }, () => room.filesystems.create(threadId('one'), smallQuota)),
       )
@@ -99,7 +99,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(readdirSync(join(room.home, 'incoming'))).toEqual([])
     })
 
-    it('keeps names apart that differ in case, and refuses names that are none', async () => {
+    it('distinguishes names by case, and rejects invalid names', async () => {
       await room.filesystems.create(threadId('Case'), smallQuota)
       await room.filesystems.create(threadId('case'), smallQuota)
       expect((await room.filesystems.names('threads', 'org_Test')).sort()).toEqual(['Case', 'case'])
@@ -127,7 +127,7 @@ inPrivateMounts(import.meta.filename, () => {
       await other.unmount(await other.mount(threadId('single')))
     }, 120_000)
 
-    it('is mounted without what a crash left under the reserved names, and with everything else', async () => {
+    it('is mounted without the reserved names that a crash left, and with everything else', async () => {
       const before = await room.mounted('a')
       const put = (path: string) => writeFileSync(join(before.path, path), 'text')
       for (const name of ['.glovebox-0', '.glovebox-31', '.glovebox-32', '.glovebox', 'f']) put(name)
@@ -144,7 +144,7 @@ inPrivateMounts(import.meta.filename, () => {
       await room.filesystems.unmount(after)
     })
 
-    it('grows, with what it holds', async () => {
+    it('grows, with its content', async () => {
       const small = await room.mounted('grown')
       await writeFile(small.root.fd, 'f', [Buffer.from('still here')])
       const before = await usageOf(small)
@@ -162,7 +162,7 @@ inPrivateMounts(import.meta.filename, () => {
       })
     })
 
-    it('forks into one that shares nothing afterwards', async () => {
+    it('is forked into an independent copy', async () => {
       const mounted = await room.mounted('origin')
       await writeFile(mounted.root.fd, 'f', [Buffer.from('origin')])
       await room.filesystems.unmount(mounted)
@@ -184,12 +184,12 @@ inPrivateMounts(import.meta.filename, () => {
       await expect(room.filesystems.mount(threadId('gone'))).rejects.toMatchObject({ code: 'thread_unknown' })
     })
 
-    it('is checked and repaired before it is mounted when an error was met', async () => {
+    it('is checked and repaired before it is mounted when an error was recorded', async () => {
       const mounted = await room.mounted('hurt')
       await writeFile(mounted.root.fd, 'f', [Buffer.from('text')])
       await room.filesystems.unmount(mounted)
       const image = room.imagePath('hurt')
-      // A used block called free, and the mark that the kernel leaves when it meets damage.
+      // A used block marked free, and the flag that the kernel sets when it finds damage.
       for (const change of ['freeb 1 1', 'set_super_value state 3'])
         execFileSync('debugfs', ['-w', '-R', change, image], { stdio: 'pipe' })
       expect(() => isSound('hurt')).toThrow()
@@ -200,7 +200,7 @@ inPrivateMounts(import.meta.filename, () => {
       isSound('hurt')
     })
 
-    it('is found again by its backup when its superblock is lost, and refused when there is none', async () => {
+    it('is recovered from a backup superblock, and rejected when there is none', async () => {
       for (const [name, bytes] of [
         ['large', 1024 * mib],
         ['small', 8 * mib],
@@ -217,7 +217,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(readdirSync(join(room.dir, 'mounts'))).toEqual([])
     })
 
-    it('keeps what it has when others fill the disk below it, and goes on when there is room again', async () => {
+    it('keeps its content when others fill the disk below it, and continues when there is space again', async () => {
       const disk = join(room.dir, 'disk')
       const make = 'truncate -s 64M "$0.img" && mkfs.ext4 -q -F "$0.img" && mkdir "$0" && mount -o loop "$0.img" "$0"'
       execFileSync('sh', ['-c', make, disk])
@@ -242,7 +242,7 @@ inPrivateMounts(import.meta.filename, () => {
       execFileSync('umount', [disk])
     })
 
-    it('is not made on a disk that is nearly full', async () => {
+    it('is not created on a disk that is nearly full', async () => {
       const tight = await openRoom(Number.MAX_SAFE_INTEGER)
       await expect(tight.filesystems.create(threadId('a'), smallQuota)).rejects.toMatchObject({ code: 'unavailable' })
       tight.remove()

@@ -34,8 +34,8 @@ inPrivateMounts(import.meta.filename, () => {
     )
   const mountsHere = () => readdirSync(join(room.dir, 'mounts'))
 
-  describe('filesystems that are kept warm', () => {
-    it('are mounted once for all who use them, and stay for the next', async () => {
+  describe('mounted filesystems', () => {
+    it('are mounted once for all users, and stay for the next', async () => {
       const warm = warmWith({})
       const leases = await Promise.all(Array.from({ length: 20 }, () => warm.acquire(threadId('a'), smallQuota)))
       expect(new Set(leases.map(({ mounted }) => mounted.path)).size).toBe(1)
@@ -49,7 +49,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect(mountsHere()).toEqual([])
     })
 
-    it('leave when they idle', async () => {
+    it('are unmounted when they are idle', async () => {
       const warm = warmWith({ idleMs: 30 })
       ;(await warm.acquire(threadId('a'), smallQuota)).release()
       await expect.poll(() => warm.size).toEqual({ mounted: 0, used: 0, leaving: 0 })
@@ -57,14 +57,14 @@ inPrivateMounts(import.meta.filename, () => {
       await warm.close(1_000)
     })
 
-    it('make room for others, the least recently used first', async () => {
+    it('are evicted for others, the least recently used first', async () => {
       const warm = warmWith({ mountedMax: 2 })
       const [a, b] = [await warm.acquire(threadId('a'), smallQuota), await warm.acquire(threadId('b'), smallQuota)]
       await expect(warm.acquire(threadId('c'), smallQuota)).rejects.toMatchObject({ code: 'unavailable' })
       b.release()
       a.release()
       const c = await warm.acquire(threadId('c'), smallQuota)
-      expect((await warm.acquire(threadId('a'), undefined)).mounted).toBe(a.mounted) // b left
+      expect((await warm.acquire(threadId('a'), undefined)).mounted).toBe(a.mounted) // b was unmounted
       expect(c.mounted.path).not.toBe(b.mounted.path)
       expect(warm.size.mounted).toBe(2)
       await warm.close(10)
@@ -72,7 +72,7 @@ inPrivateMounts(import.meta.filename, () => {
       await room.filesystems.unmount(c.mounted)
     })
 
-    it('are waited for while they leave', async () => {
+    it('are waited for during an unmount', async () => {
       const warm = warmWith({ mountedMax: 1 })
       for (let round = 0; round < 10; round++)
         for (const name of ['a', 'b']) {
@@ -81,13 +81,13 @@ inPrivateMounts(import.meta.filename, () => {
           lease.release()
         }
       const [a, b] = await Promise.allSettled(['a', 'b'].map((name) => warm.acquire(threadId(name), undefined)))
-      expect([a?.status, b?.status].sort()).toEqual(['fulfilled', 'rejected']) // one place, two users
+      expect([a?.status, b?.status].sort()).toEqual(['fulfilled', 'rejected']) // one mount, two users
       if (a?.status === 'fulfilled') a.value.release()
       if (b?.status === 'fulfilled') b.value.release()
       await warm.close(1_000)
     })
 
-    it('can be sent away for what needs their image, unless they are used', async () => {
+    it('are unmounted on request for operations on their image, unless they are used', async () => {
       const warm = warmWith({})
       const lease = await warm.acquire(threadId('a'), smallQuota)
       await expect(warm.evict(threadId('a'))).rejects.toMatchObject({ code: 'thread_busy' })
@@ -98,7 +98,7 @@ inPrivateMounts(import.meta.filename, () => {
       await warm.close(1_000)
     })
 
-    it('are 200 at once', async () => {
+    it('can be 200 at once', async () => {
       const warm = warmWith({ mountedMax: 200 })
       const names = Array.from({ length: 200 }, (_, n) => `t${n}`)
       for (let at = 0; at < names.length; at += 10)
@@ -119,7 +119,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect([mountsHere(), loopsOf(room.home)]).toEqual([[], []])
     }, 180_000)
 
-    it('lets one that was made smaller grow when it is mounted for a larger quota, and shrinks none', async () => {
+    it('grow when they are mounted with a larger quota, and never shrink', async () => {
       const warm = warmWith({})
       const bytesWith = async (bytes: number) => {
         const lease = await warm.acquire(threadId('growing'), { bytes, inodes: 200 })
@@ -128,7 +128,7 @@ inPrivateMounts(import.meta.filename, () => {
         return totalBytes
       }
       const small = await bytesWith(8 * mib)
-      expect(await bytesWith(64 * mib)).toBe(small) // It is mounted still.
+      expect(await bytesWith(64 * mib)).toBe(small) // It is still mounted.
       await warm.evict(threadId('growing'))
       const large = await bytesWith(64 * mib)
       expect(large).toBeGreaterThan(64 * mib)
@@ -138,7 +138,7 @@ inPrivateMounts(import.meta.filename, () => {
     })
   })
 
-  describe('a runner that is killed in the middle of a write', () => {
+  describe('a runner that is killed during a write', () => {
     it('leaves no mount and no loop device, and a thread that has the old file or the new one', async () => {
       for (let round = 0; round < 5; round++) {
         const { child, lines } = dying()
@@ -151,7 +151,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(readFileSync('/proc/self/mountinfo', 'utf8')).not.toContain(room.dir)
       }
       const mounted = await room.filesystems.mount(threadId('victim'))
-      expect(mounted.recovered).toBe(false) // The kernel unmounted it in order when its last user was gone.
+      expect(mounted.recovered).toBe(false) // The kernel unmounted it cleanly when its last user was gone.
       expect(await textAt(mounted.root.fd, 'f')).toMatch(/^(a+|b+|c+|d+|e+|f+|g+|h+)$/)
       expect((await textAt(mounted.root.fd, 'f')).length).toBe(600_000)
       expect(readdirSync(mounted.path)).toEqual(['f'])
@@ -159,7 +159,7 @@ inPrivateMounts(import.meta.filename, () => {
       execFileSync('e2fsck', ['-fn', room.imagePath('victim')], { stdio: 'pipe' })
     }, 120_000)
 
-    it('leaves in its thread no name but those that were asked for, wherever a kill comes between', async () => {
+    it('leaves no unexpected name in its thread, at any moment of the kill', async () => {
       for (let round = 0; round < 12; round++) {
         const { child, lines } = dying('many')
         await lines.next()
@@ -176,14 +176,14 @@ inPrivateMounts(import.meta.filename, () => {
       }
     }, 120_000)
 
-    it('has its thread repaired by the journal after a power cut', async () => {
+    it('leaves a thread that its journal repairs after a power failure', async () => {
       const { child, lines } = dying()
       await lines.next()
       const found: string[] = []
-      // What the disk would hold if the power went now: a copy of the image in the middle of its use.
+      // What the disk would contain after a power failure now: a copy of the image while in use.
       for (let round = 0; round < 5; round++) {
         await sleep(30)
-        child.kill('SIGSTOP') // So that it is a copy of one moment.
+        child.kill('SIGSTOP') // So that the copy is of one moment.
         await sleep(30)
         execFileSync('cp', ['--sparse=always', room.imagePath('victim'), room.imagePath(`cut${round}`)])
         child.kill('SIGCONT')
@@ -201,7 +201,7 @@ inPrivateMounts(import.meta.filename, () => {
     }, 120_000)
   })
 
-  /** Below `unshare` once more, so that its mounts are its own. */
+  /** In a mount namespace of its own, so that its mounts stay private. */
   function dying(how: 'one' | 'many' = 'one'): { child: ChildProcess; lines: AsyncIterator<string> } {
     const program = [
       process.execPath,

@@ -30,7 +30,7 @@ const begin = (id: string, more: object = {}) =>
   store.runs.begin({ ...plainRun(id), deliveryMode: 'webhook', ...more }, beside(id))
 const finish = (id: string) => store.runs.finish(id, at, finishedResult.ending, finishedResult)
 
-describe('an ending that is promised to be told', () => {
+describe('a pending webhook delivery', () => {
   it('is due from the moment when it is written, and not before', async () => {
     await begin('a')
     expect(await store.deliveries.due('2999-01-01T00:00:00.000Z', nobodyBusy, 10)).toEqual([])
@@ -40,7 +40,7 @@ describe('an ending that is promised to be told', () => {
     expect(await store.deliveries.due(at, { busyHosts: [], busyOrgs: [org.id] }, 10)).toEqual([])
   })
 
-  it('is taken by one of those who try at once', async () => {
+  it('is claimed by one of several workers', async () => {
     await begin('a')
     await finish('a')
     const [row] = await store.deliveries.due(at, nobodyBusy, 1)
@@ -50,7 +50,7 @@ describe('an ending that is promised to be told', () => {
     expect(await store.deliveries.due('2026-02-01T00:00:30.000Z', nobodyBusy, 1)).toHaveLength(1)
   })
 
-  it('counts as outstanding until it is settled, up to what is asked for', async () => {
+  it('counts as outstanding until it is settled, up to the requested number', async () => {
     for (const id of ['a', 'b', 'c']) await begin(id)
     await finish('a')
     expect([await store.deliveries.outstanding(org.id, 10), await store.deliveries.outstanding(org.id, 2)]).toEqual([
@@ -69,10 +69,10 @@ describe('an ending that is promised to be told', () => {
   })
 })
 
-describe('what stands beside a run', () => {
+describe('the data of a run', () => {
   const find = () => store.history.page(org.id, { metadata: [['who', 'ada']] }, { createdAt: '9999', id: '' }, 10)
 
-  it('goes when its subject is erased', async () => {
+  it('is deleted when its subject is erased', async () => {
     await begin('a', { subject: 'Ada', metadata: '{"who":"ada"}', threadId: 't' })
     await finish('a')
     expect([(await find()).length, (await store.history.code('a'))?.length]).toEqual([1, 1])
@@ -92,7 +92,7 @@ describe('what stands beside a run', () => {
     expect(await store.runs.get('a')).toMatchObject({ threadId: null, metadata: null })
   })
 
-  it('goes with its run, some at a time, oldest first', async () => {
+  it('is deleted with its run, in batches, oldest first', async () => {
     for (const id of ['a', 'b', 'c']) {
       await begin(id, { createdAt: `2026-01-0${id.charCodeAt(0) - 96}T00:00:00.000Z` })
       if (id !== 'c') await finish(id)

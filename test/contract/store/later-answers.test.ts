@@ -50,20 +50,20 @@ const output: KeptOutput = {
   images: [{ mimeType: 'image/png', bytes: Buffer.from([137, 0, 255]) }],
 }
 
-describe('a claim', () => {
-  it('is taken once, with its run, also by many at a time', async () => {
+describe('an idempotency record', () => {
+  it('is claimed once, with its run, also by many at a time', async () => {
     const answers = await Promise.all(['a', 'b', 'c'].map((id) => store.runs.beginOnce(plainRun(id), claim(id))))
     expect(answers.map((taken) => taken?.runId)).toEqual([undefined, 'a', 'a'])
     expect(await store.runs.get('a')).toBeDefined()
     expect(await store.runs.get('b')).toBeUndefined()
   })
 
-  it('is of one key of one caller', async () => {
+  it('belongs to one key of one caller', async () => {
     await store.runs.beginOnce(plainRun('a'), claim('a'))
     expect(await store.runs.beginOnce(plainRun('b'), claim('b', { idempotencyKey: 'other' }))).toBeUndefined()
   })
 
-  it('makes room when it has expired, or was given up', async () => {
+  it('can be claimed again when it has expired, or was released', async () => {
     await store.runs.beginOnce(plainRun('a'), claim('a', { expiresAt: '2000-01-01T00:00:00.000Z' }))
     expect(await store.runs.beginOnce(plainRun('b'), claim('b'))).toBeUndefined()
     await store.runs.unclaim('b')
@@ -71,8 +71,8 @@ describe('a claim', () => {
   })
 })
 
-describe('what a run printed', () => {
-  it('is kept with its ending, to the byte, and only by who wrote that', async () => {
+describe('the output of a run', () => {
+  it('is stored with its ending, to the byte, and only for organizations that want it', async () => {
     await store.runs.begin(plainRun('a'))
     expect(await store.runs.finish('a', later, finishedResult.ending, finishedResult, output)).toBeDefined()
     expect(await store.runs.finish('a', later, { kind: 'cancelled' }, null, output)).toBeUndefined()
@@ -92,8 +92,8 @@ describe('a task', () => {
   })
 })
 
-describe('what nobody may ask for any more', () => {
-  it('is forgotten, and nothing else', async () => {
+describe('expired data', () => {
+  it('is deleted, and nothing else', async () => {
     const past = '2000-01-01T00:00:00.000Z'
     await store.tasks.create(task({ expiresAt: past }))
     await store.tasks.create(task({ id: 'tsk_2' }))
@@ -112,7 +112,7 @@ describe('what nobody may ask for any more', () => {
 })
 
 describe('a secret', () => {
-  it('is made once and then stays', async () => {
+  it('is created once and then stays', async () => {
     expect(await store.secrets.ensure('s', 'first')).toBe('first')
     expect(await store.secrets.ensure('s', 'second')).toBe('first')
   })

@@ -40,7 +40,7 @@ async function openFilled(): Promise<Store> {
   return store
 }
 
-/** Another look at the same file, without any of our code. */
+/** A second connection to the same file, without any of our code. */
 function raw<T>(look: (database: DatabaseSync) => T): T {
   const database = new DatabaseSync(path)
   try {
@@ -67,12 +67,12 @@ describe('a store', () => {
     })
   })
 
-  it('can be read by its owner alone', async () => {
+  it('can be read only by its owner', async () => {
     await openFilled()
     for (const file of [path, `${path}-wal`, `${path}-shm`]) expect(statSync(file).mode & 0o777).toBe(0o600)
   })
 
-  it('answers undefined for what it does not have', async () => {
+  it('returns undefined for unknown rows', async () => {
     const store = await open()
     expect(await store.orgs.get('org_x')).toBeUndefined()
     expect(await store.keys.get('key_x')).toBeUndefined()
@@ -82,7 +82,7 @@ describe('a store', () => {
     expect(await store.runs.get('trc_x')).toBeUndefined()
   })
 
-  it('takes every text as a value, never as SQL', async () => {
+  it('treats every text as a value, never as SQL', async () => {
     const store = await openFilled()
     const name = `'); drop table runs; -- " \u{1f9e4} \n`
     await store.orgs.ensure({ ...org, id: name, name })
@@ -92,7 +92,7 @@ describe('a store', () => {
 })
 
 describe('ensuring a row', () => {
-  it('leaves one that is there as it is', async () => {
+  it('leaves an existing row unchanged', async () => {
     const store = await openFilled()
     await store.orgs.ensure({ ...org, name: 'Other' })
     await store.keys.ensure({ ...plainKey, name: 'other' })
@@ -102,7 +102,7 @@ describe('ensuring a row', () => {
     expect(await store.profiles.get('default', 'r1')).toEqual(plainProfile)
   })
 
-  it('has a name of its own, by which it is found or made', async () => {
+  it('finds or creates an organization by its name', async () => {
     const store = await openFilled()
     expect(await store.orgs.ensureNamed({ ...org, id: 'org_2' })).toEqual(org)
     const second = { ...org, id: 'org_2', name: 'Aaron' }
@@ -110,7 +110,7 @@ describe('ensuring a row', () => {
     expect(await store.orgs.list()).toEqual([second, org])
   })
 
-  it('keeps threads of two orgs apart, also under one name', async () => {
+  it('separates threads of the same name in two organizations', async () => {
     const store = await openFilled()
     const lock = (orgId: string, runId: string) =>
       store.threads.lock({ orgId, id: 't', runId, subject: null }, later, '2099-01-01T00:00:00.000Z')
@@ -122,7 +122,7 @@ describe('ensuring a row', () => {
     expect((await store.threads.get('org_2', 't'))?.lockedBy).toBe('trc_2')
   })
 
-  it('gives a thread to one run at a time, each with a higher number', async () => {
+  it('gives a thread to one run at a time, each with a higher fencing number', async () => {
     const store = await openFilled()
     const [now, soon, late] = ['2026-01-01T00:00:00.000Z', '2026-01-01T00:01:00.000Z', '2026-01-01T00:02:00.000Z']
     const lock = (id: string, runId: string, at = now, until = soon) =>
@@ -141,7 +141,7 @@ describe('ensuring a row', () => {
     expect(await lock('other', 'trc_c')).toBe(1)
   })
 
-  it('frees the threads of runs that have ended, and of no other', async () => {
+  it('releases the threads of ended runs, and of no others', async () => {
     const store = await openFilled()
     for (const id of ['going', 'ended']) {
       await store.runs.begin(plainRun(id))
@@ -160,12 +160,12 @@ describe('a key', () => {
     expect(await store.keys.findBySecretHash(plainKey.secretHash ?? '')).toEqual(plainKey)
   })
 
-  it('shares its secret with no other', async () => {
+  it('has a unique secret', async () => {
     const store = await openFilled()
     await expect(store.keys.ensure({ ...plainKey, id: 'key_2' })).rejects.toThrow(/UNIQUE/)
   })
 
-  it('may have no secret, and so may another', async () => {
+  it('may have no secret, like others', async () => {
     const store = await openFilled()
     await store.keys.ensure({ ...plainKey, id: 'key_2', secretHash: null })
     await store.keys.ensure({ ...plainKey, id: 'key_3', secretHash: null })
@@ -181,7 +181,7 @@ describe('a key', () => {
     expect((await store.keys.get('key_1'))?.revokedAt).toBe(later)
   })
 
-  it('is to be retired from its revocation until that is done', async () => {
+  it('is pending retirement from its revocation until that is done', async () => {
     const store = await openFilled()
     expect(await store.keys.notRetired()).toEqual([])
     await store.keys.revoke('key_1', later)
@@ -191,7 +191,7 @@ describe('a key', () => {
     expect(await store.keys.get('key_1')).toEqual({ ...plainKey, revokedAt: later, retiredAt: later })
   })
 
-  it('belongs to an org that exists', async () => {
+  it('belongs to an existing organization', async () => {
     const store = await open()
     await expect(store.keys.ensure(plainKey)).rejects.toThrow(/FOREIGN KEY/)
   })
@@ -223,7 +223,7 @@ describe('a run', () => {
     expect((await store.runs.get('trc_1'))?.ending).toEqual(first)
   })
 
-  it('that never began gets none', async () => {
+  it('gets none if it never began', async () => {
     const store = await openFilled()
     expect(await store.runs.finish('trc_x', later, { kind: 'cancelled' }, null)).toBeUndefined()
   })
@@ -234,14 +234,14 @@ describe('a run', () => {
     await expect(store.runs.begin(plainRun('trc_1'))).rejects.toThrow(/UNIQUE/)
   })
 
-  it('belongs to a key and a profile revision that exist', async () => {
+  it('belongs to an existing key and profile revision', async () => {
     const store = await openFilled()
     await expect(store.runs.begin({ ...plainRun('trc_1'), keyId: 'key_x' })).rejects.toThrow(/FOREIGN KEY/)
     await expect(store.runs.begin({ ...plainRun('trc_1'), profileRevision: 'x' })).rejects.toThrow(/FOREIGN KEY/)
   })
 })
 
-describe('questions that are asked again and again', () => {
+describe('frequent queries', () => {
   const planOf = (question: string) =>
     raw((database) =>
       database
@@ -251,7 +251,7 @@ describe('questions that are asked again and again', () => {
         .join(),
     )
 
-  it('are answered by an index: a key by its hash, the unfinished runs', async () => {
+  it('use an index: a key by its hash, the unfinished runs', async () => {
     await openFilled()
     expect(planOf("select * from keys where secret_hash = 'x'")).toMatch(/USING INDEX keys_by_secret_hash/)
     expect(planOf('select * from runs where finished_at is null order by created_at')).toMatch(
@@ -261,7 +261,7 @@ describe('questions that are asked again and again', () => {
 })
 
 describe('a database', () => {
-  it('of a newer version is refused, and left as it was', async () => {
+  it('of a newer version is rejected, and left unchanged', async () => {
     await openFilled()
     raw((database) => database.exec('update schema_version set version = 99'))
     await expect(openStore(path)).rejects.toThrow(StartRefused)
@@ -269,13 +269,13 @@ describe('a database', () => {
     expect(raw((database) => database.prepare('select version from schema_version').get()?.version)).toBe(99)
   })
 
-  it('that is none is refused, and left as it was', async () => {
+  it('that is not a database is rejected, and left unchanged', async () => {
     writeFileSync(path, 'my own notes\n'.repeat(1000))
     await expect(openStore(path)).rejects.toThrow(StartRefused)
     expect(statSync(path).size).toBe(13_000)
   })
 
-  it('in a directory that is missing is refused with the path', async () => {
+  it('in a missing directory is rejected with the path', async () => {
     await expect(openStore(join(directory, 'gone', 'x.sqlite'))).rejects.toThrow(/gone\/x\.sqlite cannot be used/)
   })
 })
@@ -290,14 +290,14 @@ describe('two processes', () => {
     return { child, written, ids: () => written.out.split('\n').slice(0, -1) }
   }
 
-  it('bring a new database up to date once, however many open it at the same moment', async () => {
+  it('migrate a new database once, however many open it at the same moment', async () => {
     const writers = [1, 2, 3, 4].map((name) => startWriter(String(name), 0))
     const ends = await Promise.all(writers.map(async ({ child }) => (await once(child, 'close'))[0]))
     expect(ends).toEqual([0, 0, 0, 0])
     expect(raw((database) => database.prepare('select version from schema_version').all())).toHaveLength(1)
   })
 
-  it('may write at once, from the first moment on: nothing is lost and nobody is turned away', async () => {
+  it('can write at once from the start: nothing is lost and no write is rejected', async () => {
     const writers = [startWriter('a', 300), startWriter('b', 300)]
     const ends = await Promise.all(
       writers.map(async ({ child, written }) => [...(await once(child, 'close')), written.err]),
@@ -314,7 +314,7 @@ describe('two processes', () => {
     expect(raw((database) => database.prepare('select count(*) as n from runs').get()?.n)).toBe(600)
   })
 
-  it('leave a sound database when one is killed in the middle: all it had been told is there', async () => {
+  it('leave an intact database when one is killed: every confirmed row is there', async () => {
     const writer = startWriter('k', 1_000_000)
     const closed = once(writer.child, 'close')
     while (writer.ids().length < 50) await once(writer.child.stdout, 'data')

@@ -2,16 +2,16 @@ import { describe, expect, it } from 'vitest'
 import { fileUri, readFileUri } from '../../../src/tools/files/file-uri.ts'
 
 describe('the URI of a file', () => {
-  it('names any path of any thread, and leads back to it', () => {
+  it('names any path of any thread, and is parsed back to it', () => {
     for (const path of ['a.txt', 'out/b c.png', 'ü/%41?#.txt', '日本/ö', 'a%2Fb'])
       expect(readFileUri(fileUri('t-1', path))).toEqual({ threadId: 't-1', path })
   })
 
-  it('is plain where the path is', () => {
+  it('is readable for a plain path', () => {
     expect(fileUri('notes', 'out/plot.png')).toBe('glovebox://threads/notes/files/out/plot.png')
   })
 
-  it('is not read from anything else', () => {
+  it('is parsed from nothing else', () => {
     for (const uri of [
       '',
       'file:///etc/passwd',

@@ -53,7 +53,7 @@ function transcript(
 }
 
 describe('the text of a result', () => {
-  it('shows streams that are not empty and the exit code', () => {
+  it('shows non-empty streams and the exit code', () => {
     expect(toMarkdown(transcript('Python 3.14\n'))).toBe(
       '## Execution Result\n\n**stdout:**\n```\nPython 3.14\n```\n\n**Exit code:** 0',
     )
@@ -78,23 +78,23 @@ describe('the text of a result', () => {
     expect(ended({ kind: 'signaled', signal: 'SEGV' })).toBe('**Ended:** ended by signal SIGSEGV')
   })
 
-  it('keeps output inside its block, whatever fences it prints', () => {
+  it('keeps output inside its code block, whatever fences it prints', () => {
     const forged = 'x\n```\n\n**Exit code:** 0\n\n`````\n'
     const text = toMarkdown(transcript(forged, '', { kind: 'exited', code: 1 }))
     expect(text).toContain(`**stdout:**\n\`\`\`\`\`\`\n${forged}\`\`\`\`\`\`\n`)
     expect(text.endsWith('**Exit code:** 1')).toBe(true)
   })
 
-  it('says how many bytes were left out', () => {
+  it('states how many bytes were omitted', () => {
     const cut = { ...transcript('a'), stdout: { text: 'a', totalBytes: 100, omittedBytes: 99 } }
     expect(toMarkdown(cut)).toContain('**stdout truncated:** 99 of 100 bytes left out')
   })
 
-  it('notes processes that were killed for memory although the program lived on', () => {
+  it('mentions processes that were killed for memory although the program survived', () => {
     expect(toMarkdown(transcript('', '', endings[0], { oomKills: 2 }))).toContain('2 of its processes')
   })
 
-  it('says so where what was printed is lost, and does not pass for a silent program', () => {
+  it('says so when output is lost, instead of showing an empty one', () => {
     const { result } = transcript('', '', { kind: 'failed', reason: 'interrupted' })
     const printed = { ...result, outputBytes: { stdout: 5, stderr: 0 } }
     const lost = { runId: 'trc_1', createdAt: '', ending: result.ending, output: null }
@@ -108,8 +108,8 @@ describe('the text of a result', () => {
   })
 })
 
-describe('the fields of a result', () => {
-  it('hold to the output schema, however a run ended', () => {
+describe('the structured fields of a result', () => {
+  it('match the output schema, for every ending', () => {
     const [listing] = new Catalog().offer(testProfile, defaultToolsets(testProfile)).tools
     const validate = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(listing?.outputSchema ?? false)
     for (const ending of endings) {
@@ -119,31 +119,31 @@ describe('the fields of a result', () => {
     }
   })
 
-  it('call everything but exit 0 an error', () => {
+  it('mark everything except exit code 0 as an error', () => {
     expect(endings.map((ending) => toToolResult(transcript('', '', ending), { timings: false }).isError)).toEqual([
       false,
       ...endings.slice(1).map(() => true),
     ])
   })
 
-  it('have the exit code that a shell would show', () => {
+  it('have the exit code that a shell would report', () => {
     expect(endings.map(exitCodeOf)).toEqual([0, 3, 139, 162, 124, 137, 137, 137, 130, 143, null])
   })
 
-  it('name every ending in words of its own', () => {
+  it('describe every ending differently', () => {
     expect(new Set(endings.map(endingInWords)).size).toBe(endings.length)
   })
 
-  it('give sizes in the unit that fits', () => {
+  it('use a readable unit for sizes', () => {
     const sizes = [512, 1024, 1536, 1024 * 1024, 1.5 * 1024 ** 3, 1000]
     expect(sizes.map(bytesInWords)).toEqual(['512 bytes', '1 KiB', '1.5 KiB', '1 MiB', '1.5 GiB', '1000 bytes'])
   })
 })
 
-describe('the tools that are shown', () => {
+describe('the tool list', () => {
   const listed = (profile: Profile) => new Catalog().offer(profile, defaultToolsets(profile)).tools[0]!
 
-  it('are the same bytes for every call and every catalog', () => {
+  it('is byte-identical for every call and every catalog', () => {
     const catalog = new Catalog()
     const offer = catalog.offer(testProfile, defaultToolsets(testProfile))
     expect(catalog.offer(testProfile, defaultToolsets(testProfile))).toBe(offer)
@@ -153,7 +153,7 @@ describe('the tools that are shown', () => {
     )
   })
 
-  it('have the inputs of the clients that know this tool', () => {
+  it('accepts the arguments of existing clients of these tools', () => {
     const { name, inputSchema, annotations } = listed({ ...threadsProfile, timeoutMaxMs: 3_600_000 })
     expect(name).toBe('sandbox_execute')
     expect(annotations).toEqual({ readOnlyHint: false, destructiveHint: false, idempotentHint: false })
@@ -171,7 +171,7 @@ describe('the tools that are shown', () => {
     })
   })
 
-  it('tell the truth about the profile', () => {
+  it('describes the profile correctly', () => {
     const profile: Profile = { ...testProfile, languages: ['bash'], defaultLanguage: 'bash', timeoutMaxMs: 20_000 }
     const { description, inputSchema } = listed(profile)
     expect(inputSchema).toMatchObject({
@@ -189,7 +189,7 @@ describe('the tools that are shown', () => {
     expect(description).not.toContain('python')
   })
 
-  it('promise files that are kept only where they are', () => {
+  it('promises persistent files only for profiles with storage', () => {
     const [without, withThreads] = [listed(testProfile), listed(threadsProfile)]
     expect(without.inputSchema).not.toHaveProperty('properties.thread_id')
     expect(without.description).toContain('No file is kept')
@@ -199,21 +199,21 @@ describe('the tools that are shown', () => {
     expect(names(threadsProfile)).toEqual(['sandbox_execute', 'files_download', 'files_upload'])
   })
 
-  it('can be narrowed by toolset, and a hidden one is unknown', () => {
+  it('can be limited by toolset, and a hidden tool is unknown', () => {
     const offer = new Catalog().offer(testProfile, chooseToolsets('files', testProfile))
     expect(offer.tools).toEqual([])
     expect(() => offer.tool('sandbox_execute')).toThrow('Unknown tool: sandbox_execute')
     expect(() => chooseToolsets('execute,sandboxes', testProfile)).toThrow('toolsets must list any of execute, files')
   })
 
-  it('have names that every client accepts, each once', () => {
+  it('has unique names that every client accepts', () => {
     const names = productInventory.tools.map(({ name }) => name)
     expect(new Set(names).size).toBe(names.length)
     for (const name of names) expect(name).toMatch(/^[a-z0-9_]{1,64}$/)
   })
 })
 
-describe('arguments that do not fit', () => {
+describe('invalid arguments', () => {
   const check = compile(SandboxExecuteInput)
   const cases: [unknown, string][] = [
     [{}, 'code is required and missing.'],
@@ -236,7 +236,7 @@ describe('arguments that do not fit', () => {
     [JSON.parse('{"__proto__":{"code":"x"}}'), 'code is required and missing.'],
   ]
   for (const [given, message] of cases) {
-    it(`are answered by field: ${message.slice(0, 50)}`, () => {
+    it(`are reported by field: ${message.slice(0, 50)}`, () => {
       expect(() => check(given)).toThrow(message)
     })
   }
@@ -245,7 +245,7 @@ describe('arguments that do not fit', () => {
     expect(check({ code: 'x', _meta: { progressToken: 1 } })).toEqual({ code: 'x' })
   })
 
-  it('are repeated in part only, however long they are', () => {
+  it('are quoted in part only, however long they are', () => {
     expect(() => check({ code: 'x', language: 'r'.repeat(10_000) })).toThrow(/^.{0,200}$/)
   })
 })
