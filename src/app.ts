@@ -14,6 +14,7 @@ import { AllowedDestinations } from './outbound/destination.ts'
 import { Outbound } from './outbound/outbound.ts'
 import { RunnerClient } from './runner/client/client.ts'
 import { databasePath, openStore } from './store/sqlite.ts'
+import { productInventory } from './tools/catalog.ts'
 
 /** The front, built and serving. */
 export interface App {
@@ -45,6 +46,7 @@ export async function openApp(config: Config, instance: Instance, version: strin
       profiles: Object.values(config.profiles),
       readProfile: (name, written) => readProfile(config.values, name, written),
       vault: await openVault(store, masterKeySource(config, instance)),
+      tools: productInventory.tools,
       region: config.region,
       runHistoryMs: config.runHistoryMs,
       metrics,

@@ -70,6 +70,7 @@ async function startGlovebox(): Promise<string> {
   const instant: Tool = {
     name: listing.name,
     toolset: 'execute',
+    capabilities: [],
     mirrored: [],
     offered: () => true,
     listing: () => listing,

@@ -166,6 +166,14 @@ const rows = {
     message: 'This takes {need}.',
     hint: 'Use a token that may, or ask whoever has one.',
   },
+  permission_denied: {
+    http: 403,
+    rpc: -32600,
+    error: 'forbidden',
+    retry: 'never',
+    message: "This key does not have the capability '{capability}' ({source}).",
+    hint: 'Use another key, or ask an administrator to allow it for this key, its profile or its organization.',
+  },
   profile_gone: {
     http: 403,
     rpc: -32600,

@@ -11,6 +11,7 @@ import { noVariables } from './access/key-env.ts'
 import { Keys, keyWithoutSecret } from './access/keys.ts'
 import { ensureSecret } from './access/master-key.ts'
 import { Profiles, type ReadProfile, toProfileRow } from './access/profiles.ts'
+import { type Guarded, type GuardedNoun, Rights, type ToolGrant } from './access/rights.ts'
 import { newSealingSecret, Sealing } from './access/sealing.ts'
 import { UsageLimiter } from './access/usage-limiter.ts'
 import type { Vault } from './access/vault.ts'
@@ -26,107 +27,119 @@ import { type Execution, look } from './runs/executions.ts'
 import { followRun, type HistoryQuery, type RecordedRun, recordedRun, runsOf } from './runs/history.ts'
 import type { ExecuteRequest } from './runs/request.ts'
 import { Runs } from './runs/runs.ts'
-import { Tasks } from './runs/tasks.ts'
-import { Files } from './storage/files.ts'
-import { type Link, newLinkSecret, SignedLinks } from './storage/signed-links.ts'
-import { StoredThreads } from './storage/threads.ts'
-import { Volumes } from './storage/volumes.ts'
+import { Tasks, taskNeeds } from './runs/tasks.ts'
+import { Files, fileNeeds } from './storage/files.ts'
+import { type Link, linkNeeds, newLinkSecret, SignedLinks } from './storage/signed-links.ts'
+import { Threads, threadNeeds } from './storage/threads.ts'
+import { Volumes, volumeNeeds } from './storage/volumes.ts'
 
-/** What the product does. Every verb takes the caller and decides what that caller may do. */
+/**
+ * What the product does. A verb takes the caller and checks its rights; see `Rights`. What needs no right takes no
+ * caller, or answers about the caller itself.
+ */
 export interface Core {
   /** Runs code; see `execute`. */
-  execute(caller: Caller, request: ExecuteRequest, signal: AbortSignal): AsyncGenerator<ExecuteEvent, void, undefined>
+  readonly execute: Guarded<
+    (caller: Caller, request: ExecuteRequest, signal: AbortSignal) => AsyncGenerator<ExecuteEvent, void, undefined>
+  >
 
   /**
-   * Lets a run go on when this front is gone: for who was told that it can be asked for later.
-   * @throws Refusal `run_unknown` (also for a run of another org).
+   * Keeps a run going when this process ends, for a client that can ask for the run later.
+   * @throws Refusal `run_unknown` (also for a run of another organization).
    */
-  outlive(caller: Caller, runId: string): Promise<void>
+  readonly outlive: Guarded<(caller: Caller, runId: string) => Promise<void>>
 
-  /** Reads a run to its end for its row alone; nobody waits for it. */
+  /** Reads a run to its end in the background, so that its row is completed. */
   leave(events: AsyncGenerator<ExecuteEvent, void, undefined>): void
 
-  /** @throws Refusal `run_unknown` (also for a run of another org), `run_finished`. */
-  cancel(caller: Caller, runId: string): Promise<void>
+  /** Cancels a run. @throws Refusal `run_unknown` (also for a run of another organization), `run_finished`. */
+  readonly cancel: Guarded<(caller: Caller, runId: string) => Promise<void>>
 
   /**
-   * A run as it is now, or once it has ended; see `look`.
-   * @throws Refusal `run_unknown` (also for a run of another org).
+   * Returns a run as it is now, or once it has ended; see `look`.
+   * @throws Refusal `run_unknown` (also for a run of another organization).
    */
-  look(caller: Caller, runId: string, waiting: { waitMs: number; signal: AbortSignal }): Promise<Execution>
+  readonly look: Guarded<
+    (caller: Caller, runId: string, waiting: { waitMs: number; signal: AbortSignal }) => Promise<Execution>
+  >
+
+  /**
+   * Returns a run with everything that is kept of it.
+   * @throws Refusal `run_unknown` (also for a run of another organization).
+   */
+  readonly execution: Guarded<(caller: Caller, runId: string) => Promise<RecordedRun>>
+
+  /** Lists the runs of the caller's organization, newest first. @throws Refusal `invalid_argument`. */
+  readonly executions: Guarded<(caller: Caller, query: HistoryQuery) => Promise<Page<RunRow>>>
+
+  /** Yields the events of a run from its beginning to its end; see `followRun`. */
+  readonly follow: Guarded<
+    (caller: Caller, runId: string, signal: AbortSignal) => AsyncGenerator<RunEvent, void, undefined>
+  >
 
   /** Files of threads and volumes. */
-  readonly files: Files
+  readonly files: GuardedNoun<Files, typeof fileNeeds>
 
   /** Links to files that need no key. */
-  readonly links: SignedLinks
+  readonly links: GuardedNoun<SignedLinks, typeof linkNeeds> & Pick<SignedLinks, 'read' | 'use' | 'giveBack'>
 
-  /** Who made a link, as long as that one's key lives. @throws Refusal `link_invalid`. */
+  /** Returns the caller whose key created a link. @throws Refusal `link_invalid` when the key is no longer valid. */
   callerOfLink(link: Link): Promise<Caller>
 
-  /**
-   * A run with all that is kept of it.
-   * @throws Refusal `run_unknown` (also for a run of another org).
-   */
-  execution(caller: Caller, runId: string): Promise<RecordedRun>
-
-  /** Runs of the caller's org, newest first. @throws Refusal `invalid_argument`. */
-  executions(caller: Caller, query: HistoryQuery): Promise<Page<RunRow>>
-
-  /** Tells a run from its beginning to its end; see `followRun`. */
-  follow(caller: Caller, runId: string, signal: AbortSignal): AsyncGenerator<RunEvent, void, undefined>
-
-  /** Threads beside the runs that use them. */
-  readonly threads: StoredThreads
+  /** Threads, apart from the runs that use them. */
+  readonly threads: GuardedNoun<Threads, typeof threadNeeds>
 
   /** The volumes that the caller's profile mounts. */
-  readonly volumes: Volumes
+  readonly volumes: GuardedNoun<Volumes, typeof volumeNeeds>
 
-  /** The tools that the caller's org has switched off; within a second of the switch. */
+  /** Returns the tools that the caller's organization has switched off; a change takes effect within a second. */
   hiddenTools(caller: Caller): Promise<readonly string[]>
 
-  /** Calls whose outcome is asked for later. */
-  readonly tasks: Tasks
+  /** Calls whose outcome is fetched later. */
+  readonly tasks: GuardedNoun<Tasks, typeof taskNeeds> & Pick<Tasks, 'isOrphan' | 'settle'>
 
-  /** Seals what clients keep for us. */
+  /** Seals state that clients keep between two requests. */
   readonly sealing: Sealing
 
-  /** What the runner tells of itself; `undefined` while none is connected. */
+  /** Returns the figures of the runner; `undefined` while none is connected. */
   figures(): Promise<RunnerFigures | undefined>
 
   /** Whether a run could start now, and if not, why. */
   readonly readiness: Runner['readiness']
 
   /**
-   * The caller that a key belongs to.
-   * @throws Refusal `unauthorized` (never was, or is revoked), `profile_gone`.
+   * Returns the caller that a key belongs to.
+   * @throws Refusal `unauthorized` (unknown, expired or revoked), `profile_gone`.
    */
   authenticate(secret: string): Promise<Caller>
 
   /**
-   * Who administers by this token.
+   * Returns the administrator that a token belongs to.
    * @throws Refusal `unauthorized`.
    */
   authenticateAdmin(secret: string): Promise<Admin>
 
-  /** Files of threads, for what concerns no caller. */
+  /** Files of threads, for administration. */
   readonly threadFiles: RunnerFiles
 
   /** What the verbs of `core/admin/` work on. */
   readonly administered: Administered
 
-  /** The caller of dev mode: one org, one key without a secret, the profile named `default`. Makes its rows. */
+  /**
+   * Returns the caller of development mode and creates its rows: one organization, one key without a secret, the
+   * profile named `default`.
+   */
   developer(): Promise<Caller>
 
   /**
-   * Settles every run that has no ending and that nobody follows. Happens by itself when another life of a runner
-   * appears; to be called when the same one is reached again.
+   * Settles every run that has no ending and that no process follows. Runs automatically when a new runner process
+   * connects; to be called when the same one is reached again.
    */
   recover(): Promise<void>
 
   /**
-   * Takes no further run. `shutdown`: waits up to `graceMs` for the runs followed here, then ends those that are left
-   * and waits for their endings; `leave`: leaves them to the runner and to the next front.
+   * Stops accepting runs. `shutdown` waits up to `graceMs` for the runs followed here, then ends the rest and waits for
+   * their endings; `leave` leaves them to the runner and to the next front.
    */
   close(runs: 'shutdown' | 'leave', graceMs: number): Promise<void>
 }
@@ -137,51 +150,60 @@ export interface CoreDeps {
   /** One of them is named `default`. */
   profiles: readonly Profile[]
   readProfile: ReadProfile
-  /** Opens what is secret in the rows. */
+  /** Every tool that there is: a key that is limited to tools has the capabilities of these. */
+  tools: readonly ToolGrant[]
+  /** Opens the secrets in the rows. */
   vault: Vault
-  /** Stands in new keys. */
+  /** Part of new keys. */
   region: string
   /** How long the rows of runs are kept. */
   runHistoryMs: number
-  /** Told of every run. */
+  /** Counts every run. */
   metrics: Metrics
-  /** How endings are told to addresses of clients. */
+  /** How endings are delivered to addresses of clients. */
   webhooks: Pick<WebhookDeps, 'outbound' | 'toBody'>
   log: Log
 }
 
 /** Builds core, writes the profiles as they are now, and recovers what an earlier front left. */
-export async function createCore({ store, runner, metrics, log, ...rooms }: CoreDeps): Promise<Core> {
-  const webhooks = new Webhooks({ store, vault: rooms.vault, ...rooms.webhooks, log })
-  const runs = new Runs({ store, runner, allowances: new UsageLimiter(store), webhooks, metrics, log })
-  for (const profile of rooms.profiles) await store.profiles.ensure(toProfileRow(profile))
-  const { vault, region } = rooms
-  const profiles = new Profiles(store, vault, rooms.profiles, rooms.readProfile)
+export async function createCore({ store, runner, metrics, log, ...deps }: CoreDeps): Promise<Core> {
+  const { vault, region } = deps
+  for (const profile of deps.profiles) await store.profiles.ensure(toProfileRow(profile))
+  const webhooks = new Webhooks({ store, vault, ...deps.webhooks, log })
+  const volumes = new Volumes(store, runner)
+  const runs = new Runs({ store, runner, volumes, allowances: new UsageLimiter(store), webhooks, metrics, log })
+  const profiles = new Profiles(store, vault, deps.profiles, deps.readProfile)
   const keys = new Keys({ store, runner, profiles, vault, log })
   const sealing = new Sealing(await ensureSecret(store, vault, 'sealing_of_states', newSealingSecret()))
+  const links = new SignedLinks(store, await ensureSecret(store, vault, 'signing_of_links', newLinkSecret()))
   const hidden = new HiddenTools(store)
-  const forgetting = new RetentionJob(store, rooms.runHistoryMs, log)
-  const threads = new StoredThreads(store, runner)
-  const volumes = new Volumes(store, runner)
-  const upkeep = new StorageMaintenance(threads, volumes, profiles, log)
+  const rights = new Rights(deps.tools, hidden, store)
+  const retention = new RetentionJob(store, deps.runHistoryMs, log)
+  const threads = new Threads(store, runner)
+  const tasks = new Tasks(store)
+  const maintenance = new StorageMaintenance(threads, volumes, profiles, log)
   await runs.startWatching()
   keys.startWatching()
-  upkeep.start()
+  maintenance.start()
   webhooks.start()
   return {
-    execute: (caller, request, signal) => execute(store, runs, runner, caller, request, signal),
-    outlive: (caller, runId) => runs.outlive(caller, runId),
+    ...runVerbs(rights, store, runner, runs),
     leave: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
-    cancel: (caller, runId) => runs.cancel(caller, runId),
-    look: (caller, runId, waiting) => look(store, runner, caller, runId, waiting),
-    threadFiles: runner.files,
-    files: new Files(store, runner, volumes),
-    links: new SignedLinks(store, await ensureSecret(store, vault, 'signing_of_links', newLinkSecret())),
+    files: rights.noun(new Files(store, runner, volumes), fileNeeds),
+    links: {
+      ...rights.noun(links, linkNeeds),
+      read: (token, method) => links.read(token, method),
+      use: (link) => links.use(link),
+      giveBack: (link) => links.giveBack(link),
+    },
     callerOfLink: ({ keyId }) => keys.callerOf(keyId),
-    execution: (caller, runId) => recordedRun(store, caller, runId),
-    executions: (caller, query) => runsOf(store, caller, query),
-    follow: (caller, runId, signal) => followRun(store, runner, caller, runId, signal),
-    tasks: new Tasks(store),
+    threads: rights.noun(threads, threadNeeds),
+    volumes: rights.noun(volumes, volumeNeeds),
+    tasks: {
+      ...rights.noun(tasks, taskNeeds),
+      isOrphan: (task) => tasks.isOrphan(task),
+      settle: (id, status, outcome) => tasks.settle(id, status, outcome),
+    },
     hiddenTools: (caller) => hidden.of(caller),
     sealing,
     figures: () => figures(runner),
@@ -190,18 +212,37 @@ export async function createCore({ store, runner, metrics, log, ...rooms }: Core
     },
     authenticate: (secret) => keys.authenticate(secret),
     authenticateAdmin: (secret) => authenticateAdmin(store, secret),
+    threadFiles: runner.files,
     administered: { store, vault, profiles, region, runner },
-    threads,
-    volumes,
-    developer: () => developer(store, rooms.profiles),
+    developer: () => developer(store, deps.profiles),
     recover: () => runs.recover(),
     close: async (what, graceMs) => {
-      await forgetting.stop()
-      await upkeep.stop()
+      await retention.stop()
+      await maintenance.stop()
       await keys.stop()
       await runs.stop(what, graceMs)
       await webhooks.stop()
     },
+  }
+}
+
+type RunVerbs = Pick<Core, 'execute' | 'outlive' | 'cancel' | 'look' | 'execution' | 'executions' | 'follow'>
+
+/** What may be done with a run of the caller's organization, or of the caller's own key. */
+const toRead = { capability: 'executions.read', orOwnRun: true } as const
+const toCancel = { capability: 'executions.cancel', orOwnRun: true } as const
+
+function runVerbs(rights: Rights, store: Store, runner: Runner, runs: Runs): RunVerbs {
+  return {
+    execute: rights.stream('execute', (caller, request, signal) =>
+      execute(store, runs, runner, caller, request, signal),
+    ),
+    outlive: rights.verb(toCancel, (caller, runId) => runs.outlive(caller, runId)),
+    cancel: rights.verb(toCancel, (caller, runId) => runs.cancel(caller, runId)),
+    look: rights.verb(toRead, (caller, runId, waiting) => look(store, runner, caller, runId, waiting)),
+    execution: rights.verb(toRead, (caller, runId) => recordedRun(store, caller, runId)),
+    executions: rights.verb('executions.read', (caller, query) => runsOf(store, caller, query)),
+    follow: rights.stream(toRead, (caller, runId, signal) => followRun(store, runner, caller, runId, signal)),
   }
 }
 

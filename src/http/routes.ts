@@ -41,12 +41,12 @@ export function routes(app: FastifyInstance, rooms: HttpDeps): void {
   only(app, '/metrics', { GET: metrics(rooms.metrics, rooms.core) }, { operator: true })
   only(app, '/openapi.json', { GET: openApi(rooms.version) }, { open: true })
   only(app, '/mcp', { POST: mcp.post, GET: mcp.get, DELETE: mcp.delete })
-  only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core, catalog) })
+  only(app, '/v1/sandbox/execute', { POST: executeCode(rooms.core) })
   const { publicUrl } = rooms
-  only(app, '/v1/files/list', { POST: listFiles(rooms.core, catalog) })
-  only(app, '/v1/files/upload', { POST: uploadFile(rooms.core, catalog, publicUrl) })
-  only(app, '/v1/files/download', { POST: downloadFile(rooms.core, catalog, publicUrl) })
-  only(app, '/v1/files/delete', { POST: deleteFiles(rooms.core, catalog) })
+  only(app, '/v1/files/list', { POST: listFiles(rooms.core) })
+  only(app, '/v1/files/upload', { POST: uploadFile(rooms.core, publicUrl) })
+  only(app, '/v1/files/download', { POST: downloadFile(rooms.core, publicUrl) })
+  only(app, '/v1/files/delete', { POST: deleteFiles(rooms.core) })
   app.register(async (scope) => {
     // The body is a file: it is handed on as it comes.
     scope.removeAllContentTypeParsers()

@@ -1,7 +1,6 @@
 import { type Details, Refusal, type RefusalCode } from '../base/errors.ts'
 import { type Profile, type Toolset, toolsets } from '../base/profile.ts'
 import type { Caller } from '../core/caller.ts'
-import type { Core } from '../core/core.ts'
 import type { ResourceContents } from './content.ts'
 import { sandboxExecute } from './execute/sandbox-execute.ts'
 import { executionCancel } from './executions/execution-cancel.ts'
@@ -169,15 +168,6 @@ export function defaultToolsets(profile: Profile): readonly Toolset[] {
 }
 
 const defaults = new WeakMap<Profile, readonly Toolset[]>()
-
-/**
- * Holds another door to what MCP offers the caller: what the profile allows and the org has not switched off.
- * @throws Refusal `unknown_tool`.
- */
-export async function requireOffered(tool: string, catalog: Catalog, core: Core, caller: Caller): Promise<void> {
-  const { profile } = caller
-  catalog.offer(profile, profile.calls.toolsets, await core.hiddenTools(caller), caller.tools).tool(tool)
-}
 
 /**
  * Reads `?toolsets=execute,files`. What the profile does not allow is not shown, whoever asks.

@@ -1,4 +1,5 @@
 import type { Static, TObject } from 'typebox'
+import type { Capability } from '../base/capabilities.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Profile, Toolset } from '../base/profile.ts'
 import { type CheckArguments, compile } from '../base/schema-check.ts'
@@ -59,6 +60,8 @@ interface ToolDefinition<Input extends TObject> {
   name: string
   title: string
   toolset: Toolset
+  /** What the verbs that it calls need, and so what a key that is limited to this tool may do by any API. */
+  capabilities: readonly Capability[]
   annotations: Annotations
   /** Whether a profile offers it; every one does when this is absent. */
   offered?(profile: Profile): boolean
@@ -77,6 +80,7 @@ interface ToolDefinition<Input extends TObject> {
 export interface Tool {
   readonly name: string
   readonly toolset: Toolset
+  readonly capabilities: readonly Capability[]
   readonly mirrored: readonly MirroredArgument[]
   offered(profile: Profile): boolean
   /** As `tools/list` shows it to a key of this profile. */
@@ -96,11 +100,12 @@ export interface ToolListing {
 
 /** Defines a tool, once: its listing, its check and its documentation come from here. The check is compiled now. */
 export function tool<Input extends TObject>(definition: ToolDefinition<Input>): Tool {
-  const { name, title, toolset, annotations, input, output } = definition
+  const { name, title, toolset, capabilities, annotations, input, output } = definition
   const check: CheckArguments<Static<Input>> = compile(input)
   return {
     name,
     toolset,
+    capabilities,
     mirrored: mirroredIn(input, []),
     offered: (profile) => definition.offered?.(profile) ?? true,
     listing: (profile, offers) => ({

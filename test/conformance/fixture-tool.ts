@@ -14,6 +14,7 @@ export function fixtureTool(
   return {
     name,
     toolset: 'execute',
+    capabilities: [],
     mirrored: more.mirrored ?? [],
     offered: () => true,
     listing: () => ({

@@ -40,6 +40,7 @@ const answerTo = (text: string) => ({ content: [{ type: 'text' as const, text }]
 const echo: Tool = {
   name: 'echo',
   toolset: 'execute',
+  capabilities: [],
   mirrored: [],
   offered: () => true,
   listing: () => listing,

@@ -205,7 +205,7 @@ describe('an organization', () => {
     expect(await (await tools()).text()).toContain('sandbox_execute')
     expect((await call('PUT', `/admin/v1/orgs/${org}/tools/sandbox_execute`, { shown: false })).status).toBe(200)
     await expect.poll(async () => (await tools()).text(), { timeout: 10_000 }).not.toContain('"sandbox_execute"')
-    expect((await run(secret)).status).toBe(404)
+    expect((await run(secret)).status).toBe(403)
     expect((await call('PUT', `/admin/v1/orgs/${org}/tools/rm`, { shown: false })).status).toBe(404)
   })
 })
@@ -226,7 +226,7 @@ describe('a key', () => {
 
   it('is limited to its tools, over MCP and REST', async () => {
     const { secret } = await newKey(await newOrg(), { tools: ['execution_get'] })
-    expect((await run(secret)).status).toBe(404)
+    expect((await run(secret)).status).toBe(403)
     const list = await front.post(
       '/mcp?toolsets=execute,executions',
       { jsonrpc: '2.0', id: 1, method: 'tools/list' },

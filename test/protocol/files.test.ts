@@ -286,8 +286,8 @@ describe('files over REST', () => {
       (await ask('upload', { id: 'tools', path: 'g', size: 1 }, as)).status,
       (await ask('delete', { id: 'tools', path: 'f' }, as)).status,
     ]
-    expect(await statuses(none)).toEqual([404, 404, 404, 404])
-    expect(await statuses(reads)).toEqual([200, 200, 404, 404])
+    expect(await statuses(none)).toEqual([403, 403, 403, 403])
+    expect(await statuses(reads)).toEqual([200, 200, 403, 403])
   })
 
   it('belong to one organization', async () => {

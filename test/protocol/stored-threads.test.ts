@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { StoredThreads } from '../../src/core/storage/threads.ts'
+import { Threads } from '../../src/core/storage/threads.ts'
 import { openStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
 import { type Front, openFront, threadsProfile } from '../support/front.ts'
@@ -176,7 +176,7 @@ describe('the interrupted work of a front that was killed', () => {
       if (!isErased) await runner.storage.create(where('deleted'), { bytes: 1, inodes: 1 })
       expect(await store.threads.beginRemoval(orgId, 'deleted', at)).toBe(true)
       expect(await lock('deleted')).toBeUndefined()
-      await new StoredThreads(store, runner).settle()
+      await new Threads(store, runner).settle()
       expect(await left('deleted')).toEqual([undefined, null])
     }
   })
@@ -189,7 +189,7 @@ describe('the interrupted work of a front that was killed', () => {
       if (isCopied) await runner.storage.fork(where('forked'), where('made'))
       expect(await lock('made')).toBeUndefined()
       expect(await store.threads.page(orgId, '', 10)).toEqual([])
-      await new StoredThreads(store, runner).settle()
+      await new Threads(store, runner).settle()
       expect(await left('made')).toEqual([undefined, null])
     }
   })
@@ -202,7 +202,7 @@ describe('the interrupted work of a front that was killed', () => {
 })
 
 describe('unused threads', () => {
-  const threads = () => new StoredThreads(front.store, front.runner)
+  const threads = () => new Threads(front.store, front.runner)
   const age = async (id: string, lastUsedAt: string) => {
     await run('echo x >f', id)
     const held = { orgId: 'org_dev', id, runId: 'trc_age', subject: null }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { operator } from '../../src/core/admin/admin.ts'
 import { createToken } from '../../src/core/admin/tokens.ts'
-import { volumeRef } from '../../src/core/storage/volumes.ts'
+import { Volumes, volumeRef } from '../../src/core/storage/volumes.ts'
 import { type Front, openFront, threadsProfile } from '../support/front.ts'
 
 const mib = 1024 * 1024
@@ -121,7 +121,8 @@ describe('volumes', () => {
     const { org, volumes, key } = await newOrg()
     for (const slug of ['data', 'models', 'other']) await call('POST', volumes, { slug })
     const caller = await front.core.authenticate((await key()).secret)
-    const data = await front.core.volumes.reach(caller, 'data', 'write')
+    const mounted = new Volumes(front.store, front.runner)
+    const data = await mounted.reach(caller, 'data', 'write')
     await front.runner.files.write(data, 'f', [Buffer.from('text')])
     const file = await front.core.files.open(caller, { source: 'volume', id: 'data', path: 'f' })
     expect(file.lengthBytes).toBe(4)
@@ -132,12 +133,12 @@ describe('volumes', () => {
     await expect(
       front.core.files.write(caller, { source: 'volume', id: 'models', path: 'g' }, [Buffer.from('x')]),
     ).rejects.toMatchObject({ code: 'volume_read_only' })
-    expect(await front.core.volumes.reach(caller, 'models', 'read')).toMatchObject({ area: 'volumes', org })
-    await expect(front.core.volumes.reach(caller, 'models', 'write')).rejects.toMatchObject({
+    expect(await mounted.reach(caller, 'models', 'read')).toMatchObject({ area: 'volumes', org })
+    await expect(mounted.reach(caller, 'models', 'write')).rejects.toMatchObject({
       code: 'volume_read_only',
     })
     for (const slug of ['other', 'none']) {
-      await expect(front.core.volumes.reach(caller, slug, 'read')).rejects.toMatchObject({ code: 'volume_unknown' })
+      await expect(mounted.reach(caller, slug, 'read')).rejects.toMatchObject({ code: 'volume_unknown' })
     }
   })
 

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { type Profile, toolsets } from '../../src/base/profile.ts'
 import { loadConfig, readProfile } from '../../src/config.ts'
+import type { ToolGrant } from '../../src/core/access/rights.ts'
 import { Vault } from '../../src/core/access/vault.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
@@ -18,6 +19,7 @@ import { AllowedDestinations } from '../../src/outbound/destination.ts'
 import { Outbound } from '../../src/outbound/outbound.ts'
 import { openStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
+import { productInventory } from '../../src/tools/catalog.ts'
 import { ProcessRunner } from './process-runner.ts'
 
 export const testProfile: Profile = {
@@ -54,6 +56,7 @@ export const threadsProfile: Profile = {
 /** What core needs besides its rooms. */
 export const coreSettings = {
   vault: new Vault(Buffer.alloc(32, 'test')),
+  tools: productInventory.tools,
   region: 'us',
   runHistoryMs: 30 * 24 * 60 * 60 * 1000,
   webhooks: {
@@ -77,8 +80,11 @@ export interface Rooms {
   close(): Promise<void>
 }
 
-/** Store, runner and core, as the front has them; each test file makes its own. */
-export async function openRooms(profile: Profile = testProfile): Promise<Rooms> {
+/** Store, runner and core, as the front has them; each test file makes its own. @param tools what rights come from. */
+export async function openRooms(
+  profile: Profile = testProfile,
+  tools: readonly ToolGrant[] = productInventory.tools,
+): Promise<Rooms> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-front-'))
   const lines: string[] = []
   const destination = { write: (line: string) => lines.push(line) }
@@ -87,7 +93,7 @@ export async function openRooms(profile: Profile = testProfile): Promise<Rooms> 
   const store = await openStore(databasePath)
   const runner = new ProcessRunner()
   const metrics = new Metrics()
-  const core = await createCore({ store, runner, profiles: [profile], metrics, log, ...coreSettings })
+  const core = await createCore({ store, runner, profiles: [profile], metrics, log, ...coreSettings, tools })
   const caller = await core.developer()
   const close = async () => {
     runner.close()
@@ -107,13 +113,14 @@ export interface Front extends Rooms {
   post(path: string, body: unknown, headers?: Record<string, string>): Promise<Response>
 }
 
-/** A server on a free loopback port over real rooms. */
+/** A server on a free loopback port over real rooms. @param tools what the rights of keys come from. */
 export async function openFront(
   profile?: Profile,
   config: Partial<HttpConfig> = {},
   offers?: HttpDeps['offers'],
+  tools?: readonly ToolGrant[],
 ): Promise<Front> {
-  const rooms = await openRooms(profile)
+  const rooms = await openRooms(profile, tools)
   const app = await buildServer({
     core: rooms.core,
     metrics: rooms.metrics,

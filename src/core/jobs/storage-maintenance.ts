@@ -1,7 +1,7 @@
 import { Refusal } from '../../base/errors.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Profiles } from '../access/profiles.ts'
-import type { StoredThreads } from '../storage/threads.ts'
+import type { Threads } from '../storage/threads.ts'
 import type { Volumes } from '../storage/volumes.ts'
 
 /** How soon what a command or a crash left is finished; most looks find nothing, with two small queries. */
@@ -11,14 +11,14 @@ const expireEveryMs = 10 * 60_000
 
 /** What nobody waits for: ends what was begun with threads and volumes, and removes threads that nobody used for long. */
 export class StorageMaintenance {
-  readonly #threads: StoredThreads
+  readonly #threads: Threads
   readonly #volumes: Volumes
   readonly #profiles: Profiles
   readonly #log: Log
   readonly #timers: NodeJS.Timeout[] = []
   #working: Promise<void> | undefined
 
-  constructor(threads: StoredThreads, volumes: Volumes, profiles: Profiles, log: Log) {
+  constructor(threads: Threads, volumes: Volumes, profiles: Profiles, log: Log) {
     this.#threads = threads
     this.#volumes = volumes
     this.#profiles = profiles

@@ -9,6 +9,7 @@ import type { ClaimRow, RunRow, Store } from '../../store/store.ts'
 import type { UsageLimiter } from '../access/usage-limiter.ts'
 import type { Caller } from '../caller.ts'
 import type { Webhooks } from '../jobs/webhooks.ts'
+import type { Volumes } from '../storage/volumes.ts'
 import { type Claim, claimLifeMs } from './idempotency.ts'
 import type { CheckedRequest } from './request.ts'
 
@@ -16,6 +17,7 @@ import type { CheckedRequest } from './request.ts'
 export interface RunDeps {
   store: Store
   runner: Runner
+  volumes: Volumes
   allowances: UsageLimiter
   webhooks: Webhooks
   metrics: Metrics

@@ -17,8 +17,8 @@ import type { ClaimRow, KeptOutput, RunRow, Store } from '../../store/store.ts'
 import type { UsageLimiter } from '../access/usage-limiter.ts'
 import type { Caller } from '../caller.ts'
 import type { Webhooks } from '../jobs/webhooks.ts'
-import { Threads } from '../storage/thread-locks.ts'
-import { Volumes } from '../storage/volumes.ts'
+import { ThreadLocks } from '../storage/thread-locks.ts'
+import type { Volumes } from '../storage/volumes.ts'
 import { Fold } from './fold.ts'
 import { KnownHistorySettings } from './history-settings.ts'
 import type { Claim } from './idempotency.ts'
@@ -44,7 +44,7 @@ export class Runs {
   readonly #log: Log
   readonly #metrics: Metrics
   readonly #inFlight = new Set<string>()
-  readonly #threads: Threads
+  readonly #threads: ThreadLocks
   readonly #volumes: Volumes
   readonly #allowances: UsageLimiter
   readonly #keeps: KnownHistorySettings
@@ -55,16 +55,16 @@ export class Runs {
   #recovering: Promise<void> | undefined
   #closing = false
 
-  constructor({ store, runner, allowances, webhooks, metrics, log }: RunDeps) {
+  constructor({ store, runner, volumes, allowances, webhooks, metrics, log }: RunDeps) {
     this.#webhooks = webhooks
     this.#store = store
     this.#allowances = allowances
     this.#runner = runner
     this.#log = log
     this.#metrics = metrics
-    this.#threads = new Threads(store, log)
+    this.#threads = new ThreadLocks(store, log)
     this.#keeps = new KnownHistorySettings(store)
-    this.#volumes = new Volumes(store, runner)
+    this.#volumes = volumes
   }
 
   /** Recovers now if a runner is there, and again each time another life of a runner appears. */

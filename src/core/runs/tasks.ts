@@ -10,6 +10,9 @@ export type Task = TaskRow
 /** A run lasts an hour at most; its outcome can be fetched for the rest of a day. */
 export const taskLifeMs = 24 * 60 * 60 * 1000
 
+/** What the verbs of tasks need: a task is the outcome of a run that the same key started. */
+export const taskNeeds = { create: 'execute', get: 'execute' } as const
+
 /** Calls whose outcome is asked for later. A task is written before anybody hears of it, and belongs to one key. */
 export class Tasks {
   readonly #store: Store

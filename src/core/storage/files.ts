@@ -42,6 +42,16 @@ export interface OpenFile {
   stop(): void
 }
 
+/** What the verbs of files need. */
+export const fileNeeds = {
+  open: 'files.read',
+  stat: 'files.read',
+  list: 'files.read',
+  requireWritable: 'files.write',
+  write: 'files.write',
+  delete: 'files.write',
+} as const
+
 /** Part of a path on the host, so it begins with a letter or digit, and case is kept. */
 const threadIds = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 

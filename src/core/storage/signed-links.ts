@@ -16,6 +16,15 @@ export interface Link extends FileRequest {
   once: string | null
 }
 
+/** The part of a link that proves it, and when it expires (ISO 8601). */
+export interface SignedToken {
+  token: string
+  expiresAt: string
+}
+
+/** What creating a link needs: what the link allows. Using one is checked again, by the verbs of files. */
+export const linkNeeds = { signDownload: 'files.read', signUpload: 'files.write' } as const
+
 const lifeDefaultSeconds = 15 * 60
 export const lifeMaxSeconds = 60 * 60
 /** Largest file that a link uploads. */
@@ -35,11 +44,26 @@ export class SignedLinks {
     this.#secret = Buffer.from(secret, 'base64')
   }
 
-  /** @returns the token that stands in the link, and when it ends. */
-  sign(
+  /** Creates a link that downloads a file. */
+  signDownload(caller: Caller, file: FileRequest & { lifeSeconds?: number }): SignedToken {
+    return this.#sign(caller, { ...file, method: 'GET', sizeBytes: null, once: false })
+  }
+
+  /**
+   * Creates a link that uploads a file.
+   * @param file `sizeBytes`: exact length of the file; `once`: whether the link can be used for one upload only.
+   */
+  signUpload(
+    caller: Caller,
+    file: FileRequest & { sizeBytes: number; once: boolean; lifeSeconds?: number },
+  ): SignedToken {
+    return this.#sign(caller, { ...file, method: 'PUT' })
+  }
+
+  #sign(
     { keyId }: Caller,
     link: FileRequest & { method: 'GET' | 'PUT'; sizeBytes: number | null; once: boolean; lifeSeconds?: number },
-  ): { token: string; expiresAt: string } {
+  ): SignedToken {
     const { once, lifeSeconds = lifeDefaultSeconds, method, source, id, path, sizeBytes } = link
     const expiresAt = new Date(Date.now() + lifeSeconds * 1_000).toISOString()
     const nonce = once ? randomBytes(12).toString('base64url') : null

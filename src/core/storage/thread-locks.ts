@@ -24,7 +24,7 @@ const renewEveryMs = 20_000
  * Who has which thread: a lock in its row, with a lease and a number that grows. A run has its thread from before it is
  * handed to the runner until its ending is known, which is when its jail is dead.
  */
-export class Threads {
+export class ThreadLocks {
   readonly #store: Store
   readonly #log: Log
   /** Runs of this front that may have a thread. */

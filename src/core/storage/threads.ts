@@ -25,6 +25,14 @@ export interface InspectedThread extends ThreadView {
   used_bytes: number
 }
 
+/** What the verbs of threads need. */
+export const threadNeeds = {
+  list: 'threads.read',
+  inspect: 'threads.read',
+  fork: 'threads.write',
+  remove: 'threads.write',
+} as const
+
 /** Idle threads that one look removes. */
 const removedAtOnce = 100
 const dayMs = 86_400_000
@@ -33,7 +41,7 @@ const dayMs = 86_400_000
  * Threads beside the runs that use them. A row and its image come and go together: the row says first what is about to
  * happen, and whatever a crash left in between is finished, or undone, by `settle`.
  */
-export class StoredThreads {
+export class Threads {
   readonly #store: Store
   readonly #runner: Runner
   /** What this front is at, so that `settle` leaves it alone. */

@@ -40,6 +40,9 @@ export async function profileThatMounts(
   return undefined
 }
 
+/** What the verbs of volumes need. */
+export const volumeNeeds = { list: 'volumes.read' } as const
+
 /** The volumes that profiles mount, for the keys of an org. */
 export class Volumes {
   readonly #store: Store

@@ -7,7 +7,15 @@ import { operations } from './operations.ts'
 /** Every request may be refused with these, by whose secret it takes. */
 const atTheDoor: Readonly<Record<Operation['by'], readonly RefusalCode[]>> = {
   nobody: ['host_not_allowed', 'origin_not_allowed', 'fault'],
-  key: ['host_not_allowed', 'origin_not_allowed', 'unauthorized', 'profile_gone', 'too_many_failures', 'fault'],
+  key: [
+    'host_not_allowed',
+    'origin_not_allowed',
+    'unauthorized',
+    'permission_denied',
+    'profile_gone',
+    'too_many_failures',
+    'fault',
+  ],
   'admin token': ['host_not_allowed', 'origin_not_allowed', 'unauthorized', 'too_many_failures', 'fault'],
 }
 

@@ -16,7 +16,6 @@ const runRefusals: readonly RefusalCode[] = [
   'code_too_large',
   'language_unavailable',
   'timeout_too_long',
-  'unknown_tool',
   'thread_busy',
   'subject_conflict',
   'idempotency_conflict',
@@ -26,7 +25,6 @@ const runRefusals: readonly RefusalCode[] = [
 ]
 
 const fileRefusals: readonly RefusalCode[] = [
-  'unknown_tool',
   'invalid_argument',
   'path_invalid',
   'thread_unknown',

@@ -12,9 +12,8 @@ import type { ExecuteEvent } from '../../core/runs/execute.ts'
 import { Fold } from '../../core/runs/fold.ts'
 import type { ExecuteRequest } from '../../core/runs/request.ts'
 import { fault, type Log } from '../../observe/log.ts'
-import { type Catalog, requireOffered } from '../../tools/catalog.ts'
 import type { Asked } from '../../tools/execute/result.ts'
-import { sandboxExecute, toRequest } from '../../tools/execute/sandbox-execute.ts'
+import { toRequest } from '../../tools/execute/sandbox-execute.ts'
 import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
 import { errorBody, sendJson, startWriting } from '../answer.ts'
 import { imagesOf, toExecution } from './execution.ts'
@@ -49,9 +48,8 @@ const never = new AbortController().signal
  * that started is a 200, however it ended. `?encoding=base64` gives the bytes of the lines as they were printed.
  */
 export const executeCode =
-  (core: Core, catalog: Catalog): RouteHandlerMethod =>
+  (core: Core): RouteHandlerMethod =>
   async (request, reply) => {
-    await requireOffered(sandboxExecute.name, catalog, core, request.caller)
     const body = checkBody(parseJson(request.body as Buffer))
     const told = { timings: body.timings === true }
     const encoding = encodingOf((request.query as { encoding?: unknown }).encoding)

@@ -3,13 +3,9 @@ import Type from 'typebox'
 import { Refusal } from '../../base/errors.ts'
 import { parseJson } from '../../base/json.ts'
 import { compile } from '../../base/schema-check.ts'
-import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
 import { lifeMaxSeconds, uploadMaxBytes } from '../../core/storage/signed-links.ts'
-import { type Catalog, requireOffered } from '../../tools/catalog.ts'
 import { blobUrl } from '../../tools/files/blob-url.ts'
-import { filesDownload } from '../../tools/files/files-download.ts'
-import { filesUpload } from '../../tools/files/files-upload.ts'
 import { sendJson } from '../answer.ts'
 import { baseUrlOf } from '../base-url.ts'
 
@@ -72,17 +68,10 @@ const checks = {
 
 const bodyOf = (request: FastifyRequest): unknown => parseJson(request.body as Buffer)
 
-/** What may not be done over MCP may not be done here. Where nothing is kept, core says that, which helps more. */
-async function requireTool(tool: string, core: Core, catalog: Catalog, caller: Caller): Promise<void> {
-  const { storage, volumes } = caller.profile
-  if (storage.kind !== 'none' || volumes.length > 0) await requireOffered(tool, catalog, core, caller)
-}
-
 /** A part of a directory. */
 export const listFiles =
-  (core: Core, catalog: Catalog): RouteHandlerMethod =>
+  (core: Core): RouteHandlerMethod =>
   async (request, reply) => {
-    await requireTool(filesDownload.name, core, catalog, request.caller)
     const { files } = core
     const { source, id, path: directory = '', relative = false, cursor, limit = 1000 } = checks.list(bodyOf(request))
     const page = { limit, ...(cursor !== undefined && { cursor }) }
@@ -100,17 +89,15 @@ export const listFiles =
 
 /** A link that uploads one file. */
 export const uploadFile =
-  (core: Core, catalog: Catalog, publicUrl: string): RouteHandlerMethod =>
+  (core: Core, publicUrl: string): RouteHandlerMethod =>
   async (request, reply) => {
-    await requireTool(filesUpload.name, core, catalog, request.caller)
     const { files, links } = core
     const { caller } = request
     const { source, id, path: name, size, once = false, expires_in: lifeSeconds } = checks.upload(bodyOf(request))
     const file = { source, id, path: name }
     await files.requireWritable(caller, file)
-    const signed = links.sign(caller, {
+    const signed = await links.signUpload(caller, {
       ...file,
-      method: 'PUT',
       sizeBytes: size,
       once,
       ...(lifeSeconds && { lifeSeconds }),
@@ -121,22 +108,15 @@ export const uploadFile =
 
 /** A link that downloads one file that is there. */
 export const downloadFile =
-  (core: Core, catalog: Catalog, publicUrl: string): RouteHandlerMethod =>
+  (core: Core, publicUrl: string): RouteHandlerMethod =>
   async (request, reply) => {
-    await requireTool(filesDownload.name, core, catalog, request.caller)
     const { files, links } = core
     const { caller } = request
     const { source, id, path: name, expires_in: lifeSeconds } = checks.download(bodyOf(request))
     const file = { source, id, path: name }
     const { isDirectory } = await files.stat(caller, file)
     if (isDirectory) throw new Refusal('not_a_file', { path: name, kind: 'directory' })
-    const signed = links.sign(caller, {
-      ...file,
-      method: 'GET',
-      sizeBytes: null,
-      once: false,
-      ...(lifeSeconds && { lifeSeconds }),
-    })
+    const signed = await links.signDownload(caller, { ...file, ...(lifeSeconds && { lifeSeconds }) })
     return sendJson(reply, 200, linkBody(request, publicUrl, 'GET', signed, []))
   }
 
@@ -152,9 +132,8 @@ function linkBody(
 
 /** Deletes files, and directories with what they hold where asked. */
 export const deleteFiles =
-  (core: Core, catalog: Catalog): RouteHandlerMethod =>
+  (core: Core): RouteHandlerMethod =>
   async (request, reply) => {
-    await requireTool(filesUpload.name, core, catalog, request.caller)
     const { files } = core
     const { source, id, path: one, paths = [], recursive = false } = checks.delete(bodyOf(request))
     const all = one === undefined ? paths : [one, ...paths]

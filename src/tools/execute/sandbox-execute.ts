@@ -11,6 +11,7 @@ export const sandboxExecute = tool({
   name: 'sandbox_execute',
   title: 'Run code in a sandbox',
   toolset: 'execute',
+  capabilities: ['execute'],
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false },
   describe,
   input: SandboxExecuteInput,

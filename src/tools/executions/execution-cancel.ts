@@ -10,6 +10,7 @@ export const executionCancel = tool({
   name: 'execution_cancel',
   title: 'Stop a run',
   toolset: 'executions',
+  capabilities: ['executions.cancel', 'executions.read'],
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
   describe: () => 'Stop a run that goes on by itself. Answers with what it had printed.',
   input: Type.Object(executionArguments, { additionalProperties: false }),

@@ -7,6 +7,7 @@ export const executionGet = tool({
   name: 'execution_get',
   title: 'Look at a run',
   toolset: 'executions',
+  capabilities: ['executions.read'],
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true },
   describe: () =>
     'Look at a run that goes on by itself, or has ended: what it printed, and how it ended. Answers at once. Of a run that was answered before its end, or had an idempotency_key, what it printed is kept for a day.',

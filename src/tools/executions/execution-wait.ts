@@ -11,6 +11,7 @@ export const executionWait = tool({
   name: 'execution_wait',
   title: 'Wait for a run',
   toolset: 'executions',
+  capabilities: ['executions.read'],
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true },
   describe: () =>
     'Wait until a run that goes on by itself has ended, or until the time is up, and be told what it printed meanwhile. Call it again with the new cursor while the run is still going.',

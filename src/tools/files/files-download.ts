@@ -22,6 +22,7 @@ export const filesDownload = tool({
   name: 'files_download',
   title: 'Download a file',
   toolset: 'files',
+  capabilities: ['files.read'],
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true },
   offered: ({ storage, volumes }) => storage.kind !== 'none' || volumes.length > 0,
   describe: () =>
@@ -74,8 +75,13 @@ export function toFinding(error: unknown): ToolResult {
 export const failure = (text: string): ToolResult => ({ content: [{ type: 'text', text }], isError: true })
 
 /** Says why it is not in the answer, and gives a link to it. */
-function elsewhere(caller: Caller, request: FileRequest, { core, baseUrl }: ToolContext, problem: string): ToolResult {
-  const { token, expiresAt } = core.links.sign(caller, { ...request, method: 'GET', sizeBytes: null, once: false })
+async function elsewhere(
+  caller: Caller,
+  request: FileRequest,
+  { core, baseUrl }: ToolContext,
+  problem: string,
+): Promise<ToolResult> {
+  const { token, expiresAt } = await core.links.signDownload(caller, request)
   const text = `${problem} Fetch it from the link below, which is good until ${expiresAt} and needs no key, or with the REST Files API: POST /v1/files/download.`
   const name = request.path.split('/').at(-1) ?? request.path
   return {

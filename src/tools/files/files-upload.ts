@@ -45,6 +45,7 @@ export const filesUpload = tool({
   name: 'files_upload',
   title: 'Upload a file',
   toolset: 'files',
+  capabilities: ['files.write'],
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
   offered: ({ storage, volumes }) => storage.kind !== 'none' || volumes.length > 0,
   describe: () =>
@@ -60,7 +61,7 @@ export const filesUpload = tool({
         file.path,
         size,
         baseUrl,
-        core.links.sign(caller, { ...file, method: 'PUT', sizeBytes: size, once: true }),
+        await core.links.signUpload(caller, { ...file, sizeBytes: size, once: true }),
       )
     }
     const bytes = toBytes(content, encoding)

@@ -1,0 +1,128 @@
+import type { Capability } from '../../base/capabilities.ts'
+import { Refusal } from '../../base/errors.ts'
+import type { Toolset } from '../../base/profile.ts'
+import type { Store } from '../../store/store.ts'
+import type { Caller } from '../caller.ts'
+import type { HiddenTools } from './hidden-tools.ts'
+
+/** A tool as far as rights depend on it. */
+export interface ToolGrant {
+  readonly name: string
+  readonly toolset: Toolset
+  /** What a key that is limited to this tool may do. */
+  readonly capabilities: readonly Capability[]
+}
+
+/**
+ * What a verb needs. With `orOwnRun` the first argument of the verb is the id of a run, and a key that may execute
+ * needs nothing else for the runs that it started itself.
+ */
+export type Need = Capability | { readonly capability: Capability; readonly orOwnRun: true }
+
+/** A verb that checks the rights of its caller first. Only `Rights` creates one. */
+export type Guarded<V> = V & { readonly capability: Capability }
+
+type GuardedVerb<V> = V extends (caller: Caller, ...rest: infer Rest) => infer Result
+  ? Guarded<(caller: Caller, ...rest: Rest) => Promise<Awaited<Result>>>
+  : never
+
+/** The verbs of a noun that are listed with what they need. No other method is reachable from outside core. */
+export type GuardedNoun<Noun, Needs> = {
+  readonly [Name in keyof Needs]: Name extends keyof Noun ? GuardedVerb<Noun[Name]> : never
+}
+
+/**
+ * Decides what a caller may do. A caller has a capability that tools grant when its key may use one of these tools, its
+ * profile allows the toolset, and its organization has not switched the tool off. It has a capability that no tool
+ * grants when its key is not limited to tools.
+ */
+export class Rights {
+  readonly #tools: readonly ToolGrant[]
+  readonly #hidden: HiddenTools
+  readonly #store: Pick<Store, 'runs'>
+
+  /** @param tools every tool that there is. */
+  constructor(tools: readonly ToolGrant[], hidden: HiddenTools, store: Pick<Store, 'runs'>) {
+    this.#tools = tools
+    this.#hidden = hidden
+    this.#store = store
+  }
+
+  /** Returns a verb that refuses callers without the capability as `permission_denied`, with status 403. */
+  verb<Rest extends unknown[], Result>(
+    need: Need,
+    verb: (caller: Caller, ...rest: Rest) => Result | Promise<Result>,
+  ): Guarded<(caller: Caller, ...rest: Rest) => Promise<Result>> {
+    const checked = async (caller: Caller, ...rest: Rest) => {
+      await this.#require(need, caller, rest[0])
+      return await verb(caller, ...rest)
+    }
+    return Object.assign(checked, { capability: capabilityOf(need) })
+  }
+
+  /** The same for a verb that yields events: the check comes before the first one. */
+  stream<Rest extends unknown[], Item>(
+    need: Need,
+    verb: (caller: Caller, ...rest: Rest) => AsyncGenerator<Item, void, undefined>,
+  ): Guarded<(caller: Caller, ...rest: Rest) => AsyncGenerator<Item, void, undefined>> {
+    const require = this.#require.bind(this)
+    async function* checked(caller: Caller, ...rest: Rest): AsyncGenerator<Item, void, undefined> {
+      await require(need, caller, rest[0])
+      yield* verb(caller, ...rest)
+    }
+    return Object.assign(checked, { capability: capabilityOf(need) })
+  }
+
+  /** Guards the verbs of a noun; methods that `needs` does not list are left out. */
+  noun<Noun extends object, Needs extends { readonly [Name in keyof Noun]?: Need }>(
+    noun: Noun,
+    needs: Needs,
+  ): GuardedNoun<Noun, Needs> {
+    const verbs = Object.entries(needs as Record<string, Need>).map(([name, need]) => {
+      const verb = (noun as Record<string, (caller: Caller, ...rest: unknown[]) => unknown>)[name]!
+      return [name, this.verb(need, verb.bind(noun))]
+    })
+    return Object.fromEntries(verbs) as GuardedNoun<Noun, Needs>
+  }
+
+  async #require(need: Need, caller: Caller, first: unknown): Promise<void> {
+    const capability = capabilityOf(need)
+    if (await this.#has(caller, capability)) return
+    if (typeof need === 'object' && (await this.#startedRun(caller, String(first)))) return
+    throw this.#missing(capability)
+  }
+
+  async #has(caller: Caller, capability: Capability): Promise<boolean> {
+    const granting = this.#granting(capability)
+    if (granting.length === 0) return caller.tools === null
+    const hidden = await this.#hidden.of(caller)
+    return granting.some(
+      ({ name, toolset }) =>
+        caller.profile.calls.toolsets.includes(toolset) &&
+        !hidden.includes(name) &&
+        (caller.tools === null || caller.tools.includes(name)),
+    )
+  }
+
+  /** @throws Refusal `run_unknown`, also for a run of another organization. */
+  async #startedRun(caller: Caller, runId: string): Promise<boolean> {
+    if (!(await this.#has(caller, 'execute'))) return false
+    const run = await this.#store.runs.get(runId)
+    if (run === undefined || run.orgId !== caller.orgId) {
+      throw new Refusal('run_unknown', { runId: runId.slice(0, 128) })
+    }
+    return run.keyId === caller.keyId
+  }
+
+  #granting(capability: Capability): readonly ToolGrant[] {
+    return this.#tools.filter(({ capabilities }) => capabilities.includes(capability))
+  }
+
+  #missing(capability: Capability): Refusal {
+    const tools = this.#granting(capability).map(({ name }) => name)
+    const source = tools.length > 0 ? `granted by ${tools.join(', ')}` : 'granted to keys that are not limited to tools'
+    return new Refusal('permission_denied', { capability, source })
+  }
+}
+
+const capabilityOf = (need: Need): Capability => (typeof need === 'string' ? need : need.capability)

@@ -1,0 +1,214 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Capability, capabilities } from '../../src/base/capabilities.ts'
+import { operator } from '../../src/core/admin/admin.ts'
+import { createKey } from '../../src/core/admin/keys.ts'
+import { createOrg } from '../../src/core/admin/orgs.ts'
+import type { Caller } from '../../src/core/caller.ts'
+import { isRaw } from '../../src/http/openapi/operation.ts'
+import { operations } from '../../src/http/openapi/operations.ts'
+import { productInventory } from '../../src/tools/catalog.ts'
+import { allBut, type Denied, grantOf, sampleOf, singleGrants, verbsOf, walk } from '../support/capability-walk.ts'
+import { type Front, openFront, threadsProfile } from '../support/front.ts'
+
+/** Rights of this server come from the single grants alone: the tools of the product are offered and grant nothing. */
+const tools = [...productInventory.tools.map((tool) => ({ ...tool, capabilities: [] })), ...singleGrants]
+const toolNames = tools.map(({ name }) => name)
+
+let front: Front
+let org: string
+/** A key that is not limited, and a run of it that has ended. */
+let unlimited: string
+let ended: string
+beforeAll(async () => {
+  front = await openFront(threadsProfile, { dev: false, trustedProxies: ['127.0.0.1'] }, undefined, tools)
+  org = (await createOrg(front.core.administered, operator, 'capabilities')).id
+  unlimited = await keyWith(null)
+  const run = await front.post('/v1/sandbox/execute', { language: 'bash', code: 'echo done' }, as(unlimited))
+  ended = ((await run.json()) as { trace_id: string }).trace_id
+})
+afterAll(() => front.close())
+
+const keyWith = async (names: string[] | null): Promise<string> =>
+  (await createKey(front.core.administered, operator, org, { tools: names }, toolNames)).secret
+
+const as = (secret: string) => ({ 'x-api-key': secret })
+
+/** A run of another key that goes on until it is cancelled. */
+async function startRun(secret: string): Promise<string> {
+  const caller = await front.core.authenticate(secret)
+  const request = { language: 'bash', code: 'sleep 30', detached: true, kept: true } as const
+  const events = front.core.execute(caller, request, new AbortController().signal)
+  const { value: accepted } = await events.next()
+  front.core.leave(events)
+  return accepted?.kind === 'accepted' ? accepted.runId : ''
+}
+
+/** The capability that a refusal names, by whichever API it came. */
+async function deniedIn(response: Response): Promise<Denied> {
+  const text = await response.text()
+  const named = /does not have the capability '([a-z.]+)'/.exec(text)?.[1]
+  if (named !== undefined && response.url.includes('/v1/')) expect(response.status).toBe(403)
+  return (named as Capability | undefined) ?? null
+}
+
+describe('a verb of core', () => {
+  /** What any caller may ask: about itself, or about nothing that belongs to an organization. */
+  const needless = [
+    'leave',
+    'links.read',
+    'links.use',
+    'links.giveBack',
+    'callerOfLink',
+    'tasks.isOrphan',
+    'tasks.settle',
+    'hiddenTools',
+    'figures',
+    'authenticate',
+    'authenticateAdmin',
+    'developer',
+    'recover',
+    'close',
+  ]
+  /** Not verbs: what administration and the MCP protocol work on. */
+  const parts = ['sealing', 'threadFiles', 'administered', 'readiness']
+
+  const verbs = (core: object) =>
+    [...verbsOf(core)].filter(([path]) => !needless.includes(path) && !parts.includes(path.split('.')[0]!))
+
+  it('names the capability that it needs', () => {
+    expect(verbs(front.core).filter(([, capability]) => capability === null)).toEqual([])
+  })
+
+  it('is found by this test when it names none', () => {
+    const bad = { ...front.core, peek: async (_caller: Caller) => {} }
+    expect(verbs(bad).filter(([, capability]) => capability === null)).toEqual([['peek', null]])
+  })
+
+  it('needs each capability that there is', () => {
+    const needed = new Set(verbs(front.core).map(([, capability]) => capability))
+    expect([...needed].sort()).toEqual([...capabilities].sort())
+  })
+
+  it('refuses a caller without its capability before it looks at anything else', async () => {
+    for (const [path, capability] of verbs(front.core)) {
+      const caller = await front.core.authenticate(await keyWith(allBut('execute', capability!)))
+      expect([path, await denied(path, caller)]).toEqual([path, capability])
+    }
+  })
+
+  async function denied(path: string, caller: Caller): Promise<unknown> {
+    const [outer = '', inner] = path.split('.')
+    const noun = front.core as unknown as Record<string, object>
+    const verb = (
+      inner === undefined ? noun[outer] : (noun[outer] as Record<string, object>)[inner]
+    ) as CallableFunction
+    try {
+      const answer: unknown = verb(caller)
+      await (typeof (answer as AsyncGenerator).next === 'function' ? (answer as AsyncGenerator).next() : answer)
+      return null
+    } catch (error) {
+      return (error as { details?: { capability?: unknown } }).details?.capability
+    }
+  }
+})
+
+describe('an operation of the REST API', () => {
+  const ofKeys = Object.entries(operations).flatMap(([name, { by, body }]) => {
+    const [method = '', path = ''] = name.split(' ')
+    return by === 'key' && path !== '/mcp' ? [{ name, method, path, body }] : []
+  })
+
+  it('refuses a key that has no capability', async () => {
+    const secret = await keyWith(['execution_get'])
+    for (const { name, method, path, body } of ofKeys) {
+      const sent = { ...(body && !isRaw(body) ? (sampleOf(body) as object) : {}), ...bodies[name] }
+      const response = await fetch(front.url + path.replaceAll(/\{\w+\}/g, ended), {
+        method,
+        headers: { ...as(secret), ...(method !== 'GET' && { 'content-type': 'application/json' }) },
+        ...(method !== 'GET' && { body: JSON.stringify(sent) }),
+      })
+      expect([name, response.status]).toEqual([name, 403])
+    }
+  })
+
+  /** What a schema cannot say. */
+  const bodies: Readonly<Record<string, object>> = { 'POST /v1/files/delete': { path: 'f' } }
+})
+
+describe('a tool of MCP', () => {
+  const declared = productInventory.tools.map((tool) => ({
+    ...tool,
+    listing: tool.listing(threadsProfile, () => true),
+  }))
+
+  /** What a schema cannot say: which runs there are, and which of two optional arguments is given. */
+  const argumentsOf: Readonly<Record<string, () => Promise<object>>> = {
+    files_upload: async () => ({ content: 'x' }),
+    execution_get: async () => ({ trace_id: ended }),
+    execution_wait: async () => ({ trace_id: ended }),
+    execution_cancel: async () => ({ trace_id: await startRun(unlimited) }),
+  }
+
+  it('needs the capabilities that it declares, and no other', async () => {
+    const problems = await walk(declared, async ({ name, listing }, missing) => {
+      const secret = await keyWith([name, ...allBut(missing)])
+      const sample = sampleOf(listing.inputSchema) as object
+      const given = { ...sample, ...(await argumentsOf[name]?.()) }
+      const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: given } }
+      return deniedIn(await front.post('/mcp?toolsets=execute,files,executions', call, as(secret)))
+    })
+    expect(problems).toEqual([])
+  })
+
+  it('is found by this test when it declares nothing, or a verb that it calls does not check', async () => {
+    const bad = { name: 'bad', capabilities: [] }
+    expect(await walk([bad], async () => null)).toEqual(['bad declares no capability'])
+    const unchecked = { name: 'unchecked', capabilities: ['files.read'] as const }
+    expect(await walk([unchecked], async () => null)).toEqual(['unchecked is answered without files.read'])
+    const undeclared = { name: 'undeclared', capabilities: ['files.read'] as const }
+    const call = async (_: unknown, missing: Capability) => (missing.startsWith('files.') ? missing : null)
+    expect(await walk([undeclared], call)).toEqual([
+      'undeclared is refused for files.write, with only files.write missing',
+    ])
+  })
+})
+
+describe('a key that may execute and nothing else', () => {
+  const get = (path: string, secret: string) => fetch(front.url + path, { headers: as(secret) })
+
+  it('reads, follows and cancels the runs that it started', async () => {
+    const secret = await keyWith([grantOf('execute')])
+    const own = await startRun(secret)
+    expect((await get(`/v1/executions/${own}`, secret)).status).toBe(200)
+    expect((await get(`/v1/executions/${own}/output`, secret)).status).toBe(200)
+    expect((await front.post(`/v1/executions/${own}/cancel`, {}, as(secret))).status).toBe(200)
+  })
+
+  it('has no access to the runs of other keys of its organization', async () => {
+    const secret = await keyWith([grantOf('execute')])
+    const other = await startRun(unlimited)
+    expect(await deniedIn(await get(`/v1/executions/${other}`, secret))).toBe('executions.read')
+    expect(await deniedIn(await get(`/v1/executions/${other}/output`, secret))).toBe('executions.read')
+    expect(await deniedIn(await get('/v1/executions', secret))).toBe('executions.read')
+    expect(await deniedIn(await front.post(`/v1/executions/${other}/cancel`, {}, as(secret)))).toBe('executions.cancel')
+    expect((await get('/v1/executions/run_unknown', secret)).status).toBe(404)
+    expect((await front.post(`/v1/executions/${other}/cancel`, {}, as(unlimited))).status).toBe(200)
+  })
+})
+
+describe('a signed link', () => {
+  it('is refused once its key has lost the capability that the link stands for', async () => {
+    const { secret, id } = await createKey(front.core.administered, operator, org, { tools: null }, toolNames)
+    await front.post('/v1/sandbox/execute', { language: 'bash', code: 'echo x >f', thread_id: 'linked' }, as(secret))
+    const file = { source: 'thread', id: 'linked', path: 'f' }
+    const link = async (kind: string, more: object) =>
+      ((await (await front.post(`/v1/files/${kind}`, { ...file, ...more }, as(secret))).json()) as { url: string }).url
+    const [download, upload] = [await link('download', {}), await link('upload', { size: 1, once: true })]
+    expect((await fetch(download)).status).toBe(200)
+    await front.store.keys.update(id, { tools: JSON.stringify([grantOf('execute')]) })
+    expect(await deniedIn(await fetch(download))).toBe('files.read')
+    expect(await deniedIn(await fetch(upload, { method: 'PUT', body: 'y' }))).toBe('files.write')
+    await front.store.keys.update(id, { tools: null })
+    expect((await fetch(upload, { method: 'PUT', body: 'y' })).status).toBe(200)
+  })
+})
