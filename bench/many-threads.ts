@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { readFile, writeFile } from '../src/storage/files.ts'
 import type { FilesystemId } from '../src/storage/filesystem-id.ts'
 import { Filesystems } from '../src/storage/filesystems.ts'
-import { WarmFilesystems } from '../src/storage/warm.ts'
+import { MountCache } from '../src/storage/mount-cache.ts'
 import { quantile } from './figures.ts'
 import { inOwnMountNamespace } from './mount-namespace.ts'
 import { type StorageFigure, storageTable } from './storage.ts'
@@ -66,7 +66,7 @@ async function useEach(
   numbers: readonly number[],
   work: (root: number, n: number) => Promise<void>,
 ): Promise<number[]> {
-  const kept = new WarmFilesystems(await Filesystems.open(settings), { mountedMax: warm, idleMs: 600_000 }, loudly)
+  const kept = new MountCache(await Filesystems.open(settings), { mountedMax: warm, idleMs: 600_000 }, loudly)
   const times: number[] = []
   const rest = numbers.values()
   const caller = async () => {

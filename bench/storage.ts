@@ -13,7 +13,7 @@ import { Dock } from '../src/storage/dock.ts'
 import { readFile, writeFile } from '../src/storage/files.ts'
 import type { FilesystemId } from '../src/storage/filesystem-id.ts'
 import { Filesystems, type Mounted } from '../src/storage/filesystems.ts'
-import { WarmFilesystems } from '../src/storage/warm.ts'
+import { MountCache } from '../src/storage/mount-cache.ts'
 import { quantile, shown } from './figures.ts'
 import { inOwnMountNamespace } from './mount-namespace.ts'
 import { handoverTable, measureHandover } from './storage-handover.ts'
@@ -83,7 +83,7 @@ async function measureSteps(filesystems: Filesystems, rounds: number): Promise<S
     await filesystems.create(idOf(`u${round}`), quota)
     fresh.push(((await filesystems.allocatedBytes(idOf(`u${round}`))) ?? 0) / 1024)
   }
-  const warm = new WarmFilesystems(filesystems, { mountedMax: 4, idleMs: 60_000 }, quiet)
+  const warm = new MountCache(filesystems, { mountedMax: 4, idleMs: 60_000 }, quiet)
   ;(await warm.acquire(idOf('first'), quota)).release()
   for (let round = 0; round < rounds * 10; round++)
     (await timed(warmUse, () => warm.acquire(idOf('first'), quota))).release()

@@ -9,15 +9,15 @@ import { SlotPool } from '../src/engine/slots/pool.ts'
 import { FairQueue } from '../src/engine/slots/queue.ts'
 import { Runs } from '../src/runner/runs/runs.ts'
 import { RunnerServer } from '../src/runner/server.ts'
-import { Threads } from '../src/runner/storage/thread-claims.ts'
-import { Volumes } from '../src/runner/storage/volume-claims.ts'
+import { ThreadClaims } from '../src/runner/storage/thread-claims.ts'
+import { VolumeClaims } from '../src/runner/storage/volume-claims.ts'
 import { Filesystems } from '../src/storage/filesystems.ts'
-import { WarmFilesystems } from '../src/storage/warm.ts'
+import { MountCache } from '../src/storage/mount-cache.ts'
 
 const [directory = '', bytes = '0'] = process.argv.slice(2)
 const settings = { home: join(directory, 'home'), mountsDir: join(directory, 'mounts') }
 const filesystems = await Filesystems.open({ ...settings, reserveBytes: 0, lockPatienceMs: 5_000 })
-const warm = new WarmFilesystems(
+const warm = new MountCache(
   filesystems,
   { mountedMax: 2, idleMs: 600_000 },
   { failed: (_, error) => console.error(error), recovered: () => undefined },
@@ -25,11 +25,11 @@ const warm = new WarmFilesystems(
 const noSlots = () => Promise.reject(new Error('there are no slots here'))
 const pool = new SlotPool(
   noSlots,
-  { slotsMax: 1, slotsReady: 0, idleMs: 1, runsPerSlot: 1, hostMaxAgeMs: 900_000, jailsAhead: false },
+  { slotsMax: 1, slotsReady: 0, idleMs: 1, runsPerSlot: 1, zygoteMaxAgeMs: 900_000, prewarmJails: false },
   { failed: () => undefined, changed: () => undefined },
 )
 const queue = new FairQueue({ places: 1, placesPerOrg: 1, waitingPerOrg: 1, waitMs: 1 })
-const storage = { threads: new Threads(warm), volumes: new Volumes(warm), warm, close: () => warm.close(0) }
+const storage = { threads: new ThreadClaims(warm), volumes: new VolumeClaims(warm), warm, close: () => warm.close(0) }
 const runs = new Runs(queue, pool, storage, [], () => undefined)
 const socketPath = join(directory, 'link', 'runner.sock')
 const server = new RunnerServer(

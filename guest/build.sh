@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the guest: build.sh OUTDIR [sanitize]
 #   OUTDIR/guest             the static program that slots run
-#   OUTDIR/python-host.so    what python3 is preloaded with to become a language host; for the machine's own C library
+#   OUTDIR/python-zygote.so    what python3 is preloaded with to become a language host; for the machine's own C library
 # with `sanitize`, for the tests, instead:
 #   OUTDIR/guest-sanitized   the same program with address and undefined-behaviour sanitizers (dynamic: a static
 #                            program can't carry them)
@@ -35,8 +35,8 @@ static)
   joins=''
   for name in descriptors fail filter ids pass seccomp seccomp-actions; do joins="$joins $here/$name.c"; done
   # shellcheck disable=SC2086 # so are sources
-  build python-host.so '-O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIC -shared -fvisibility=hidden -s
-    -Wl,-z,relro,-z,now,-z,noexecstack' "$here/hosts/python.c" $joins
+  build python-zygote.so '-O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIC -shared -fvisibility=hidden -s
+    -Wl,-z,relro,-z,now,-z,noexecstack' "$here/python/zygote.c" $joins
   ;;
 sanitize)
   sanitizers='-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all'

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "fail.h"
-#include "joining.h"
+#include "zygote-protocol.h"
 #include "prepare.h"
 
 enum jail_namespace { JAIL_PID, JAIL_MNT, JAIL_NET, JAIL_IPC, JAIL_UTS, JAIL_NAMESPACES };

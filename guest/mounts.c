@@ -14,7 +14,7 @@
 #include "binds.h"
 #include "fail.h"
 #include "ids.h"
-#include "layers.h"
+#include "overlays.h"
 #include "proc.h"
 #include "views.h"
 

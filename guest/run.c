@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
-#include "ahead.h"
+#include "prewarm.h"
 #include "handover.h"
 
 enum how { HOW_EXITED = 0, HOW_SIGNALED = 1, HOW_KILLED = 2 };

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "frames.h"
-#include "host.h"
+#include "zygote.h"
 #include "jail.h"
 #include "jailer.h"
 #include "prepare.h"

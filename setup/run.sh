@@ -28,7 +28,6 @@ start | test | bench)
 	install_system_packages
 	build_guest
 	build_addon
-	build_storage
 	;;
 esac
 [ "$command" != bench ] || install_bench_packages

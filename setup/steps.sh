@@ -152,37 +152,20 @@ build_guest() {
 	printf '%s\n' "$wanted" >build/guest.stamp
 }
 
-# A few lines of C that tell the runner who connected to its socket.
+# The system calls of the runner that Node does not offer.
 build_addon() {
-	source=src/runner/protocol/peer-credentials.c
-	wanted=$(stamp_of "$source" package-lock.json)
-	if is_stamped build/peer-credentials.stamp "$wanted" && [ -f build/peer-credentials.node ]; then
+	wanted=$(stamp_of src/kernel/addon/*.[ch] package-lock.json)
+	if is_stamped build/kernel.stamp "$wanted" && [ -f build/kernel.node ]; then
 		return 0
 	fi
-	say "building the socket addon"
-	rm -f build/peer-credentials.stamp
-	include=$(ls -d node_modules/node-linux-*/include/node 2>/dev/null | head -n 1)
-	[ -n "$include" ] || stop 78 "the headers of the pinned Node are missing; remove node_modules and start again"
-	cc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -I "$include" -o build/peer-credentials.node.new "$source" >&2 ||
-		stop 78 "$source could not be built; see above"
-	# A running server keeps the file it has loaded.
-	mv -f build/peer-credentials.node.new build/peer-credentials.node
-	printf '%s\n' "$wanted" >build/peer-credentials.stamp
-}
-
-# What the runner needs of the kernel for threads and volumes: mounts, and opening by descriptor.
-build_storage() {
-	wanted=$(stamp_of src/storage/kernel/*.[ch] package-lock.json)
-	if is_stamped build/storage.stamp "$wanted" && [ -f build/storage.node ]; then
-		return 0
-	fi
-	say "building the storage addon"
-	rm -f build/storage.stamp
+	say "building the kernel addon"
+	rm -f build/kernel.stamp
 	include=$(ls -d node_modules/node-linux-*/include/node 2>/dev/null | head -n 1)
 	[ -n "$include" ] || stop 78 "the headers of the pinned Node are missing; remove node_modules and start again"
 	[ -f /usr/include/linux/mount.h ] || stop 78 "the kernel's headers are missing: apt-get install linux-libc-dev"
-	cc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -I "$include" -o build/storage.node.new src/storage/kernel/*.c >&2 ||
-		stop 78 "src/storage/kernel could not be built; see above"
-	mv -f build/storage.node.new build/storage.node
-	printf '%s\n' "$wanted" >build/storage.stamp
+	cc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -I "$include" -o build/kernel.node.new src/kernel/addon/*.c >&2 ||
+		stop 78 "src/kernel/addon could not be built; see above"
+	# A running server keeps the file it has loaded.
+	mv -f build/kernel.node.new build/kernel.node
+	printf '%s\n' "$wanted" >build/kernel.stamp
 }

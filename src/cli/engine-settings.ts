@@ -13,7 +13,7 @@ export function engineSettingsOf(config: Config, instance: Instance): EngineSett
     runtime: config.runtime,
     idBase: config.idBase,
     guestPath: fileURLToPath(new URL('../../build/guest', import.meta.url)),
-    pythonHostPath: fileURLToPath(new URL('../../build/python-host.so', import.meta.url)),
+    pythonZygotePath: fileURLToPath(new URL('../../build/python-zygote.so', import.meta.url)),
     nodePath: process.execPath,
   }
 }

@@ -5,8 +5,8 @@ import { StartRefused } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { languages } from '../base/run.ts'
 import type { PeakScope } from '../engine/cgroups/cgroups.ts'
-import { type EngineHost, openHost } from '../engine/host.ts'
-import { preloadProblem } from '../engine/jails/preload.ts'
+import { findPreloadProblem } from '../engine/jails/preload.ts'
+import { type Machine, openMachine } from '../engine/machine.ts'
 import { capture, probeLimits, usable } from '../engine/probe.ts'
 import { type EngineSettings, type RuntimeName, runtimeNames } from '../engine/settings.ts'
 import { createSlot, type Slot } from '../engine/slots/slot.ts'
@@ -36,9 +36,9 @@ export async function inspect(
   preloads: readonly (readonly string[])[] = [],
 ): Promise<Check[]> {
   const machine = [checkMemory(memoryBytes), await checkDisk(settings.stateDir)]
-  let host: EngineHost
+  let host: Machine
   try {
-    host = await openHost(settings)
+    host = await openMachine(settings)
   } catch (error) {
     if (!(error instanceof StartRefused)) throw error
     return [{ name: 'start', ok: false, detail: error.message, remedy: error.remedy }, ...machine]
@@ -53,7 +53,7 @@ export async function inspect(
 }
 
 /** The one in use, and why it is none of the others. */
-async function checkRuntimes(host: EngineHost, settings: EngineSettings): Promise<Check[]> {
+async function checkRuntimes(host: Machine, settings: EngineSettings): Promise<Check[]> {
   const { name, path } = host.runtime
   const others = runtimeNames.filter((other) => other !== name && host.rejected.every(({ name }) => name !== other))
   return [
@@ -76,7 +76,7 @@ async function checkOther(other: RuntimeName, used: RuntimeName, settings: Engin
   }
 }
 
-function checkHost(host: EngineHost): Check[] {
+function checkHost(host: Machine): Check[] {
   const missing = languages.filter((language) => !host.languages.some((found) => found.language === language))
   return [
     checkProcessors(host),
@@ -90,10 +90,10 @@ function checkHost(host: EngineHost): Check[] {
   ]
 }
 
-async function checkPreloads(host: EngineHost, preloads: readonly (readonly string[])[]): Promise<Check[]> {
+async function checkPreloads(host: Machine, preloads: readonly (readonly string[])[]): Promise<Check[]> {
   const checks: Check[] = []
   for (const modules of preloads) {
-    const problem = await preloadProblem(host, modules)
+    const problem = await findPreloadProblem(host, modules)
     const name = 'preload'
     if (problem === undefined)
       checks.push({ name, ok: true, detail: `${modules.join(', ')} can be imported ahead of runs` })
@@ -109,7 +109,7 @@ async function checkPreloads(host: EngineHost, preloads: readonly (readonly stri
 }
 
 /** Not a wall: the share of a run is limited either way. */
-function checkProcessors({ cgroups: { processors } }: EngineHost): Check {
+function checkProcessors({ cgroups: { processors } }: Machine): Check {
   const name = 'processors'
   if (processors) return { name, ok: true, detail: `runs are bound to what they are given of ${processors.join(', ')}` }
   return {
@@ -126,13 +126,13 @@ const peakMeanings: Readonly<Record<PeakScope, string>> = {
   end_of_run: 'peak memory is what was in use at the end of the run: this kernel keeps no peak (Linux 6.12 does)',
 }
 
-async function checkMeasures(host: EngineHost): Promise<Check> {
+async function checkMeasures(host: Machine): Promise<Check> {
   const cgroup = host.cgroups.create(newId('slot'))
   await cgroup.remove()
   return { name: 'measures', ok: true, detail: peakMeanings[cgroup.peakScope] }
 }
 
-async function checkSlot(host: EngineHost): Promise<Check[]> {
+async function checkSlot(host: Machine): Promise<Check[]> {
   const slot = await createSlot(host)
   try {
     slot.bind(limits)
@@ -199,7 +199,7 @@ async function checkLimits(slot: Slot): Promise<Check[]> {
       `a run beyond it ended as ${greedy.result.ending.kind}`,
     ),
     layer('time limit', slow.result.ending.kind === 'timed_out', `a run beyond it ended as ${slow.result.ending.kind}`),
-    layer('clean end', slot.healthy, slot.doubt ?? 'the slot was left empty by every run'),
+    layer('clean end', slot.healthy, slot.unhealthyReason ?? 'the slot was left empty by every run'),
   ]
 }
 

@@ -27,8 +27,8 @@ export async function runner(config: Config, io: Io): Promise<number> {
         slotsReady: config.slotsReady,
         idleMs: config.slotIdleMs,
         runsPerSlot: config.slotMaxRuns,
-        hostMaxAgeMs: config.hostMaxAgeMs,
-        jailsAhead: config.jailsAhead,
+        zygoteMaxAgeMs: config.hostMaxAgeMs,
+        prewarmJails: config.jailsAhead,
       },
       queue: {
         places: config.runsMax,

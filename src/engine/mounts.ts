@@ -1,10 +1,6 @@
-import { execFile } from 'node:child_process'
 import { readFileSync, readlinkSync } from 'node:fs'
-import { promisify } from 'node:util'
 import { StartRefused } from '../base/errors.ts'
-import { hostPath } from './jails/programs.ts'
-
-const execute = promisify(execFile)
+import { kernel } from '../kernel/kernel.ts'
 
 /**
  * What the runner mounts is for itself and its slots: it lives in a mount namespace of its own, so that nothing of it is
@@ -38,7 +34,7 @@ const parentOf = (pid: number): number =>
 /** What is mounted or unmounted here from now on stays here, however this namespace was made. */
 export async function makeMountsPrivate(): Promise<void> {
   requireOwnMountNamespace()
-  await mount('mount', '--make-rprivate', '/')
+  await mounting('make the mounts private', kernel.makeMountsPrivate())
 }
 
 /**
@@ -46,17 +42,16 @@ export async function makeMountsPrivate(): Promise<void> {
  * that belongs to a user namespace below ours cannot take these flags back.
  */
 export async function bindReadOnly(source: string, target: string): Promise<void> {
-  await mount('mount', '--bind', source, target)
-  await mount('mount', '-o', 'remount,bind,ro,nosuid,nodev', target)
+  await mounting(`bind ${source} at ${target}`, kernel.bindReadOnly(Buffer.from(source), Buffer.from(target)))
 }
 
 /** An empty directory of our own over another, for a few small files. */
 export async function mountEmpty(target: string): Promise<void> {
-  await mount('mount', '-t', 'tmpfs', '-o', 'size=1m,mode=700,nosuid,nodev,noexec', 'tmpfs', target)
+  await mounting(`mount a tmpfs at ${target}`, kernel.mountTmpfs(Buffer.from(target)))
 }
 
 export async function unmount(target: string): Promise<void> {
-  await mount('umount', target)
+  await mounting(`unmount ${target}`, kernel.unmount(Buffer.from(target), 0))
 }
 
 /** Mount points at or below a directory in this mount namespace, the deepest first. */
@@ -72,13 +67,12 @@ export function mountsBelow(dir: string): string[] {
 const unescapeOctal = (path: string): string =>
   path.replaceAll(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)))
 
-async function mount(program: string, ...args: string[]): Promise<void> {
+async function mounting(step: string, done: Promise<void>): Promise<void> {
   try {
-    await execute(program, args, { env: { PATH: hostPath }, timeout: 10_000 })
+    await done
   } catch (error) {
-    const said = (error as { stderr?: string }).stderr?.trim() || String(error)
     throw new StartRefused(
-      `${program} ${args.join(' ')} failed: ${said}`,
+      `Could not ${step}: ${(error as Error).message}.`,
       'Start as root with the capability to mount (CAP_SYS_ADMIN).',
     )
   }

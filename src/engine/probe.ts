@@ -4,7 +4,7 @@ import { fixedEnv, type LanguageFound, versionCommands } from './jails/languages
 import { findProgram } from './jails/programs.ts'
 import { type EngineSettings, type RuntimeName, runtimeNames } from './settings.ts'
 import { Runtime } from './slots/runtime.ts'
-import { createSlot, type Slot, type SlotHost, type SlotRunResult } from './slots/slot.ts'
+import { createSlot, type Slot, type SlotMachine, type SlotRunResult } from './slots/slot.ts'
 
 /** A runtime that is not used, why, and what would change that. */
 export interface RejectedRuntime {
@@ -40,7 +40,7 @@ export const probeLimits: Limits = {
  */
 export async function probe(
   wanted: EngineSettings['runtime'],
-  host: Omit<SlotHost, 'runtime' | 'languages'>,
+  host: Omit<SlotMachine, 'runtime' | 'languages'>,
   rootDir: (name: RuntimeName) => string,
 ): Promise<ProbeResult> {
   const rejected: RejectedRuntime[] = []
@@ -80,7 +80,7 @@ export async function usable(name: RuntimeName, root: string): Promise<Runtime> 
 }
 
 /** Makes a slot, shows that its parts hold, and asks it for its languages. */
-async function tryOut(host: SlotHost): Promise<LanguageFound[]> {
+async function tryOut(host: SlotMachine): Promise<LanguageFound[]> {
   const slot = await createSlot(host)
   try {
     slot.bind(probeLimits)
@@ -99,7 +99,7 @@ async function tryOut(host: SlotHost): Promise<LanguageFound[]> {
 async function requireJail(slot: Slot): Promise<void> {
   const { result, output } = await capture(slot, ['/usr/bin/true'])
   if (result.ending.kind !== 'exited' || result.ending.code !== 0)
-    throw new Error(`true ended as ${JSON.stringify(result.ending)} in a jail. ${slot.doubt ?? output}`)
+    throw new Error(`true ended as ${JSON.stringify(result.ending)} in a jail. ${slot.unhealthyReason ?? output}`)
 }
 
 async function findLanguage(slot: Slot, language: Language): Promise<LanguageFound | undefined> {
@@ -107,7 +107,7 @@ async function findLanguage(slot: Slot, language: Language): Promise<LanguageFou
     const { result, output } = await capture(slot, argv)
     if (result.ending.kind === 'exited' && result.ending.code === 0)
       return { language, path, version: output.trim().split('\n')[0] ?? '' }
-    if (!slot.healthy) throw new Error(`the slot did not survive ${argv.join(' ')}: ${slot.doubt}`)
+    if (!slot.healthy) throw new Error(`the slot did not survive ${argv.join(' ')}: ${slot.unhealthyReason}`)
   }
   return undefined
 }

@@ -13,7 +13,7 @@ export interface EngineSettings {
   /** The guest binary, static. */
   guestPath: string
   /** What makes a python3 of the image a language host: a shared object. */
-  pythonHostPath: string
+  pythonZygotePath: string
   /** The Node binary that runs are given. */
   nodePath: string
   /** Where cgroup hierarchies are mounted. */

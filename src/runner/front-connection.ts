@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import { Refusal } from '../base/errors.ts'
 import type { RunEvent } from '../base/run.ts'
 import type { Log } from '../observe/log.ts'
-import { admit, inputOf } from './protocol/message-schemas.ts'
+import { inputOf, parseMessage } from './protocol/message-schemas.ts'
 import { type FromRunner, protocolVersion, type ToRunner } from './protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError, writeLarge } from './protocol/wire.ts'
 import type { Runs } from './runs/runs.ts'
@@ -42,7 +42,7 @@ export class FrontConnection {
   readonly #files: FileRequests
   readonly #storage: StorageRequests
   #trouble: string | undefined
-  #greeted = false
+  #handshakeDone = false
   #pendingStarts = 0
   #pendingBytes = 0
   #pumping = false
@@ -91,7 +91,7 @@ export class FrontConnection {
 
   announce(trouble: string | undefined): void {
     this.#trouble = trouble
-    if (this.#greeted) this.#send({ type: 'ready', ready: trouble === undefined, reason: trouble ?? '' })
+    if (this.#handshakeDone) this.#send({ type: 'ready', ready: trouble === undefined, reason: trouble ?? '' })
   }
 
   close(): void {
@@ -102,7 +102,7 @@ export class FrontConnection {
   /** BOUNDARY: a front that breaks the protocol loses its connection, nothing else. */
   #receive(chunk: Buffer): void {
     try {
-      for (const { header, payload } of this.#reader.push(chunk)) this.#obey(admit(header), payload)
+      for (const { header, payload } of this.#reader.push(chunk)) this.#dispatch(parseMessage(header), payload)
     } catch (error) {
       if (!(error instanceof WireError)) throw error
       this.#log.error({ problem: error.message }, 'a front broke the run protocol')
@@ -110,11 +110,11 @@ export class FrontConnection {
     }
   }
 
-  #obey(message: ToRunner, payload: Buffer): void {
-    if (!this.#greeted && message.type !== 'hello') throw new WireError('a front must say hello first')
+  #dispatch(message: ToRunner, payload: Buffer): void {
+    if (!this.#handshakeDone && message.type !== 'hello') throw new WireError('a front must say hello first')
     switch (message.type) {
       case 'hello':
-        this.#greet(message.version)
+        this.#completeHandshake(message.version)
         break
       case 'start':
         this.#start(message, payload)
@@ -152,17 +152,17 @@ export class FrontConnection {
       case 'storage_inspect':
       case 'storage_sizes':
       case 'storage_names':
-        this.#storage.obey(message)
+        this.#storage.handle(message)
         break
       default:
-        this.#files.obey(message, payload)
+        this.#files.handle(message, payload)
     }
   }
 
-  #greet(version: number): void {
+  #completeHandshake(version: number): void {
     this.#send({ type: 'hello', version: protocolVersion, ...this.#identity })
     if (version !== protocolVersion) throw new WireError(`a front speaks version ${version}, not ${protocolVersion}`)
-    this.#greeted = true
+    this.#handshakeDone = true
     this.announce(this.#trouble)
   }
 

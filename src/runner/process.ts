@@ -2,8 +2,8 @@ import { Cleanup } from '../base/cleanup.ts'
 import { monotonicMs } from '../base/clock.ts'
 import { StartRefused } from '../base/errors.ts'
 import type { Instance } from '../base/instance.ts'
-import { type EngineHost, type EngineSettings, openHost } from '../engine/host.ts'
-import { preloadProblem } from '../engine/jails/preload.ts'
+import { findPreloadProblem } from '../engine/jails/preload.ts'
+import { type EngineSettings, type Machine, openMachine } from '../engine/machine.ts'
 import { type PoolEvents, type PoolSettings, SlotPool } from '../engine/slots/pool.ts'
 import { FairQueue, type QueueSettings } from '../engine/slots/queue.ts'
 import { createSlot } from '../engine/slots/slot.ts'
@@ -42,7 +42,7 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
   const hasStorage = settings.storage !== 'none'
   const undo = new Cleanup()
   try {
-    const host = await openHost(settings.engine, hasStorage ? Dock.open : undefined)
+    const host = await openMachine(settings.engine, hasStorage ? Dock.open : undefined)
     undo.add(() => host.close())
     for (const modules of settings.preloads) await requirePreload(host, modules)
     const storage = await openAsked(settings.storage, undo, log)
@@ -76,8 +76,8 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
 }
 
 /** @throws StartRefused in the words of the interpreter: no run is to find out. */
-async function requirePreload(host: EngineHost, modules: readonly string[]): Promise<void> {
-  const problem = await preloadProblem(host, modules)
+async function requirePreload(host: Machine, modules: readonly string[]): Promise<void> {
+  const problem = await findPreloadProblem(host, modules)
   if (problem === undefined) return
   throw new StartRefused(
     `The modules ${modules.join(', ')} cannot be imported ahead of runs: ${problem}.`,

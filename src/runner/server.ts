@@ -1,9 +1,9 @@
 import { chmodSync, chownSync, mkdirSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { dirname } from 'node:path'
+import { peerCredentials } from '../kernel/peer-credentials.ts'
 import type { Log } from '../observe/log.ts'
 import { FrontConnection } from './front-connection.ts'
-import { peerCredentials } from './protocol/peer-credentials.ts'
 import type { Runs } from './runs/runs.ts'
 import type { OpenStorage } from './storage/storage.ts'
 

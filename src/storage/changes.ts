@@ -10,8 +10,8 @@ import { constants } from 'node:fs'
 import { monotonicMs, wallMs } from '../base/clock.ts'
 import { contentOf, lookedAtBytes } from '../base/media-type.ts'
 import type { ChangedFile, ChangedFiles } from '../base/run.ts'
+import { kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
-import { kernel } from './kernel.ts'
 import { piecesOf } from './paths.ts'
 
 /** Enough for some 30,000 entries; what a home that holds more adds to each of its runs. */
@@ -42,7 +42,7 @@ interface Known {
 }
 
 /** The changes of run after run. What changed in the last tick before a run is known here, and not told of it again. */
-export class Changes {
+export class ChangeDetector {
   /** By thread; those whose tick is over are dropped. */
   readonly #recent = new Map<string, { atMs: number; files: ReadonlyMap<string, Known> }>()
   /** When files were written, by thread; likewise. */

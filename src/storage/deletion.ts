@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
+import { codeOf, kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
-import { codeOf, kernel } from './kernel.ts'
 import { readEntries } from './listing.ts'
 import { parsePath } from './paths.ts'
 import { openDirectory, refusing, splitPath, toRefusal, toStatus } from './walk.ts'

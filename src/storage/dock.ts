@@ -8,13 +8,13 @@ import { constants } from 'node:fs'
 import { chmod, mkdir, readdir, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { codeOf, kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
 import { isName } from './filesystem-id.ts'
 import type { Mounted } from './filesystems.ts'
-import { codeOf, kernel } from './kernel.ts'
 
 /** A filesystem as a slot sees it. */
-export interface Attachment {
+export interface DockMount {
   /** Directory in the dock at which it appears. */
   readonly name: string
   /**
@@ -60,13 +60,13 @@ export class Dock {
   }
 
   /** Shows a filesystem to the slot: nosuid, nodev, ids translated so that 1000 on the disk is 1000 inside. */
-  async attach(mounted: Mounted, { initPid, name, readOnly }: AttachOptions): Promise<Attachment> {
+  async attach(mounted: Mounted, { initPid, name, readOnly }: AttachOptions): Promise<DockMount> {
     if (!isName(name)) throw new Error(`${name} is no name for an attachment`)
     const target = join(this.dir, name)
     const namespace = await this.#namespaceOf(initPid)
     if (!this.#places.has(name)) await mkdir(target)
     this.#places.add(name)
-    await kernel.attachTranslated(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(target))
+    await kernel.mountIdmapped(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(target))
     return { name, detach: () => this.#detach(target) }
   }
 
@@ -75,18 +75,18 @@ export class Dock {
    * and cannot be written to, so that what is missing in it is seen.
    * @param parts at least one; their names differ.
    */
-  async attachShelf(
+  async attachVolumes(
     name: string,
     initPid: number,
     parts: readonly { name: string; mounted: Mounted; readOnly: boolean }[],
-  ): Promise<Attachment> {
+  ): Promise<DockMount> {
     for (const each of [name, ...parts.map((part) => part.name)])
       if (!isName(each)) throw new Error(`${each} is no name for an attachment`)
     const target = join(this.dir, name)
     const namespace = await this.#namespaceOf(initPid)
     if (!this.#places.has(name)) await mkdir(target)
     this.#places.add(name)
-    await kernel.makeShelf(Buffer.from(target), Buffer.from(parts.map((part) => part.name).join('/')))
+    await kernel.mountDirectories(Buffer.from(target), Buffer.from(parts.map((part) => part.name).join('/')))
     const placed: string[] = [target]
     const detachAll = async (): Promise<boolean> => {
       let clean = true
@@ -96,7 +96,7 @@ export class Dock {
     try {
       for (const { name: below, mounted, readOnly } of parts) {
         const place = join(target, below)
-        await kernel.attachTranslated(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(place))
+        await kernel.mountIdmapped(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(place))
         placed.push(place)
       }
     } catch (error) {

@@ -6,10 +6,10 @@
  */
 import { constants } from 'node:fs'
 import { Refusal } from '../base/errors.ts'
+import { codeOf, kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
-import { codeOf, kernel } from './kernel.ts'
 import { madeDepthMax, type Path, parsePath, textOf } from './paths.ts'
-import { requireLastingName, underUnfinishedName } from './unfinished.ts'
+import { refuseTemporaryName, withTemporaryName } from './temporary-names.ts'
 import {
   itself,
   openDirectory,
@@ -111,7 +111,7 @@ export async function writeFile(
 ): Promise<number> {
   const parsed = parsePath(path, madeDepthMax)
   const { parent, name } = splitPath(parsed)
-  requireLastingName(parsed)
+  refuseTemporaryName(parsed)
   await using directory = await openOrMakeDirectory(root, parent)
   await requireReplaceable(directory, name, textOf(parsed))
   // Without a name until it is whole: no one sees it before, and a crash leaves nothing.
@@ -122,7 +122,7 @@ export async function writeFile(
   await refusing(parsed, kernel.syncDescriptor(file.fd))
   await refusing(
     parsed,
-    underUnfinishedName((unfinished) => kernel.publishFile(file.fd, root, unfinished, directory.fd, name)),
+    withTemporaryName((unfinished) => kernel.publishFile(file.fd, root, unfinished, directory.fd, name)),
   )
   await refusing(parsed, kernel.syncDescriptor(directory.fd))
   return bytes
@@ -174,7 +174,7 @@ export async function movePath(root: number, from: string, to: string, mayReplac
   const target = parsePath(to, madeDepthMax)
   const { parent: sourceParent, name: sourceName } = splitPath(source)
   const { parent: targetParent, name: targetName } = splitPath(target)
-  requireLastingName(target)
+  refuseTemporaryName(target)
   await using fromDirectory = await openDirectory(root, sourceParent)
   await refusing(source, kernel.statName(fromDirectory.fd, sourceName))
   await using toDirectory = await openOrMakeDirectory(root, targetParent)

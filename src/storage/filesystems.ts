@@ -3,12 +3,12 @@ import { mkdir, readdir, rm, rmdir, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Refusal } from '../base/errors.ts'
 import type { Quota } from '../base/run.ts'
+import { codeOf, kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
+import { check, DiskMaker, diskBytesFor, grow, openLockedDisk, shrinkIdle, syncDirectory } from './disks.ts'
 import { type FilesystemId, isName } from './filesystem-id.ts'
-import { check, grow, ImageMaker, imageBytesFor, lockedImage, shrinkIdle, syncDirectory } from './images.ts'
-import { codeOf, kernel } from './kernel.ts'
 import { readSuperblock } from './superblock.ts'
-import { sweepUnfinished } from './unfinished.ts'
+import { removeTemporaryNames } from './temporary-names.ts'
 
 export interface FilesystemsSettings {
   /** Where images are kept. */
@@ -56,10 +56,10 @@ const damage = new Set(['EUCLEAN', 'EBADMSG', 'EINVAL', 'EIO'])
  */
 export class Filesystems {
   readonly #settings: FilesystemsSettings
-  readonly #maker: ImageMaker
+  readonly #maker: DiskMaker
   #mountNumber = 0
 
-  private constructor(settings: FilesystemsSettings, maker: ImageMaker) {
+  private constructor(settings: FilesystemsSettings, maker: DiskMaker) {
     this.#settings = settings
     this.#maker = maker
   }
@@ -69,7 +69,7 @@ export class Filesystems {
     await mkdir(settings.home, { recursive: true, mode: 0o700 })
     await mkdir(settings.mountsDir, { recursive: true, mode: 0o700 })
     for (const left of await readdir(settings.mountsDir)) await rmdir(join(settings.mountsDir, left))
-    return new Filesystems(settings, await ImageMaker.open(settings.home))
+    return new Filesystems(settings, await DiskMaker.open(settings.home))
   }
 
   /** Makes the filesystem unless it exists. @returns whether this call made it; of many at once, one does. */
@@ -169,7 +169,7 @@ export class Filesystems {
   /** Whether there is one that is large enough for this quota. */
   async suffices(id: FilesystemId, quota: Quota): Promise<boolean> {
     try {
-      return (await stat(this.#pathOf(id))).size >= imageBytesFor(quota)
+      return (await stat(this.#pathOf(id))).size >= diskBytesFor(quota)
     } catch (error) {
       if (codeOf(error) === 'ENOENT') return false
       throw error
@@ -200,7 +200,7 @@ export class Filesystems {
   }
 
   #locked(id: FilesystemId): Promise<Descriptor> {
-    return lockedImage(this.#pathOf(id), this.#settings.lockPatienceMs, id)
+    return openLockedDisk(this.#pathOf(id), this.#settings.lockPatienceMs, id)
   }
 
   #directoryOf(area: FilesystemId['area'], org: string): string {
@@ -223,16 +223,16 @@ export class Filesystems {
 /** A mount that fails at damage is tried once more after a check. */
 async function mountChecked(imagePath: string, image: Descriptor, path: string): Promise<void> {
   try {
-    await kernel.mountImage(image.fd, Buffer.from(path))
+    await kernel.mountDisk(image.fd, Buffer.from(path))
   } catch (error) {
     if (!damage.has(codeOf(error) ?? '')) throw error
     await check(imagePath)
-    await kernel.mountImage(image.fd, Buffer.from(path))
+    await kernel.mountDisk(image.fd, Buffer.from(path))
   }
 }
 
 async function dropLeftovers(root: Descriptor): Promise<void> {
-  await sweepUnfinished(root.fd)
+  await removeTemporaryNames(root.fd)
   await dropLostAndFound(root)
 }
 

@@ -1,5 +1,5 @@
 import { Refusal } from '../base/errors.ts'
-import { codeOf, kernel } from './kernel.ts'
+import { codeOf, kernel } from '../kernel/kernel.ts'
 import { parsePath } from './paths.ts'
 import { openDirectory, refusing, type Status, toStatus } from './walk.ts'
 

@@ -4,10 +4,10 @@ import { writeFileSync } from 'node:fs'
 import { mkdtemp, rm, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
+import { codeOf } from '../kernel/kernel.ts'
 import { Dock } from './dock.ts'
 import { makeDirectory, statPath } from './files.ts'
 import { Filesystems, type Mounted } from './filesystems.ts'
-import { codeOf } from './kernel.ts'
 
 const remedies: Readonly<Record<string, string>> = {
   loop: 'Load the kernel module "loop" and give access to /dev/loop-control and /dev/loop*.',

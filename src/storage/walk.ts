@@ -1,10 +1,10 @@
 /** From a root descriptor to directories and entries, each step by descriptor. */
 import { constants } from 'node:fs'
 import { Refusal } from '../base/errors.ts'
+import { codeOf, kernel, type StatNumbers } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
-import { codeOf, kernel, type StatNumbers } from './kernel.ts'
 import { type Path, piecesOf, textOf } from './paths.ts'
-import { requireLastingName, underUnfinishedName } from './unfinished.ts'
+import { refuseTemporaryName, withTemporaryName } from './temporary-names.ts'
 
 /** The one user of jails, as it is on the disk; mounts translate it. */
 export const owner = { uid: 1000, gid: 1000 } as const
@@ -71,7 +71,7 @@ export async function openOrMakeDirectory(root: number, path: Path): Promise<Des
   } catch (error) {
     if (!(error instanceof Refusal && error.code === 'path_not_found')) throw error
   }
-  requireLastingName(path)
+  refuseTemporaryName(path)
   let at = await openDirectory(root, [])
   for (const name of path) {
     try {
@@ -97,7 +97,7 @@ async function stepInto(root: number, at: Descriptor, name: Buffer, path: Path):
       if (codeOf(error) !== 'ENOENT' || attempt === makeAttempts) throw toRefusal(path, error)
     }
     try {
-      await underUnfinishedName((unfinished) =>
+      await withTemporaryName((unfinished) =>
         kernel.makeDirectory(root, unfinished, at.fd, name, 0o755, owner.uid, owner.gid),
       )
     } catch (error) {

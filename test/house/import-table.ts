@@ -1,6 +1,6 @@
 /**
  * Which room may import which, and why. An edge that is not here is forbidden; imports point one way:
- * base ← observe ← {store, outbound, storage, engine} ← runner ← core ← tools ← mcp ← http ← app ← main.
+ * base ← {observe, kernel} ← {store, outbound, storage, engine} ← runner ← core ← tools ← mcp ← http ← app ← main.
  */
 export const importTable: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   base: {},
@@ -11,11 +11,13 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
   },
   store: { base: 'rows speak of runs in the words of base', observe: 'logs' },
   outbound: { base: 'refusals', observe: 'logs' },
-  storage: { base: 'words and refusals', observe: 'logs' },
-  engine: { base: 'words of a run, limits, cleanup', observe: 'logs' },
+  kernel: {},
+  storage: { base: 'words and refusals', observe: 'logs', kernel: 'mounts, disks and files by descriptor' },
+  engine: { base: 'words of a run, limits, cleanup', observe: 'logs', kernel: 'bind mounts of the image' },
   runner: {
     base: 'words of a run',
     observe: 'logs',
+    kernel: 'credentials of the peer of its socket',
     engine: 'the runner owns the slots',
     storage: 'the runner owns threads and volumes',
   },

@@ -1,17 +1,10 @@
 /** Promise 13: a run cannot change a volume that is read-only for it. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { EngineHost } from '../../src/engine/host.ts'
+import type { Machine } from '../../src/engine/machine.ts'
 import { createSlot, type Slot } from '../../src/engine/slots/slot.ts'
 import { Dock } from '../../src/storage/dock.ts'
 import type { Mounted } from '../../src/storage/filesystems.ts'
-import {
-  type EngineMachine,
-  engineMachine,
-  installed,
-  makeReady,
-  start,
-  testLimits,
-} from '../support/engine-machine.ts'
+import { type EngineMachine, engineMachine, installed, prewarm, start, testLimits } from '../support/engine-machine.ts'
 import { inPrivateMounts } from '../support/private-mounts.ts'
 import { openRoom, type Room, smallQuota } from '../support/storage-fixture.ts'
 
@@ -55,7 +48,7 @@ inPrivateMounts(import.meta.filename, () => {
   for (const runtime of ['runc', 'crun'] as const) {
     describe.skipIf(!installed(runtime))(`a volume in slots of ${runtime}`, () => {
       let machine: EngineMachine
-      let host: EngineHost
+      let host: Machine
       let room: Room
       let reader: Slot
       let writer: Slot
@@ -83,9 +76,9 @@ inPrivateMounts(import.meta.filename, () => {
       /** With the volume on the shelf; in a prewarmed python when `waited`. */
       async function inside(slot: Slot, readOnly: boolean, code: string, waited: boolean) {
         if (!(slot.dock instanceof Dock)) throw new Error('the slot has no dock')
-        if (waited) await makeReady(slot, 'python')
+        if (waited) await prewarm(slot, 'python')
         const parts = [{ name: 'shelf', mounted: volume, readOnly }]
-        const attachment = await slot.dock.attachShelf('volumes', slot.pid, parts)
+        const attachment = await slot.dock.attachVolumes('volumes', slot.pid, parts)
         const { ran } = start(slot, 'python', code, { volumes: attachment.name })
         return { ran, detach: () => attachment.detach() }
       }

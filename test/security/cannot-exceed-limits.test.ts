@@ -82,9 +82,9 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     const slot = await bench.slot(limits)
     await attempt(slot)
     await sleep(300) // The kernel frees messages and page tables of the dead some milliseconds later.
-    const { doubt } = await slot.state()
-    if (doubt !== undefined) expect(doubt).toBe('the memory of its last run was not free again')
-    for (const one of doubt === undefined ? [slot, neighbour] : [neighbour])
+    const { unhealthyReason } = await slot.state()
+    if (unhealthyReason !== undefined) expect(unhealthyReason).toBe('the memory of its last run was not free again')
+    for (const one of unhealthyReason === undefined ? [slot, neighbour] : [neighbour])
       expect(await one.bash('echo serves')).toMatchObject({ stdout: 'serves\n', ending: { kind: 'exited', code: 0 } })
     await slot.destroy()
   }

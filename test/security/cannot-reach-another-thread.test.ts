@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { EngineHost } from '../../src/engine/host.ts'
+import type { Machine } from '../../src/engine/machine.ts'
 import { createSlot, type Slot } from '../../src/engine/slots/slot.ts'
 import { Dock } from '../../src/storage/dock.ts'
 import { writeFile } from '../../src/storage/files.ts'
@@ -51,7 +51,7 @@ inPrivateMounts(import.meta.filename, () => {
   for (const runtime of ['runc', 'crun'] as const) {
     describe.skipIf(!installed(runtime))(`a run in a thread, in a slot of ${runtime}`, () => {
       let machine: EngineMachine
-      let host: EngineHost
+      let host: Machine
       let room: Room
       let slot: Slot
       let mine: Mounted

@@ -207,7 +207,7 @@ ctypes.memset(libc.shmat(libc.shmget(0, 90 << 20, 0o600), None, 0), 1, 90 << 20)
 print('filled', flush=True)
 `
     expect(await tight.python(keep)).toMatchObject({ stdout: 'filled\n', ending: { kind: 'exited', code: 0 } })
-    expect((await tight.state()).doubt).toBe('the memory of its last run was not free again')
+    expect((await tight.state()).unhealthyReason).toBe('the memory of its last run was not free again')
     await expect(tight.bash('true')).rejects.toThrow('is of no use any more')
     await tight.destroy()
   })

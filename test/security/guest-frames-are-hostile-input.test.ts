@@ -12,7 +12,7 @@ const noJail: Ending = { kind: 'failed', reason: 'jail_failed' }
 const timedOut: Ending = { kind: 'timed_out', limitMs: 1_500 }
 
 /** What the guest does to its run, how that run then ends, and the reported state of the slot. */
-const deeds: [deed: string, ending: Ending, doubt: RegExp][] = [
+const deeds: [deed: string, ending: Ending, unhealthyReason: RegExp][] = [
   ['garbage', lost, /broke the protocol/],
   ['huge-frame', lost, /a payload of 4294967295 bytes/],
   ['large-frame', lost, /a payload of 65537 bytes/],
@@ -62,15 +62,15 @@ const hostile = (hello = 'proper') => compile('hostile-guest', 'static', { HELLO
 describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest in a slot of %s', (runtime) => {
   let bench: Bench
   let neighbour: BenchSlot
-  const done = new Map<string, Promise<{ slot: BenchSlot; outcome: Outcome; doubt: string }>>()
+  const done = new Map<string, Promise<{ slot: BenchSlot; outcome: Outcome; unhealthyReason: string }>>()
   const begun = new Map<string, Promise<string>>()
 
   const spoil = async (deed: string, timeoutMs: number) => {
     const slot = await bench.slot({ timeoutMs, outputHardBytes: mib }, hostile())
     const outcome = await slot.run({ argv: [deed] })
-    const doubt = await doubtOf(slot)
+    const unhealthyReason = await doubtOf(slot)
     await slot.destroy()
-    return { slot, outcome, doubt }
+    return { slot, outcome, unhealthyReason }
   }
   beforeAll(async () => {
     bench = await Bench.open(runtime)
@@ -85,8 +85,8 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
   /** Not immediately when the run had already ended by itself. */
   const doubtOf = async (slot: BenchSlot): Promise<string> => {
     for (;;) {
-      const { doubt } = await slot.state()
-      if (doubt !== undefined) return doubt
+      const { unhealthyReason } = await slot.state()
+      if (unhealthyReason !== undefined) return unhealthyReason
       await sleep(20)
     }
   }
@@ -101,11 +101,11 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a hostile guest 
     expect(await neighbour.bash('echo here')).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout: 'here\n' })
   }
 
-  it.each(deeds)('that does "%s" ends only its own slot', async (deed, ending, doubt) => {
+  it.each(deeds)('that does "%s" ends only its own slot', async (deed, ending, unhealthyReason) => {
     const seen = await done.get(deed)
     // So many failing forks can use up the memory of the guest first.
     expect(deed === 'multiplies' ? [ending, lost] : [ending]).toContainEqual(seen?.outcome.ending)
-    expect(seen?.doubt).toMatch(doubt)
+    expect(seen?.unhealthyReason).toMatch(unhealthyReason)
     await expect.poll(() => seen && isAlive(seen.slot.guest)).toBe(false)
   })
 

@@ -1,10 +1,10 @@
 /** A process with an engine and a run in it, to be killed: the settings as JSON are its only word. */
-import { openHost } from '../../src/engine/host.ts'
+import { openMachine } from '../../src/engine/machine.ts'
 import type { EngineSettings } from '../../src/engine/settings.ts'
 import { createSlot } from '../../src/engine/slots/slot.ts'
 import { start, testLimits } from './engine-machine.ts'
 
 const settings = JSON.parse(process.argv[2] ?? '') as EngineSettings
-const slot = await createSlot(await openHost(settings))
+const slot = await createSlot(await openMachine(settings))
 slot.bind(testLimits)
 start(slot, 'bash', '(setsid sleep 1000 &); sleep 1000', { onRunning: () => process.stdout.write(`${slot.pid}\n`) })

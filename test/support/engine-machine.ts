@@ -5,13 +5,13 @@ import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Language, Limits, RunSpec } from '../../src/base/run.ts'
-import { type EngineHost, openHost } from '../../src/engine/host.ts'
+import { type Machine, openMachine } from '../../src/engine/machine.ts'
 import { type EngineSettings, engineDefaults, type RuntimeName } from '../../src/engine/settings.ts'
 import type { OpenDock, Slot, SlotRun, SlotRunResult } from '../../src/engine/slots/slot.ts'
 
 export interface EngineMachine {
   settings: EngineSettings
-  open(openDock?: OpenDock): Promise<EngineHost>
+  open(openDock?: OpenDock): Promise<Machine>
   /** What of this instance is on the machine now: nothing, after everything was closed. */
   leftovers(): string[]
   remove(): void
@@ -28,12 +28,12 @@ export function engineMachine(runtime: 'auto' | RuntimeName): EngineMachine {
     instanceId: `t${randomBytes(4).toString('hex')}`,
     idLeaseDir: join(dir, 'ids'),
     guestPath: join(dir, 'built/guest'),
-    pythonHostPath: join(dir, 'built/python-host.so'),
+    pythonZygotePath: join(dir, 'built/python-zygote.so'),
     nodePath: process.execPath,
   }
   return {
     settings,
-    open: (openDock) => openHost(settings, openDock),
+    open: (openDock) => openMachine(settings, openDock),
     leftovers: () => [
       ...cgroupsOf(settings),
       ...(existsSync(settings.idLeaseDir) ? readdirSync(settings.idLeaseDir).map((name) => `lease ${name}`) : []),
@@ -121,10 +121,11 @@ export function start(
 }
 
 /** Lets a slot make everything ready for a run of this language, and waits for it. @throws Error when it does not come. */
-export async function makeReady(slot: Slot, language: Language, env: Record<string, string> = {}): Promise<void> {
-  slot.makeReady(specOf(language, { env }))
+export async function prewarm(slot: Slot, language: Language, env: Record<string, string> = {}): Promise<void> {
+  slot.prewarm(specOf(language, { env }))
   for (let waitedMs = 0; slot.ahead !== 'ready'; waitedMs += 2) {
-    if (!slot.healthy || waitedMs > 20_000) throw new Error(`nothing is ready: ${slot.doubt ?? 'it takes too long'}`)
+    if (!slot.healthy || waitedMs > 20_000)
+      throw new Error(`nothing is ready: ${slot.unhealthyReason ?? 'it takes too long'}`)
     await new Promise((resolve) => setTimeout(resolve, 2))
   }
 }

@@ -7,11 +7,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Cleanup } from '../../src/base/cleanup.ts'
 import type { Stream } from '../../src/base/run.ts'
-import type { EngineHost } from '../../src/engine/host.ts'
 import { openImage } from '../../src/engine/images/image.ts'
+import type { Machine } from '../../src/engine/machine.ts'
 import type { RuntimeName } from '../../src/engine/settings.ts'
 import { idsPerSlot } from '../../src/engine/slots/id-ranges.ts'
-import { createSlot, type Slot, type SlotHost, type SlotRun } from '../../src/engine/slots/slot.ts'
+import { createSlot, type Slot, type SlotMachine, type SlotRun } from '../../src/engine/slots/slot.ts'
 import { engineMachine } from './engine-machine.ts'
 import type { Answer, Asked, Request } from './slot-bench.ts'
 
@@ -21,8 +21,8 @@ const keptOutputBytes = 1024 * 1024
 const undo = new Cleanup()
 const slots = new Map<string, Slot>()
 const runs = new Map<string, SlotRun>()
-const images = new Map<string, Promise<SlotHost>>()
-let host: EngineHost | undefined
+const images = new Map<string, Promise<SlotMachine>>()
+let host: Machine | undefined
 
 /** Whoever asked may be gone at any moment; what is to be cleaned up then must not die of that. */
 const say = (answer: Answer): void => {
@@ -47,15 +47,15 @@ async function open(runtime: RuntimeName): Promise<Asked['open']> {
 }
 
 /** Slots with another guest: same machine, same runtime, another root. */
-function hostWith(guest: string): Promise<SlotHost> {
+function hostWith(guest: string): Promise<SlotMachine> {
   const base = opened()
   let made = images.get(guest)
   if (made === undefined) {
     const dir = mkdtempSync(join(tmpdir(), 'glovebox-bench-image-'))
     chmodSync(dir, 0o711)
     undo.add(() => rmSync(dir, { recursive: true, force: true }))
-    const pythonHostPath = join(import.meta.dirname, '../../build/python-host.so')
-    made = openImage(dir, { guestPath: guest, nodePath: process.execPath, pythonHostPath }).then((image) => ({
+    const pythonZygotePath = join(import.meta.dirname, '../../build/python-zygote.so')
+    made = openImage(dir, { guestPath: guest, nodePath: process.execPath, pythonZygotePath }).then((image) => ({
       ...base,
       image: undo.owns(image),
     }))
@@ -64,7 +64,7 @@ function hostWith(guest: string): Promise<SlotHost> {
   return made
 }
 
-function opened(): EngineHost {
+function opened(): Machine {
   if (host === undefined) throw new Error('the bench is not open')
   return host
 }
@@ -114,8 +114,8 @@ async function answer(request: Request): Promise<Asked[Request['verb']]> {
       runs.get(request.run)?.stop(request.cause)
       return
     case 'state': {
-      const { healthy, doubt, runs: count } = slotOf(request.slot)
-      return { healthy, doubt, runs: count }
+      const { healthy, unhealthyReason, runs: count } = slotOf(request.slot)
+      return { healthy, unhealthyReason, runs: count }
     }
     case 'destroy':
       await slotOf(request.slot).destroy()

@@ -67,7 +67,7 @@ export interface Asked {
   slot: { id: string; pid: number }
   start: undefined
   stop: undefined
-  state: { healthy: boolean; doubt: string | undefined; runs: number }
+  state: { healthy: boolean; unhealthyReason: string | undefined; runs: number }
   destroy: undefined
   memory: number
   close: undefined

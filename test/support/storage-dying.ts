@@ -8,13 +8,13 @@
 import { deletePath } from '../../src/storage/deletion.ts'
 import { makeDirectory, writeFile } from '../../src/storage/files.ts'
 import { Filesystems } from '../../src/storage/filesystems.ts'
-import { WarmFilesystems } from '../../src/storage/warm.ts'
+import { MountCache } from '../../src/storage/mount-cache.ts'
 import { threadId } from './storage-fixture.ts'
 
 const [, , home = '', mountsDir = '', how] = process.argv
 const filesystems = await Filesystems.open({ home, mountsDir, reserveBytes: 0, lockPatienceMs: 5_000 })
 const nothing = { failed: () => undefined, recovered: () => process.stdout.write('recovered\n') }
-const warm = new WarmFilesystems(filesystems, { mountedMax: 4, idleMs: 1_000 }, nothing)
+const warm = new MountCache(filesystems, { mountedMax: 4, idleMs: 1_000 }, nothing)
 const { mounted } = await warm.acquire(threadId('victim'), { bytes: 64 * 1024 * 1024, inodes: 1_000 })
 const root = mounted.root.fd
 

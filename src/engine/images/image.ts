@@ -20,7 +20,7 @@ import {
   figuresEnv,
   fixedEnv,
   preludePath,
-  pythonHostPath as pythonHostInImage,
+  pythonZygotePath as pythonZygoteInImage,
 } from '../jails/languages.ts'
 import { bindReadOnly, mountsBelow, unmount } from '../mounts.ts'
 import type { EngineSettings } from '../settings.ts'
@@ -71,7 +71,7 @@ const written: Record<string, string> = {
   'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n',
   'etc/resolv.conf': '',
   'etc/timezone': 'Etc/UTC\n',
-  [preludePath]: readFileSync(new URL('../../../guest/prelude.cjs', import.meta.url), 'utf8'),
+  [preludePath]: readFileSync(new URL('../../../guest/node/prelude.cjs', import.meta.url), 'utf8'),
 }
 
 const linked: Record<string, string> = {
@@ -95,7 +95,7 @@ const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi', 'volumes
  */
 export async function openImage(
   dir: string,
-  { guestPath, nodePath, pythonHostPath }: Pick<EngineSettings, 'guestPath' | 'nodePath' | 'pythonHostPath'>,
+  { guestPath, nodePath, pythonZygotePath }: Pick<EngineSettings, 'guestPath' | 'nodePath' | 'pythonZygotePath'>,
 ): Promise<Image> {
   const slotRoot = join(dir, 'slot-root')
   const image = join(dir, 'image')
@@ -106,7 +106,7 @@ export async function openImage(
     writeSlotRoot(slotRoot, guestPath)
     writeImage(image)
     const env = addFigures(image) ? { ...fixedEnv, ...figuresEnv } : fixedEnv
-    copyProgram(pythonHostPath, join(image, pythonHostInImage))
+    copyProgram(pythonZygotePath, join(image, pythonZygoteInImage))
     await bindReadOnly(slotRoot, slotRoot)
     // Below the root, and not for the runtime to mount: crun would make these mounts from the outside, and then their
     // flags are not locked.
@@ -161,7 +161,7 @@ function addFigures(root: string): boolean {
     chmodSync(own, 0o644)
     appendFileSync(own, `\nimport sys\n\nsys.path.append('${figuresDir}')\n`)
   }
-  const source = readFileSync(new URL('../../../guest/hosts/figures.py', import.meta.url), 'utf8')
+  const source = readFileSync(new URL('../../../guest/python/figures.py', import.meta.url), 'utf8')
   putFile(join(root, figuresDir, 'glovebox_figures.py'), source)
   return true
 }

@@ -1,9 +1,9 @@
 import { monotonicMs } from '../../base/clock.ts'
 import type { CancelCause, Ending, ImageType, Limits, RunResult, Stream } from '../../base/run.ts'
 import type { Usage } from '../cgroups/cgroups.ts'
-import { ImageIntake, imagesHardBytes } from '../pictures/picture-intake.ts'
+import { PictureIntake, picturesHardBytes } from '../pictures/picture-intake.ts'
 import {
-  type Docked,
+  type DockMounts,
   type Exit,
   encodeBegin,
   encodeBytes,
@@ -19,8 +19,8 @@ import {
 } from '../slots/guest-channel.ts'
 import {
   creditWindowBytes,
-  imageWindowBytes,
   jailWithinMs,
+  pictureWindowBytes,
   type RunSlot,
   requireUnderLimits,
 } from '../slots/run-slot.ts'
@@ -29,7 +29,7 @@ import { type Command, home } from './languages.ts'
 import { PrewarmedJail } from './prewarmed-jail.ts'
 
 /** One program for a jail. */
-export interface JailRequest extends Command, Docked {
+export interface JailRequest extends Command, DockMounts {
   env: Readonly<Record<string, string>>
   code: Uint8Array
   /** Absent: empty. Needs a `codeFile`, since otherwise standard input carries the code. */
@@ -97,7 +97,7 @@ export class JailRun implements SlotRun {
   /** What the guest may still send, and what it has not been given back yet. */
   #creditBytes = creditWindowBytes
   #owedBytes = 0
-  readonly #images: ImageIntake
+  readonly #images: PictureIntake
   /** Of the current phase: preparing, running, being killed. */
   #timer: NodeJS.Timeout
 
@@ -107,7 +107,7 @@ export class JailRun implements SlotRun {
     this.#number = place.number
     this.#limits = request.limits
     this.#observer = observer
-    this.#images = new ImageIntake((mimeType, bytes) => observer.image(mimeType, bytes))
+    this.#images = new PictureIntake((mimeType, bytes) => observer.image(mimeType, bytes))
     this.ended = new Promise((resolve) => {
       this.#resolve = resolve
     })
@@ -234,7 +234,7 @@ export class JailRun implements SlotRun {
   #takeImages(bytes: Buffer): void {
     if (this.#phase !== 'running') throw new GuestProtocolError('images before the start')
     const creditBytes = this.#images.take(bytes)
-    if (this.#images.isTooMuch) this.#kill({ kind: 'output_limit', limitBytes: imagesHardBytes })
+    if (this.#images.isTooMuch) this.#kill({ kind: 'output_limit', limitBytes: picturesHardBytes })
     if (creditBytes > 0) this.#slot.guest.send([encodeCredit(toGuest.imageCredit, this.#number, creditBytes)])
   }
 
@@ -336,7 +336,7 @@ function framesOf(number: number, request: JailRequest, shownCpus: number): Buff
       codeBytes: code.length,
       ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
       creditBytes: creditWindowBytes,
-      imageCreditBytes: imageWindowBytes,
+      imageCreditBytes: pictureWindowBytes,
       dock,
       volumes,
     }),

@@ -1,5 +1,5 @@
 import type { Language } from '../../base/run.ts'
-import type { AheadWay } from '../slots/guest-channel.ts'
+import type { PrewarmMethod } from '../slots/guest-channel.ts'
 
 /** A program for a jail to run, as words for the guest. */
 export interface Command {
@@ -39,16 +39,16 @@ export const fixedEnv: Readonly<Record<string, string>> = {
 }
 
 /**
- * Where the image that can has `guest/hosts/figures.py`, and what makes matplotlib show figures through it. A caller's own
+ * Where the image that can has `guest/python/figures.py`, and what makes matplotlib show figures through it. A caller's own
  * MPLBACKEND wins.
  */
 export const figuresDir = '/opt/glovebox/python'
 export const figuresEnv: Readonly<Record<string, string>> = {
   MPLBACKEND: 'module://glovebox_figures',
-  GLOVEBOX_IMAGES: '60', // IMAGES of guest/joining.h
+  GLOVEBOX_IMAGES: '60', // IMAGES of guest/zygote-protocol.h
 }
 
-/** Where the image has `guest/prelude.cjs`, which node loads before the code of a run. */
+/** Where the image has `guest/node/prelude.cjs`, which node loads before the code of a run. */
 export const preludePath = 'opt/glovebox/lib/prelude.cjs'
 
 /**
@@ -87,8 +87,8 @@ export function commandOf({ language, path }: LanguageFound, stdinGiven: boolean
 }
 
 /** How the interpreter of a jail that is made ahead comes about, and which runs it may then be given to. */
-export interface AheadCommand {
-  way: AheadWay
+export interface PrewarmCommand {
+  way: PrewarmMethod
   argv: readonly string[]
   /** Whether a run with these variables of its own behaves there as in an interpreter of its own. */
   takes(env: Readonly<Record<string, string>>): boolean
@@ -106,11 +106,11 @@ const readEarly =
  * @param hosted whether the language has a host in the slot.
  * @returns undefined where nothing can be made ahead: bash reads its program from a file, which is part of the jail.
  */
-export function aheadCommandOf(
+export function prewarmCommandOf(
   { language, path }: LanguageFound,
   env: Readonly<Record<string, string>>,
   hosted: boolean,
-): AheadCommand | undefined {
+): PrewarmCommand | undefined {
   const { argv, codeFile } = table[language].command(path, false)
   if (codeFile !== undefined) return undefined
   if (!hosted) return { way: 'started', argv, takes: (other) => sameVariables(env, other) }
@@ -125,10 +125,10 @@ function sameVariables(one: Readonly<Record<string, string>>, other: Readonly<Re
 }
 
 /** Where the image has the shared object that makes an interpreter a host. */
-export const pythonHostPath = 'opt/glovebox/lib/python-host.so'
+export const pythonZygotePath = 'opt/glovebox/lib/python-zygote.so'
 
 /** The interpreter of a language as a host: forked for each run. @param env of every run. @returns undefined where a language has none. */
-export function hostCommandOf(
+export function zygoteCommandOf(
   { language, path }: LanguageFound,
   preload: readonly string[],
   env: Readonly<Record<string, string>>,
@@ -140,7 +140,7 @@ export function hostCommandOf(
   return {
     argv: table.python.command(path, false).argv,
     // What is imported must leave no thread behind: a fork has only the one that forks.
-    env: { ...env, ...oneThread, LD_PRELOAD: `/${pythonHostPath}`, GLOVEBOX_PRELOAD: preload.join(',') },
+    env: { ...env, ...oneThread, LD_PRELOAD: `/${pythonZygotePath}`, GLOVEBOX_PRELOAD: preload.join(',') },
   }
 }
 

@@ -1,6 +1,6 @@
 import type { RunSpec } from '../../base/run.ts'
 import { probeLimits } from '../probe.ts'
-import { createSlot, type SlotHost } from '../slots/slot.ts'
+import { createSlot, type SlotMachine } from '../slots/slot.ts'
 
 /** What importing may take, large modules on a slow machine included. */
 const importWithinMs = 60_000
@@ -10,15 +10,15 @@ const pauseMs = 5
  * Imports the modules once, in a slot of its own, as every slot will.
  * @returns why that does not work, in the words of the interpreter; undefined when it does.
  */
-export async function preloadProblem(host: SlotHost, modules: readonly string[]): Promise<string | undefined> {
+export async function findPreloadProblem(host: SlotMachine, modules: readonly string[]): Promise<string | undefined> {
   if (!host.languages.some(({ language }) => language === 'python')) return 'the image has no python'
   const slot = await createSlot(host)
   try {
     slot.bind(probeLimits)
-    slot.makeReady(specOf(modules))
+    slot.prewarm(specOf(modules))
     for (let waitedMs = 0; waitedMs < importWithinMs; waitedMs += pauseMs) {
-      if (slot.hostProblem !== undefined) return slot.hostProblem
-      if (!slot.healthy) return slot.doubt
+      if (slot.zygoteProblem !== undefined) return slot.zygoteProblem
+      if (!slot.healthy) return slot.unhealthyReason
       if (slot.ahead === 'ready') return undefined
       await new Promise((resolve) => setTimeout(resolve, pauseMs))
     }

@@ -10,12 +10,12 @@ import {
 } from '../slots/guest-channel.ts'
 import {
   creditWindowBytes,
-  imageWindowBytes,
   jailWithinMs,
+  pictureWindowBytes,
   type RunSlot,
   requireUnderLimits,
 } from '../slots/run-slot.ts'
-import { type AheadCommand, home } from './languages.ts'
+import { home, type PrewarmCommand } from './languages.ts'
 
 /** The limits that are part of a jail, and so must be known before it is made. */
 const fixedLimits = [
@@ -36,14 +36,14 @@ export class PrewarmedJail {
   readonly number: number
   readonly #slot: RunSlot
   readonly #spec: RunSpec
-  readonly #command: AheadCommand
+  readonly #command: PrewarmCommand
   readonly #ready = Promise.withResolvers<void>()
   readonly #gone = Promise.withResolvers<void>()
   readonly #timer: NodeJS.Timeout
   #phase: 'making' | 'ready' | 'ending' | 'gone' = 'making'
 
   /** @param spec of a run as the next one is expected to be. */
-  constructor(slot: RunSlot, number: number, spec: RunSpec, command: AheadCommand, env: Record<string, string>) {
+  constructor(slot: RunSlot, number: number, spec: RunSpec, command: PrewarmCommand, env: Record<string, string>) {
     this.number = number
     this.#slot = slot
     this.#spec = spec
@@ -59,7 +59,7 @@ export class PrewarmedJail {
         shownCpus: slot.shownCpus,
         codeBytes: 0,
         creditBytes: creditWindowBytes,
-        imageCreditBytes: imageWindowBytes,
+        imageCreditBytes: pictureWindowBytes,
       }),
     ])
     this.#timer = setTimeout(() => void slot.condemn('no jail was made ahead in time'), jailWithinMs)

@@ -6,7 +6,7 @@ const sideMax = 16_384
 const isSide = (pixels: number): boolean => pixels > 0 && pixels <= sideMax
 
 /** BOUNDARY: whether bytes of a program are, from their first to their last, what they are said to be. */
-export function isImage(mimeType: ImageType, bytes: Buffer): boolean {
+export function isPicture(mimeType: ImageType, bytes: Buffer): boolean {
   switch (mimeType) {
     case 'image/png':
       return isPng(bytes)

@@ -1,25 +1,25 @@
 import type { ImageCounts, ImageType } from '../../base/run.ts'
 import { GuestProtocolError } from '../slots/guest-channel.ts'
-import { imageWindowBytes } from '../slots/run-slot.ts'
-import { ImageReader } from './picture-reader.ts'
+import { pictureWindowBytes } from '../slots/run-slot.ts'
+import { PictureReader } from './picture-reader.ts'
 
 /** Whatever is shown of it: a program that writes more for images is stopped, as one that prints too much. */
-export const imagesHardBytes = 64 * 1024 * 1024
+export const picturesHardBytes = 64 * 1024 * 1024
 
 /** What the guest sends for images, held against the credit that it was given. */
-export class ImageIntake {
-  readonly #reader: ImageReader
+export class PictureIntake {
+  readonly #reader: PictureReader
   #bytes = 0
-  #creditBytes = imageWindowBytes
+  #creditBytes = pictureWindowBytes
   #owedBytes = 0
 
   /** @param onImage told of each image, with bytes of its own. */
   constructor(onImage: (mimeType: ImageType, bytes: Buffer) => void) {
-    this.#reader = new ImageReader(onImage)
+    this.#reader = new PictureReader(onImage)
   }
 
   get isTooMuch(): boolean {
-    return this.#bytes > imagesHardBytes
+    return this.#bytes > picturesHardBytes
   }
 
   /**
@@ -35,14 +35,14 @@ export class ImageIntake {
     this.#bytes += bytes.length
     if (!this.isTooMuch) this.#reader.push(bytes)
     this.#owedBytes += bytes.length
-    if (this.#owedBytes < imageWindowBytes / 2) return 0
+    if (this.#owedBytes < pictureWindowBytes / 2) return 0
     const givenBytes = this.#owedBytes
     this.#creditBytes += givenBytes
     this.#owedBytes = 0
     return givenBytes
   }
 
-  /** See `ImageReader`. */
+  /** See `PictureReader`. */
   end(): ImageCounts | undefined {
     return this.#reader.end()
   }

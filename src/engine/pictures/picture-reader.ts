@@ -1,5 +1,5 @@
 import { type ImageCounts, type ImageType, imageBounds } from '../../base/run.ts'
-import { isImage } from './picture-format.ts'
+import { isPicture } from './picture-format.ts'
 
 const headerBytes = 8
 const imageKind = 1
@@ -20,7 +20,7 @@ interface Coming {
  * BOUNDARY: cuts what a program writes to its descriptor for images into images. It believes nothing: what is not of the
  * form in guest/PROTOCOL.md, or not the image that it is said to be, ends it, and everything after that is ignored.
  */
-export class ImageReader {
+export class PictureReader {
   readonly #onImage: (mimeType: ImageType, bytes: Buffer) => void
   readonly #header = Buffer.alloc(headerBytes)
   #headerFilled = 0
@@ -79,7 +79,7 @@ export class ImageReader {
   #finish({ mimeType, bytes }: Coming): void {
     this.#coming = undefined
     if (bytes === undefined) this.#dropped += 1
-    else if (isImage(mimeType, bytes)) {
+    else if (isPicture(mimeType, bytes)) {
       this.#shown += 1
       this.#keptBytes += bytes.length
       this.#onImage(mimeType, bytes)

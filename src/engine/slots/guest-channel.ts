@@ -74,11 +74,11 @@ export function encodeCredit(kind: number, run: number, bytes: number): Buffer {
 }
 
 /** How the main process of a jail that is made ahead comes about: started at GO, or forked by the language host. */
-export type AheadWay = 'started' | 'joined'
-const aheadWays: Record<AheadWay, number> = { started: 1, joined: 2 }
+export type PrewarmMethod = 'started' | 'joined'
+const aheadWays: Record<PrewarmMethod, number> = { started: 1, joined: 2 }
 
 /** Entries of the dock of a slot that a run has. */
-export interface Docked {
+export interface DockMounts {
   /** What is mounted at home. Absent: an empty tmpfs is. */
   dock?: string | undefined
   /** What is mounted at /volumes, with all that is mounted below it. Absent: nothing is. */
@@ -86,7 +86,7 @@ export interface Docked {
 }
 
 /** What a jail is made from. Sizes in bytes. */
-export interface Preparation extends Docked {
+export interface Preparation extends DockMounts {
   /** Command line; the first word is the path of the program inside the image. */
   argv: readonly string[]
   env: Readonly<Record<string, string>>
@@ -101,8 +101,8 @@ export interface Preparation extends Docked {
   /** Processors that the run is shown. */
   shownCpus: number
   codeBytes: number
-  /** Made before its run is known, see `AheadWay`; nothing of a run is among the rest then. */
-  ahead?: AheadWay
+  /** Made before its run is known, see `PrewarmMethod`; nothing of a run is among the rest then. */
+  ahead?: PrewarmMethod
   /** Absent: standard input is empty, unless it carries the source text. */
   stdinBytes?: number
   creditBytes: number
@@ -155,14 +155,14 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
 /** The run of a jail that was made ahead. @throws RangeError as `encodePrepare` does. */
 export function encodeBegin(
   run: number,
-  of: { env: Readonly<Record<string, string>>; codeBytes: number } & Docked,
+  of: { env: Readonly<Record<string, string>>; codeBytes: number } & DockMounts,
 ): Buffer {
   const records = [...variables(of.env), ...docked(of), u64(tag.codeBytes, of.codeBytes)]
   return encodeFrame(toGuest.begin, run, Buffer.concat(records))
 }
 
 /** A language host: an interpreter that is forked for runs. @throws RangeError as `encodePrepare` does. */
-export function encodeHost(of: { argv: readonly string[]; env: Readonly<Record<string, string>> }): Buffer {
+export function encodeZygote(of: { argv: readonly string[]; env: Readonly<Record<string, string>> }): Buffer {
   return encodeFrame(
     toGuest.host,
     0,
@@ -170,7 +170,7 @@ export function encodeHost(of: { argv: readonly string[]; env: Readonly<Record<s
   )
 }
 
-const docked = ({ dock, volumes }: Docked): Buffer[] => [
+const docked = ({ dock, volumes }: DockMounts): Buffer[] => [
   ...(dock === undefined ? [] : [text(tag.dock, dock)]),
   ...(volumes === undefined ? [] : [text(tag.volumes, volumes)]),
 ]

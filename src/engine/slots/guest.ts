@@ -19,7 +19,7 @@ export class Guest {
   readonly #container: Container
   readonly #decoder = new FrameDecoder()
   #receive: (frame: Frame) => void
-  #receiveOfHost: ((frame: Frame) => void) | undefined
+  #receiveFromZygote: ((frame: Frame) => void) | undefined
   #tell: (reason: string) => void = () => undefined
   #goneReason: string | undefined
   #jailerPid = 0
@@ -81,8 +81,8 @@ export class Guest {
   }
 
   /** Hands every frame about the language host to `receiver`, whatever run goes on. */
-  receiveOfHost(receiver: (frame: Frame) => void): void {
-    this.#receiveOfHost = receiver
+  receiveFromZygote(receiver: (frame: Frame) => void): void {
+    this.#receiveFromZygote = receiver
   }
 
   /** Hands every further frame of a run to `receiver`, which throws GuestProtocolError for what must not be. */
@@ -106,7 +106,7 @@ export class Guest {
 
   #receiverOf(frame: Frame): (frame: Frame) => void {
     const ofHost = frame.run === 0 && (frame.kind === fromGuest.forker || frame.kind === fromGuest.hostGone)
-    return (ofHost ? this.#receiveOfHost : undefined) ?? this.#receive
+    return (ofHost ? this.#receiveFromZygote : undefined) ?? this.#receive
   }
 
   #read(chunk: Buffer): void {

@@ -12,9 +12,9 @@ export interface PoolSettings {
   /** A slot ends after so many runs. */
   runsPerSlot: number
   /** A slot whose language host is this old ends before its next run. */
-  hostMaxAgeMs: number
+  zygoteMaxAgeMs: number
   /** Whether an idle slot has the jail of its next run waiting. */
-  jailsAhead: boolean
+  prewarmJails: boolean
 }
 
 /** What the pool tells of itself. */
@@ -225,14 +225,14 @@ export class SlotPool {
   async #release(bound: Bound, spec: RunSpec): Promise<void> {
     if (!this.#busy.delete(bound)) return
     const { slot } = bound
-    const { idleMs, runsPerSlot, hostMaxAgeMs } = this.#settings
-    const youngMs = hostMaxAgeMs - slot.hostAgeMs
+    const { idleMs, runsPerSlot, zygoteMaxAgeMs } = this.#settings
+    const youngMs = zygoteMaxAgeMs - slot.zygoteAgeMs
     const isSpent = isForOneRun(spec) || bound.binding === retired || slot.runs >= runsPerSlot || youngMs <= 0
-    if (this.#closed || isSpent || slot.worn || !slot.healthy || this.#memoryIsShort()) return this.#end(slot)
+    if (this.#closed || isSpent || slot.degraded || !slot.healthy || this.#memoryIsShort()) return this.#end(slot)
     bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), Math.min(idleMs, youngMs))
     this.#idle.push(bound)
     // After the answer: who calls again at once pays as before, who calls a little later finds all done.
-    if (this.#settings.jailsAhead) slot.makeReady(spec)
+    if (this.#settings.prewarmJails) slot.prewarm(spec)
   }
 
   async #retireIdle(bound: Bound): Promise<void> {

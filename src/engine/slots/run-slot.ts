@@ -17,7 +17,7 @@ export interface RunSlot {
 /** Output the guest may send ahead of us: enough to stream at full speed, little enough to end promptly. */
 export const creditWindowBytes = 512 * 1024
 /** The same for images. */
-export const imageWindowBytes = 256 * 1024
+export const pictureWindowBytes = 256 * 1024
 /** A jail takes a millisecond; a machine in trouble gets this long. */
 export const jailWithinMs = 10_000
 

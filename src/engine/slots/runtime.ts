@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Duplex, Readable } from 'node:stream'
 import { promisify } from 'node:util'
-import { hostPath } from '../jails/programs.ts'
+import { systemPath } from '../jails/programs.ts'
 import type { RuntimeName } from '../settings.ts'
 
 const execute = promisify(execFile)
@@ -103,7 +103,7 @@ export class Runtime {
   }
 
   get #options() {
-    return { env: { PATH: hostPath }, timeout: commandWithinMs, killSignal: 'SIGKILL' as const, maxBuffer: 1_048_576 }
+    return { env: { PATH: systemPath }, timeout: commandWithinMs, killSignal: 'SIGKILL' as const, maxBuffer: 1_048_576 }
   }
 }
 

@@ -8,11 +8,11 @@ import type { Cgroups, SlotCgroup } from '../cgroups/cgroups.ts'
 import type { ProcessorShare, Processors } from '../cgroups/processors.ts'
 import type { Image } from '../images/image.ts'
 import { type JailRequest, JailRun, type RunObserver, type SlotRun } from '../jails/jail-run.ts'
-import { LanguageHosts } from '../jails/language-hosts.ts'
-import { aheadCommandOf, commandOf, type LanguageFound } from '../jails/languages.ts'
+import { commandOf, type LanguageFound, prewarmCommandOf } from '../jails/languages.ts'
 import { PrewarmedJail } from '../jails/prewarmed-jail.ts'
+import { Zygotes } from '../jails/zygotes.ts'
 import { Guest } from './guest.ts'
-import type { Docked } from './guest-channel.ts'
+import type { DockMounts } from './guest-channel.ts'
 import { hostPidOf } from './host-pid.ts'
 import type { IdRanges } from './id-ranges.ts'
 import { type OciConfig, toOciConfig } from './oci-config.ts'
@@ -31,7 +31,7 @@ export interface SlotDock {
 export type OpenDock<Dock extends SlotDock = SlotDock> = (dir: string) => Promise<Dock>
 
 /** What slots are made from on this machine. */
-export interface SlotHost {
+export interface SlotMachine {
   runtime: Runtime
   cgroups: Cgroups
   ids: IdRanges
@@ -59,7 +59,7 @@ const pidsHeadroom = 8
  * under its limits. What it used before stays charged to `base`.
  * @throws Error when it cannot be moved.
  */
-async function moveForker(slotPid: number, cgroup: SlotCgroup, residents: Set<number>): Promise<void> {
+async function moveToRunCgroup(slotPid: number, cgroup: SlotCgroup, residents: Set<number>): Promise<void> {
   const pid = hostPidOf(slotPid, 'slot', cgroup.basePids())
   await cgroup.moveToRun(pid)
   if (!cgroup.holds(pid)) throw new Error('the kernel does not show a forker where runs are limited')
@@ -70,7 +70,7 @@ async function moveForker(slotPid: number, cgroup: SlotCgroup, residents: Set<nu
 const memoryHeldShare = 1 / 4
 
 /** Prepares a slot that belongs to nobody yet. Whatever was acquired before a failure is released, newest first. */
-export async function createSlot(host: SlotHost): Promise<Slot> {
+export async function createSlot(host: SlotMachine): Promise<Slot> {
   const startedMs = monotonicMs()
   const id = newId('slot')
   const undo = new Cleanup()
@@ -95,9 +95,9 @@ export async function createSlot(host: SlotHost): Promise<Slot> {
     const container = await host.runtime.run(bundle, id)
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
     const residents = new Set<number>()
-    await moveForker(guest.jailerPid, cgroup, residents)
+    await moveToRunCgroup(guest.jailerPid, cgroup, residents)
     const { env } = host.image
-    const hosts = new LanguageHosts(guest, env, (slotPid) => moveForker(slotPid, cgroup, residents))
+    const hosts = new Zygotes(guest, env, (slotPid) => moveToRunCgroup(slotPid, cgroup, residents))
     const { languages, processors } = host
     return new Slot({
       id,
@@ -133,7 +133,7 @@ interface Parts {
   cgroup: SlotCgroup
   guest: Guest
   residents: ReadonlySet<number>
-  hosts: LanguageHosts
+  hosts: Zygotes
   env: Readonly<Record<string, string>>
   dock: SlotDock | undefined
   languages: readonly LanguageFound[]
@@ -157,7 +157,7 @@ export class Slot {
   #jails = 0
   #ahead: PrewarmedJail | undefined
   #current: JailRun | undefined
-  #doubt: string | undefined
+  #unhealthyReason: string | undefined
   #destroyed: Promise<void> | undefined
 
   constructor(parts: Parts) {
@@ -174,29 +174,29 @@ export class Slot {
     return this.#runs
   }
 
-  /** False after any doubt: then the slot must be destroyed. */
+  /** False after any unhealthyReason: then the slot must be destroyed. */
   get healthy(): boolean {
-    return this.#doubt === undefined
+    return this.#unhealthyReason === undefined
   }
 
   /** It works, but has lost what made it fast: another one does better. */
-  get worn(): boolean {
+  get degraded(): boolean {
     return this.#parts.hosts.lost
   }
 
   /** How old its language host is: every fork of it has its hash seed and its addresses. 0 without one. */
-  get hostAgeMs(): number {
+  get zygoteAgeMs(): number {
     return this.#parts.hosts.ageMs
   }
 
   /** Why its language host is not there, where it is not. */
-  get hostProblem(): string | undefined {
+  get zygoteProblem(): string | undefined {
     return this.#parts.hosts.problem
   }
 
   /** What raised the doubt, for the log. */
-  get doubt(): string | undefined {
-    return this.#doubt
+  get unhealthyReason(): string | undefined {
+    return this.#unhealthyReason
   }
 
   /** What the next run finds done already, of whatever language it was made for. */
@@ -226,7 +226,7 @@ export class Slot {
    * @param docked entries of the dock that it has.
    * @throws Error when the slot is not bound, not healthy, busy, or does not have the language.
    */
-  run(spec: RunSpec, input: RunInput, observer: RunObserver, docked: Docked = {}): SlotRun {
+  run(spec: RunSpec, input: RunInput, observer: RunObserver, docked: DockMounts = {}): SlotRun {
     const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
     const env = { ...this.#parts.env, ...spec.env }
     const request = { ...command, ...input, env, ...docked, limits: spec.limits }
@@ -237,13 +237,13 @@ export class Slot {
    * Makes everything ready for a next run like this one, as far as it can be: its language's host, and a jail with an
    * interpreter that waits. To be called when a run has ended and its answer was given.
    */
-  makeReady(spec: RunSpec): void {
-    if (this.#doubt !== undefined || this.#current || !this.#bound) return
+  prewarm(spec: RunSpec): void {
+    if (this.#unhealthyReason !== undefined || this.#current || !this.#bound) return
     const found = this.#language(spec.language)
     const { hosts } = this.#parts
-    const host = hosts.of(found, spec.preload ?? [], () => this.makeReady(spec))
+    const host = hosts.of(found, spec.preload ?? [], () => this.prewarm(spec))
     if (host === 'starting' || this.#ahead) return
-    const command = aheadCommandOf(found, spec.env, host === 'ready')
+    const command = prewarmCommandOf(found, spec.env, host === 'ready')
     if (command === undefined) return
     const shownCpus = this.#parts.processors?.countFor(spec.limits.cpus) ?? Math.ceil(spec.limits.cpus)
     const env = command.way === 'joined' ? {} : { ...this.#parts.env, ...spec.env }
@@ -257,7 +257,8 @@ export class Slot {
 
   #execute(request: JailRequest, observer: RunObserver, ahead: PrewarmedJail | undefined): SlotRun {
     if (!this.#bound) throw new Error(`slot ${this.id} is not bound`)
-    if (this.#doubt !== undefined) throw new Error(`slot ${this.id} is of no use any more: ${this.#doubt}`)
+    if (this.#unhealthyReason !== undefined)
+      throw new Error(`slot ${this.id} is of no use any more: ${this.#unhealthyReason}`)
     if (this.#current) throw new Error(`slot ${this.id} is busy`)
     const share = this.#bindTo(request.limits.cpus)
     const shownCpus = share?.processors.length ?? Math.ceil(request.limits.cpus)
@@ -285,7 +286,7 @@ export class Slot {
    * from what may stay, such as names that it remembers.)
    */
   #requireMemoryBack(limitBytes: number): void {
-    if (this.#doubt === undefined && this.#parts.cgroup.sharesMoreThan(limitBytes * memoryHeldShare))
+    if (this.#unhealthyReason === undefined && this.#parts.cgroup.sharesMoreThan(limitBytes * memoryHeldShare))
       void this.#condemn('the memory of its last run was not free again')
   }
 
@@ -308,7 +309,7 @@ export class Slot {
    * @throws AggregateError when something could not be removed; its id range then stays taken.
    */
   destroy(): Promise<void> {
-    this.#doubt ??= 'it was destroyed'
+    this.#unhealthyReason ??= 'it was destroyed'
     // Later by a tick, so that what #end calls finds this promise.
     this.#destroyed ??= Promise.resolve().then(() => this.#end())
     return this.#destroyed
@@ -322,7 +323,7 @@ export class Slot {
   }
 
   async #condemn(reason: string): Promise<void> {
-    this.#doubt ??= reason
+    this.#unhealthyReason ??= reason
     // A failure is the pool's to learn, from its own call of `destroy`.
     await this.destroy().catch(() => undefined)
   }

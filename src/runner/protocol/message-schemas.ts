@@ -164,7 +164,7 @@ const checks = new Map<unknown, { Check(value: unknown): boolean }>(
  * @returns the header as the message it claims to be.
  * @throws WireError for anything that is not exactly one of the messages a front may send.
  */
-export function admit(header: unknown): ToRunner {
+export function parseMessage(header: unknown): ToRunner {
   const type = typeof header === 'object' && header !== null && 'type' in header ? header.type : undefined
   if (!checks.get(type)?.Check(header)) throw new WireError(`not a message of a front: ${String(type).slice(0, 32)}`)
   return header as ToRunner

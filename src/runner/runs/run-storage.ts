@@ -1,11 +1,11 @@
 import { Refusal } from '../../base/errors.ts'
 import type { ChangedFiles, Ending, RunSpec } from '../../base/run.ts'
-import type { Docked } from '../../engine/slots/guest-channel.ts'
+import type { DockMounts } from '../../engine/slots/guest-channel.ts'
 import type { Slot } from '../../engine/slots/slot.ts'
 import type { OpenStorage } from '../storage/storage.ts'
 import type { ThreadClaim } from '../storage/thread-claims.ts'
 import type { VolumesClaim } from '../storage/volume-claims.ts'
-import { hasFailed } from './attached.ts'
+import { hasFailed } from './slot-mounts.ts'
 
 /** The thread and the volumes of one run, from being asked for until its jail is dead. */
 export class RunStorage {
@@ -31,7 +31,7 @@ export class RunStorage {
   }
 
   /** Shows it to the slot. @returns the entries of its dock. */
-  async attach(slot: Slot): Promise<Docked> {
+  async attach(slot: Slot): Promise<DockMounts> {
     return { dock: await this.#thread?.attach(slot), volumes: await this.#volumes?.attach(slot) }
   }
 

@@ -13,7 +13,7 @@ import {
   type Timings,
   unmeasured,
 } from '../../base/run.ts'
-import type { Docked } from '../../engine/slots/guest-channel.ts'
+import type { DockMounts } from '../../engine/slots/guest-channel.ts'
 import type { Lease, SlotPool } from '../../engine/slots/pool.ts'
 import type { FairQueue, Place } from '../../engine/slots/queue.ts'
 import type { SlotRun } from '../../engine/slots/slot.ts'
@@ -230,7 +230,7 @@ export class Runs {
     run: Run,
     input: RunInput,
     lease: Lease,
-    docked: Docked,
+    docked: DockMounts,
     waited: Pick<Timings, 'queueMs' | 'slotMs'>,
   ): Promise<{ result: RunResult; endedMs: number }> {
     if (run.stopCause) {

@@ -14,8 +14,8 @@ import { listDirectory } from '../../storage/listing.ts'
 import { type FromRunner, fileWindowBytes, type ToRunner } from '../protocol/messages.ts'
 import { kept, WireError } from '../protocol/wire.ts'
 import type { OpenStorage } from './storage.ts'
-import type { Threads } from './thread-claims.ts'
-import type { Volumes } from './volume-claims.ts'
+import type { ThreadClaims } from './thread-claims.ts'
+import type { VolumeClaims } from './volume-claims.ts'
 
 export type FilesMessage = Extract<ToRunner, { type: `files_${string}` }>
 type Asking = Extract<FilesMessage, { where: unknown }>
@@ -36,7 +36,7 @@ interface FileFlow {
 }
 
 /** Whose files they are decides when they may be changed. */
-type Area = Pick<Threads | Volumes, 'reading' | 'writing'>
+type Area = Pick<ThreadClaims | VolumeClaims, 'reading' | 'writing'>
 
 /** What a front asks of the files of threads and volumes. Memory is bounded by the windows, whatever the size of a file. */
 export class FileRequests {
@@ -67,7 +67,7 @@ export class FileRequests {
   }
 
   /** BOUNDARY. @throws WireError for what no front in order would send. */
-  obey(message: FilesMessage, payload: Buffer): void {
+  handle(message: FilesMessage, payload: Buffer): void {
     switch (message.type) {
       case 'files_bytes':
       case 'files_finish':

@@ -29,7 +29,7 @@ export class StorageRequests {
     this.#refuse = refuse
   }
 
-  obey(message: StorageMessage): void {
+  handle(message: StorageMessage): void {
     if (this.#pending >= pendingMax) {
       this.#refuse(message.request, new Refusal('files_busy'))
       return

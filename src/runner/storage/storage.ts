@@ -4,12 +4,12 @@ import { StartRefused } from '../../base/errors.ts'
 import type { Log } from '../../observe/log.ts'
 import { keyOf } from '../../storage/filesystem-id.ts'
 import { Filesystems } from '../../storage/filesystems.ts'
+import { MountCache, type MountCacheSettings } from '../../storage/mount-cache.ts'
 import { probeStorage } from '../../storage/probe.ts'
-import { WarmFilesystems, type WarmSettings } from '../../storage/warm.ts'
-import { Threads } from './thread-claims.ts'
-import { Volumes } from './volume-claims.ts'
+import { ThreadClaims } from './thread-claims.ts'
+import { VolumeClaims } from './volume-claims.ts'
 
-export interface StorageSettings extends WarmSettings {
+export interface StorageSettings extends MountCacheSettings {
   /** Where images are kept; only root may enter. */
   home: string
   /** Where they are mounted; gone with the runner. */
@@ -25,9 +25,9 @@ const lockPatienceMs = 5_000
 
 /** Storage, tried out and open. */
 export interface OpenStorage {
-  threads: Threads
-  volumes: Volumes
-  warm: WarmFilesystems
+  threads: ThreadClaims
+  volumes: VolumeClaims
+  warm: MountCache
   /** Unmounts everything. */
   close(): Promise<void>
 }
@@ -46,7 +46,7 @@ export async function openStorage(settings: StorageSettings, log: Log): Promise<
   mkdirSync(scratch, { recursive: true, mode: 0o700 })
   await probeStorage(scratch).catch(withAWayOut)
   const filesystems = await Filesystems.open({ home, mountsDir, reserveBytes, lockPatienceMs })
-  const warm = new WarmFilesystems(
+  const warm = new MountCache(
     filesystems,
     { mountedMax, idleMs },
     {
@@ -54,5 +54,10 @@ export async function openStorage(settings: StorageSettings, log: Log): Promise<
       recovered: (id) => log.warn({ storage: keyOf(id) }, 'a filesystem was left by a crash and is whole again'),
     },
   )
-  return { threads: new Threads(warm), volumes: new Volumes(warm), warm, close: () => warm.close(closePatienceMs) }
+  return {
+    threads: new ThreadClaims(warm),
+    volumes: new VolumeClaims(warm),
+    warm,
+    close: () => warm.close(closePatienceMs),
+  }
 }

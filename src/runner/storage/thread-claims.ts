@@ -1,10 +1,10 @@
 import type { ChangedFiles, Quota, RunSpec, RunThread } from '../../base/run.ts'
 import type { Slot } from '../../engine/slots/slot.ts'
-import { Changes } from '../../storage/changes.ts'
+import { ChangeDetector } from '../../storage/changes.ts'
 import { busy, type FilesystemId, keyOf } from '../../storage/filesystem-id.ts'
 import type { Mounted } from '../../storage/filesystems.ts'
-import type { WarmFilesystems, WarmLease } from '../../storage/warm.ts'
-import { type Attached, detach, dockOf, limitReached } from '../runs/attached.ts'
+import type { MountCache, MountLease } from '../../storage/mount-cache.ts'
+import { detach, dockOf, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
 
 /** Some ten megabytes. */
 const fencesMax = 100_000
@@ -22,16 +22,16 @@ interface Use {
  * The threads of this runner: who may use one when. A run has its thread for itself until its jail is dead; files may be
  * read meanwhile, and written by several at once while there is no run.
  */
-export class Threads {
-  readonly #warm: WarmFilesystems
+export class ThreadClaims {
+  readonly #warm: MountCache
   readonly #uses = new Map<string, Use>()
-  readonly #changes = new Changes()
+  readonly #changes = new ChangeDetector()
   /** Being made or grown. None of these rejects. */
   readonly #creating = new Map<string, Promise<void>>()
   /** Highest fencing number seen. Kept for this life of the runner: no jail outlives it. */
   readonly #fences = new Map<string, number>()
 
-  constructor(warm: WarmFilesystems) {
+  constructor(warm: MountCache) {
     this.#warm = warm
   }
 
@@ -139,13 +139,13 @@ export class Threads {
 export class ThreadClaim {
   readonly #id: FilesystemId
   readonly #quota: Quota
-  readonly #warm: WarmFilesystems
-  readonly #changes: Changes
+  readonly #warm: MountCache
+  readonly #changes: ChangeDetector
   readonly #free: () => void
-  #lease: WarmLease | undefined
-  #attached: Attached | undefined
+  #lease: MountLease | undefined
+  #attached: SlotMount | undefined
 
-  constructor(id: FilesystemId, quota: Quota, warm: WarmFilesystems, changes: Changes, free: () => void) {
+  constructor(id: FilesystemId, quota: Quota, warm: MountCache, changes: ChangeDetector, free: () => void) {
     this.#id = id
     this.#quota = quota
     this.#warm = warm

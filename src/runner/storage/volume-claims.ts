@@ -1,8 +1,8 @@
 import type { Quota, RunSpec, RunVolume } from '../../base/run.ts'
 import type { Slot } from '../../engine/slots/slot.ts'
 import { type FilesystemId, keyOf, unknown } from '../../storage/filesystem-id.ts'
-import type { WarmFilesystems, WarmLease } from '../../storage/warm.ts'
-import { type Attached, detach, dockOf, limitReached } from '../runs/attached.ts'
+import type { MountCache, MountLease } from '../../storage/mount-cache.ts'
+import { detach, dockOf, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
 
 /** Some ten megabytes. */
 const goneMax = 100_000
@@ -14,18 +14,18 @@ const volumesEntry = 'volumes'
  * The volumes of this runner. They are shared: any number of runs has one at once, and its files may be written by a
  * client meanwhile. One is erased only while nobody has it.
  */
-export class Volumes {
-  readonly #warm: WarmFilesystems
+export class VolumeClaims {
+  readonly #warm: MountCache
   /** Erased ones. No name is used twice, so a run that was asked for before cannot make one of them again. */
   readonly #gone = new Set<string>()
 
-  constructor(warm: WarmFilesystems) {
+  constructor(warm: MountCache) {
     this.#warm = warm
   }
 
   /** @throws Refusal volume_unknown when one was erased meanwhile. */
   claim({ orgId }: RunSpec, volumes: readonly RunVolume[]): VolumesClaim {
-    for (const { name } of volumes) this.#requireNotGone({ area: 'volumes', org: orgId, name })
+    for (const { name } of volumes) this.#refuseRemoved({ area: 'volumes', org: orgId, name })
     return new VolumesClaim(orgId, volumes, this.#warm)
   }
 
@@ -46,7 +46,7 @@ export class Volumes {
 
   /** Makes a volume, or lets a smaller one grow. @returns whether it was made. @throws Refusal volume_busy. */
   async create(id: FilesystemId, quota: Quota): Promise<boolean> {
-    this.#requireNotGone(id)
+    this.#refuseRemoved(id)
     return (await this.#warm.suffices(id, quota)) ? false : this.#warm.create(id, quota)
   }
 
@@ -59,7 +59,7 @@ export class Volumes {
     return removed
   }
 
-  #requireNotGone(id: FilesystemId): void {
+  #refuseRemoved(id: FilesystemId): void {
     if (this.#gone.has(keyOf(id))) throw unknown(id)
   }
 }
@@ -68,11 +68,11 @@ export class Volumes {
 export class VolumesClaim {
   readonly #org: string
   readonly #volumes: readonly RunVolume[]
-  readonly #warm: WarmFilesystems
-  readonly #leases: { volume: RunVolume; lease: WarmLease }[] = []
-  #attached: Attached | undefined
+  readonly #warm: MountCache
+  readonly #leases: { volume: RunVolume; lease: MountLease }[] = []
+  #attached: SlotMount | undefined
 
-  constructor(org: string, volumes: readonly RunVolume[], warm: WarmFilesystems) {
+  constructor(org: string, volumes: readonly RunVolume[], warm: MountCache) {
     this.#org = org
     this.#volumes = volumes
     this.#warm = warm
@@ -93,7 +93,7 @@ export class VolumesClaim {
       mounted,
       readOnly,
     }))
-    this.#attached = { slot, attachment: await dockOf(slot).attachShelf(volumesEntry, slot.pid, parts) }
+    this.#attached = { slot, attachment: await dockOf(slot).attachVolumes(volumesEntry, slot.pid, parts) }
     return volumesEntry
   }
 

@@ -2,8 +2,8 @@ import { crc32, deflateSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { imageBounds } from '../../../src/base/run.ts'
-import { isImage } from '../../../src/engine/pictures/picture-format.ts'
-import { ImageReader } from '../../../src/engine/pictures/picture-reader.ts'
+import { isPicture } from '../../../src/engine/pictures/picture-format.ts'
+import { PictureReader } from '../../../src/engine/pictures/picture-reader.ts'
 
 function chunk(type: string, data: Buffer): Buffer {
   const body = Buffer.concat([Buffer.from(type, 'latin1'), data])
@@ -46,7 +46,7 @@ function record(image: Buffer, format = 1, kind = 1, sizeBytes = image.length): 
 
 function read(...pieces: Buffer[]) {
   const images: [string, number][] = []
-  const reader = new ImageReader((mimeType, bytes) => images.push([mimeType, bytes.length]))
+  const reader = new PictureReader((mimeType, bytes) => images.push([mimeType, bytes.length]))
   for (const piece of pieces) reader.push(piece)
   return { images, counts: reader.end() }
 }
@@ -113,7 +113,7 @@ describe('images from a program', () => {
         (image, edits, format) => {
           const edited = Buffer.from(image)
           for (const [at, byte] of edits) edited[at % edited.length] = byte
-          expect(typeof isImage('image/png', edited) && typeof isImage('image/jpeg', edited)).toBe('boolean')
+          expect(typeof isPicture('image/png', edited) && typeof isPicture('image/jpeg', edited)).toBe('boolean')
           const { counts } = read(record(edited, format))
           expect((counts?.shown ?? 0) + (counts?.dropped ?? 0) + Number(counts?.ignored)).toBe(1)
         },

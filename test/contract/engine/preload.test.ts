@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { EngineHost } from '../../../src/engine/host.ts'
-import { preloadProblem } from '../../../src/engine/jails/preload.ts'
+import { findPreloadProblem } from '../../../src/engine/jails/preload.ts'
+import type { Machine } from '../../../src/engine/machine.ts'
 import { type EngineMachine, engineMachine } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 
@@ -26,7 +26,7 @@ inPrivateMounts(import.meta.filename, () => {
   describe('preloaded modules', () => {
     const dir = mkdtempSync(join(tmpdir(), 'glovebox-modules-'))
     let machine: EngineMachine
-    let host: EngineHost
+    let host: Machine
 
     // The image is the /usr of this host; only here does it also contain the modules of this test.
     beforeAll(async () => {
@@ -45,23 +45,25 @@ inPrivateMounts(import.meta.filename, () => {
     })
 
     it('are accepted when they import and leave nothing behind', async () => {
-      expect(await preloadProblem(host, ['ends_its_thread', 'json'])).toBeUndefined()
+      expect(await findPreloadProblem(host, ['ends_its_thread', 'json'])).toBeUndefined()
     })
 
     it('are rejected when they leave a thread running, which a fork would not have', async () => {
-      expect(await preloadProblem(host, ['json', 'leaves_thread'])).toContain('1 threads are left of what it imported')
+      expect(await findPreloadProblem(host, ['json', 'leaves_thread'])).toContain(
+        '1 threads are left of what it imported',
+      )
     })
 
     it('are rejected with the message of the exception they raise', async () => {
-      expect(await preloadProblem(host, ['raises'])).toBe('import raises: RuntimeError: it needs a licence')
+      expect(await findPreloadProblem(host, ['raises'])).toBe('import raises: RuntimeError: it needs a licence')
     })
 
     it('are rejected when they exit the interpreter', async () => {
-      expect(await preloadProblem(host, ['exits'])).toBeDefined()
+      expect(await findPreloadProblem(host, ['exits'])).toBeDefined()
     })
 
     it('see the BLAS and OMP pools limited to one thread', async () => {
-      expect(await preloadProblem(host, ['counts_threads'])).toBeUndefined()
+      expect(await findPreloadProblem(host, ['counts_threads'])).toBeUndefined()
     })
   })
 })

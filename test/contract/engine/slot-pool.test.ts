@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { RunSpec } from '../../../src/base/run.ts'
-import type { EngineHost } from '../../../src/engine/host.ts'
+import type { Machine } from '../../../src/engine/machine.ts'
 import { memoryIsShort } from '../../../src/engine/slots/memory-pressure.ts'
 import { type Lease, type PoolSettings, SlotPool } from '../../../src/engine/slots/pool.ts'
 import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
@@ -13,8 +13,8 @@ const calm: PoolSettings = {
   slotsReady: 1,
   idleMs: 60_000,
   runsPerSlot: 100,
-  hostMaxAgeMs: 900_000,
-  jailsAhead: true,
+  zygoteMaxAgeMs: 900_000,
+  prewarmJails: true,
 }
 
 let runs = 0
@@ -39,7 +39,7 @@ const thread = (id: string): Partial<RunSpec> => ({
 inPrivateMounts(import.meta.filename, () => {
   describe('the pool of slots', () => {
     let machine: EngineMachine
-    let host: EngineHost
+    let host: Machine
     let pool: SlotPool
     let failures: unknown[] = []
     let made = 0
@@ -146,12 +146,12 @@ inPrivateMounts(import.meta.filename, () => {
 
     it('replaces a slot whose language host is old, in use or idle', async () => {
       const python = () => runOf('key_a', { language: 'python' })
-      await open({ slotsReady: 0, hostMaxAgeMs: 300 })
+      await open({ slotsReady: 0, zygoteMaxAgeMs: 300 })
       const first = await use(python(), 'pass') // Its host has just been started.
       const busy = python()
       const lease = await pool.acquire(busy)
       expect(lease.slot.id).toBe(first)
-      await until(() => lease.slot.hostAgeMs > 300)
+      await until(() => lease.slot.zygoteAgeMs > 300)
       await runIn(lease, busy, 'pass')
       await lease.release()
       expect(pool.size).toMatchObject({ idle: 0, busy: 0 })
@@ -171,7 +171,7 @@ inPrivateMounts(import.meta.filename, () => {
       const children = readFileSync(`/proc/${lease.slot.pid}/task/${lease.slot.pid}/children`, 'utf8').trim().split(' ')
       const host = children.find((pid) => readFileSync(`/proc/${pid}/comm`, 'utf8') === 'python3\n')
       process.kill(Number(host), 'SIGKILL')
-      await until(() => lease.slot.worn)
+      await until(() => lease.slot.degraded)
       expect(await use(python(), 'pass')).toBe(lease.slot.id)
       expect(await use(python(), 'pass')).not.toBe(lease.slot.id)
     })
@@ -203,7 +203,7 @@ inPrivateMounts(import.meta.filename, () => {
       expect([pool.jailsWaiting, pool.size.idle]).toEqual([0, 1])
       await pool.close()
 
-      await open({ slotsReady: 0, jailsAhead: false })
+      await open({ slotsReady: 0, prewarmJails: false })
       const lease = await pool.acquire(runOf('key_a', { language: 'node' }))
       await lease.release()
       expect(lease.slot.ahead).toBe('nothing')

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { EngineHost } from '../../../src/engine/host.ts'
+import type { Machine } from '../../../src/engine/machine.ts'
 import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
 import {
   type EngineMachine,
@@ -19,7 +19,7 @@ inPrivateMounts(import.meta.filename, () => {
   for (const runtime of ['crun', 'runc'] as const) {
     describe.skipIf(!installed(runtime))(`a slot of ${runtime}`, () => {
       let machine: EngineMachine
-      let host: EngineHost
+      let host: Machine
       let slot: Slot
       const runs = (...words: Parameters<typeof start> extends [Slot, ...infer Rest] ? Rest : never): Promise<Ran> =>
         start(slot, ...words).ran
@@ -151,7 +151,7 @@ inPrivateMounts(import.meta.filename, () => {
       })
 
       it('stays healthy through all of that', () => {
-        expect(slot.doubt).toBeUndefined()
+        expect(slot.unhealthyReason).toBeUndefined()
         expect(slot.healthy).toBe(true)
       })
 

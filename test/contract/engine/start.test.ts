@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { StartRefused } from '../../../src/base/errors.ts'
 import { inspect } from '../../../src/cli/inspect.ts'
-import { openHost } from '../../../src/engine/host.ts'
+import { openMachine } from '../../../src/engine/machine.ts'
 import { IdRanges } from '../../../src/engine/slots/id-ranges.ts'
 import { createSlot } from '../../../src/engine/slots/slot.ts'
 import { engineMachine, installed } from '../../support/engine-machine.ts'
@@ -33,7 +33,7 @@ inPrivateMounts(import.meta.filename, () => {
       const dir = mkdtempSync(join(tmpdir(), 'glovebox-mute-'))
       const guestPath = join(dir, 'guest')
       writeFileSync(guestPath, '#!/nowhere\n', { mode: 0o755 })
-      await expect(openHost({ ...machine.settings, guestPath })).rejects.toThrow(StartRefused)
+      await expect(openMachine({ ...machine.settings, guestPath })).rejects.toThrow(StartRefused)
       expect(machine.leftovers()).toEqual([])
       rmSync(dir, { recursive: true })
       machine.remove()
@@ -46,7 +46,7 @@ inPrivateMounts(import.meta.filename, () => {
       const slot = await createSlot(living)
       const [kept = ''] = readdirSync(idLeaseDir)
       new IdRanges(idLeaseDir, 'gone', lastRange).lease()
-      const starting = [second, third].map(({ settings }) => openHost({ ...settings, idLeaseDir }))
+      const starting = [second, third].map(({ settings }) => openMachine({ ...settings, idLeaseDir }))
       const hosts = await Promise.all(starting)
       expect(hosts.map(({ reclaimed }) => reclaimed.idRanges).sort()).toEqual([0, 1])
       const others = await Promise.all(hosts.map((host) => createSlot(host)))
@@ -60,7 +60,7 @@ inPrivateMounts(import.meta.filename, () => {
 
     it('rejects an instance id that could escape its directory', async () => {
       const machine = engineMachine('auto')
-      await expect(openHost({ ...machine.settings, instanceId: '../other' })).rejects.toThrow(/cannot be used/)
+      await expect(openMachine({ ...machine.settings, instanceId: '../other' })).rejects.toThrow(/cannot be used/)
       machine.remove()
     })
   })

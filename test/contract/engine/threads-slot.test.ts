@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { EngineHost } from '../../../src/engine/host.ts'
+import type { Machine } from '../../../src/engine/machine.ts'
 import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
 import { Dock } from '../../../src/storage/dock.ts'
 import { type Mounted, usageOf } from '../../../src/storage/filesystems.ts'
@@ -13,7 +13,7 @@ inPrivateMounts(import.meta.filename, () => {
   for (const runtime of ['runc', 'crun'] as const) {
     describe.skipIf(!installed(runtime))(`storage in a slot of ${runtime}`, () => {
       let machine: EngineMachine
-      let host: EngineHost
+      let host: Machine
       let room: Room
       let slot: Slot
       let names = 0
@@ -105,7 +105,7 @@ inPrivateMounts(import.meta.filename, () => {
         mkdirSync(join(dockOf(other).dir, 'bare'))
         const ran = await bash('echo lost >note', 'bare', other)
         expect(ran.ending).toEqual({ kind: 'failed', reason: 'jail_failed' })
-        expect(other.doubt).toMatch(/holds no storage/)
+        expect(other.unhealthyReason).toMatch(/holds no storage/)
         await other.destroy()
       })
 

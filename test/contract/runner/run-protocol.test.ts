@@ -10,7 +10,7 @@ import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '../../../src/base/ids.ts'
 import type { RunEvent, RunInput, RunSpec } from '../../../src/base/run.ts'
-import type { EngineHost } from '../../../src/engine/host.ts'
+import type { Machine } from '../../../src/engine/machine.ts'
 import { SlotPool } from '../../../src/engine/slots/pool.ts'
 import { FairQueue } from '../../../src/engine/slots/queue.ts'
 import { createSlot } from '../../../src/engine/slots/slot.ts'
@@ -33,7 +33,7 @@ inPrivateMounts(import.meta.filename, () => {
     const socketPath = join(dir, 'link', 'runner.sock')
     const clients = new Set<RunnerClient>()
     let machine: EngineMachine
-    let host: EngineHost
+    let host: Machine
     let pool: SlotPool
     let runs: Runs
     let server: RunnerServer
@@ -48,8 +48,8 @@ inPrivateMounts(import.meta.filename, () => {
         slotsReady: 1,
         idleMs: 60_000,
         runsPerSlot: 100,
-        hostMaxAgeMs: 900_000,
-        jailsAhead: true,
+        zygoteMaxAgeMs: 900_000,
+        prewarmJails: true,
       }
       pool = new SlotPool(() => createSlot(host), settings, events)
       await pool.open()

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { admit } from '../../../src/runner/protocol/message-schemas.ts'
+import { parseMessage } from '../../../src/runner/protocol/message-schemas.ts'
 import { maxMessageBytes } from '../../../src/runner/protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError } from '../../../src/runner/protocol/wire.ts'
 
@@ -50,11 +50,11 @@ describe('the framing between front and runner', () => {
   it('accepts from a front only the messages that a front may send', () => {
     fc.assert(
       fc.property(fc.anything(), (header) => {
-        expect(() => admit(header)).toThrow(WireError)
+        expect(() => parseMessage(header)).toThrow(WireError)
       }),
     )
-    expect(admit({ type: 'list', request: 1 })).toEqual({ type: 'list', request: 1 })
-    expect(() => admit({ type: 'list', request: 1, more: true })).toThrow(WireError)
-    expect(() => admit({ type: 'cancel', request: 1, runId: '../x y', cause: 'cancelled' })).toThrow(WireError)
+    expect(parseMessage({ type: 'list', request: 1 })).toEqual({ type: 'list', request: 1 })
+    expect(() => parseMessage({ type: 'list', request: 1, more: true })).toThrow(WireError)
+    expect(() => parseMessage({ type: 'cancel', request: 1, runId: '../x y', cause: 'cancelled' })).toThrow(WireError)
   })
 })

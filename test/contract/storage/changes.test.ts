@@ -15,16 +15,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { Changes } from '../../../src/storage/changes.ts'
+import { ChangeDetector } from '../../../src/storage/changes.ts'
 
 /** A directory on this host replaces the root of a filesystem: nothing here depends on its type. */
 let dir: string
 let root: number
-let changes: Changes
+let changes: ChangeDetector
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'glovebox-changes-'))
   root = openSync(dir, 'r')
-  changes = new Changes()
+  changes = new ChangeDetector()
 })
 afterEach(() => {
   closeSync(root)
