@@ -42,6 +42,21 @@ void filter_if_equal(uint32_t value, uint32_t verdict)
 	filter_answer(verdict);
 }
 
+void filter_allow_small(const uint32_t *masks, size_t words)
+{
+	for (size_t word = 0; word < words; word++) {
+		filter_emit(BPF_JMP | BPF_JGE | BPF_K, 32, 6, 0);
+		filter_emit(BPF_MISC | BPF_TAX, 0, 0, 0);
+		filter_emit(BPF_LD | BPF_W | BPF_IMM, masks[word], 0, 0);
+		filter_emit(BPF_ALU | BPF_RSH | BPF_X, 0, 0, 0);
+		filter_emit(BPF_JMP | BPF_JSET | BPF_K, 1, 0, 1);
+		filter_answer(SECCOMP_RET_ALLOW);
+		/* A small word that is not in the set is out of the range of all that follow. */
+		filter_emit(BPF_LD | BPF_W | BPF_IMM, UINT32_MAX, 0, 0);
+		filter_emit(BPF_ALU | BPF_SUB | BPF_K, 32, 0, 0);
+	}
+}
+
 size_t filter_begin_part(uint32_t value)
 {
 	filter_emit(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 0);

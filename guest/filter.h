@@ -28,6 +28,11 @@ void filter_load_argument(unsigned index);
 /* Answers when the loaded word equals `value`. */
 void filter_if_equal(uint32_t value, uint32_t verdict);
 
+/* Allows the call when the loaded word is in a set of small numbers: bit N of masks[W] stands for the value 32 * W + N.
+ * For every other word the filter continues behind it, and the loaded word is lost. A set costs eight instructions for
+ * each 32 values of its range, however many it holds. */
+void filter_allow_small(const uint32_t *masks, size_t words);
+
 /* Opens a part that runs when the loaded word equals `value`; it ends with an answer, and then filter_end_part. */
 size_t filter_begin_part(uint32_t value);
 void filter_end_part(size_t begin);

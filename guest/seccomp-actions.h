@@ -8,7 +8,11 @@ void nothing(void);
 void eperm(void);
 void missing(void); /* for what is not in the table */
 void check_clone(void);
+void check_fadvise(void);
+void check_fallocate(void);
+void check_getsockopt(void);
 void check_ioctl(void);
+void check_madvise(void);
 void check_memfd_create(void);
 void check_mknod(void);
 void check_mknodat(void);

@@ -9,6 +9,7 @@
 #include <linux/bpf.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/fs.h>
 #include <linux/io_uring.h>
 #include <linux/mount.h>
 #include <linux/perf_event.h>
@@ -36,6 +37,7 @@
 #include <sys/xattr.h>
 #include <termios.h>
 #include <unistd.h>
+#include <net/if.h>
 #include <netinet/in.h>
 
 static long clone_with(unsigned long flags)
@@ -204,6 +206,74 @@ static long replace_table(void)
 	char nothing[4096] = {0};
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	return setsockopt(fd, IPPROTO_IP, 64 /* IPT_SO_SET_REPLACE */, nothing, sizeof(nothing));
+}
+
+static long set_option(int family, int type, int level, int option, socklen_t length)
+{
+	static int value[1024] = {1};
+	int fd = socket(family, type, 0);
+	return fd < 0 ? -1 : setsockopt(fd, level, option, value, length);
+}
+
+static long get_option(int option)
+{
+	uint64_t value;
+	socklen_t length = sizeof(value);
+	return getsockopt(socket(AF_INET, SOCK_DGRAM, 0), SOL_SOCKET, option, &value, &length);
+}
+
+/* Outside, the new namespace's loopback is down, and no group can be joined on it. */
+static void raise_loopback(int fd)
+{
+	struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+	ioctl(fd, SIOCSIFFLAGS, &request);
+}
+
+static long join_group(int with_source)
+{
+	struct ip_mreq_source request = {.imr_multiaddr = {htonl(0xe0000105)}, .imr_interface = {htonl(0x7f000001)},
+		.imr_sourceaddr = {htonl(0x7f000001)}};
+	struct ip_mreq plain = {.imr_multiaddr = {htonl(0xe0000105)}, .imr_interface = {htonl(0x7f000001)}};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	raise_loopback(fd);
+	errno = 0;
+	return with_source ? setsockopt(fd, IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, &request, sizeof(request))
+			   : setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &plain, sizeof(plain));
+}
+
+static int file_of(off_t bytes)
+{
+	char path[] = "/tmp/file-XXXXXX";
+	int fd = mkstemp(path);
+	unlink(path);
+	return ftruncate(fd, bytes) < 0 ? -1 : fd;
+}
+
+static long on_file(unsigned long request, void *argument)
+{
+	return syscall(SYS_ioctl, file_of(0), request, argument);
+}
+
+static long madvise_with(int advice)
+{
+	void *page = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return madvise(page, 65536, advice);
+}
+
+static long add_filter(void)
+{
+	struct sock_filter allow[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+	struct sock_fprog filter = {1, allow};
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter);
+}
+
+static long add_filter_by_prctl(void)
+{
+	struct sock_filter allow[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+	struct sock_fprog filter = {1, allow};
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0);
 }
 
 static long put(const char *path, const char *text)
