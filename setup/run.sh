@@ -1,30 +1,36 @@
 #!/bin/sh
-# Does whatever set-up is still missing, then one command, under the Node that this project pins.
-#   sh setup/run.sh start|test|check|bench|docs [arguments]
-# Downloads come from npm and apt alone. When nothing changed, set-up is a few comparisons.
+# Completes the set-up, then runs one command with the Node.js version that this project pins.
+#   sh setup/run.sh setup|start|test|check|bench|docs [arguments]
+# "setup" does the same as "start" before it serves, and nothing else: for image builds and CI.
+# Downloads come from npm and apt only. When nothing has changed, set-up only compares a few hashes.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
 cd "$root"
 . setup/steps.sh
 
-[ $# -gt 0 ] || stop 64 "say what to run: start, test, check, bench or docs"
+commands="setup, start, test, check, bench or docs"
+[ $# -gt 0 ] || stop 64 "missing command: use $commands"
 command=$1
 shift
+case $command in
+setup | start | test | check | bench | docs) ;;
+*) stop 64 "unknown command $command: use $commands" ;;
+esac
 
 mkdir -p build 2>/dev/null || true
 if ! [ -w build ] || { [ -e build/setup.lock ] && ! [ -w build/setup.lock ]; }; then
-	stop 78 "$root/build cannot be written by $(id -un); run as the user whom this directory belongs to, or as root"
+	stop 78 "$(id -un) cannot write to $root/build; run this as the owner of the directory, or as root"
 fi
-# Two commands started at once set up one after the other. The lock is let go before the command runs.
+# Commands that start at the same time set up one after the other. The lock is released before the command runs.
 exec 9>build/setup.lock
 flock 9
 case $command in
-start) install_node_packages product ;;
+setup | start) install_node_packages product ;;
 *) install_node_packages all ;;
 esac
 case $command in
-start | test | bench)
+setup | start | test | bench)
 	install_system_packages
 	build_guest
 	build_addon
@@ -38,8 +44,9 @@ PATH=$root/node_modules/.bin:$PATH
 export PATH
 
 case $command in
+setup) ;;
 start)
-	# A stronger word wins over this one: a flag, as everywhere, or the variable when it is set.
+	# Development mode is the default here. A flag, or the variable if it is set, takes precedence.
 	GLOVEBOX_DEV=${GLOVEBOX_DEV:-true}
 	export GLOVEBOX_DEV
 	exec node src/main.ts serve "$@"
@@ -57,8 +64,5 @@ bench)
 	;;
 docs)
 	exec node setup/docs.ts "$@"
-	;;
-*)
-	stop 64 "unknown command $command: use start, test, check, bench or docs"
 	;;
 esac

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -16,8 +16,43 @@ describe('set-up', () => {
   })
 
   it('names the commands that there are', () => {
-    expect(runSetUp()).toMatchObject({ status: 64, stderr: expect.stringMatching(/start, test, check, bench or docs/) })
+    expect(runSetUp()).toMatchObject({ status: 64, stderr: expect.stringMatching(/setup, start, test, .* or docs/) })
     expect(runSetUp('strat')).toMatchObject({ status: 64, stderr: expect.stringContaining('strat') })
+  })
+
+  it('does for "npm run setup" what it does for "npm start" before serving, and nothing more', () => {
+    const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+    expect([scripts.setup, scripts.start]).toEqual(['sh setup/run.sh setup', 'sh setup/run.sh start'])
+    // A copy of the tree without its packages and builds, and programs on its PATH that record what they are asked to do.
+    const copy = mkdtempSync(join(tmpdir(), 'glovebox-set-up-'))
+    const trace = (command: string) => {
+      const place = join(copy, command)
+      for (const part of ['setup', 'guest', 'src', 'package.json', 'package-lock.json'])
+        cpSync(join(root, part), join(place, part), { recursive: true })
+      const bin = join(place, 'node_modules/.bin')
+      mkdirSync(bin, { recursive: true })
+      for (const name of readdirSync(join(root, 'node_modules')).filter((name) => name.startsWith('node-linux-')))
+        symlinkSync(join(root, 'node_modules', name), join(place, 'node_modules', name))
+      const record = (name: string, then: string) =>
+        writeFileSync(join(bin, name), `#!/bin/sh\necho "${name} $*" >>"${place}/trace"\n${then}\n`, { mode: 0o755 })
+      record('npm', 'true')
+      record('node', 'true')
+      const { status, stderr } = spawnSync('sh', ['setup/run.sh', command], {
+        cwd: place,
+        encoding: 'utf8',
+        env: { PATH: `${bin}:${process.env.PATH}` },
+      })
+      expect([status, stderr]).toEqual([0, expect.stringContaining('building the guest')])
+      return {
+        steps: readFileSync(join(place, 'trace'), 'utf8').trim().split('\n'),
+        built: readdirSync(join(place, 'build')),
+      }
+    }
+    const [setup, start] = [trace('setup'), trace('start')]
+    rmSync(copy, { recursive: true })
+    expect(start.steps.at(-1)).toBe('node src/main.ts serve')
+    expect(setup.steps).toEqual(start.steps.slice(0, -1))
+    expect(setup.built).toEqual(start.built)
   })
 
   it('pins every package to one version', () => {
