@@ -65,7 +65,7 @@ export async function measureLatency(
 ): Promise<Latency> {
   const undo: (() => Promise<void> | void)[] = []
   try {
-    const ownInterpreter = await GloveboxServer.start(['--slot-idle-s', '600', '--no-jails-ahead'])
+    const ownInterpreter = await GloveboxServer.start(['--slot-idle-s', '600', '--no-prewarm-jails'])
     undo.push(() => ownInterpreter.stop())
     const cold = await GloveboxServer.start(['--slots-ready', '0', '--reuse', 'never'])
     undo.push(() => cold.stop())

@@ -1,4 +1,4 @@
-/** Writes the generated pages of `docs/`; with `--check` only says which are stale, and fails if any is. */
+/** Writes the generated pages of `docs/`. With `--check` it only lists stale pages, and fails if there are any. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { pages } from './pages.ts'
 

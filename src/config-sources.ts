@@ -1,13 +1,13 @@
-/** How one setting is read from where it was written, and what is said when that fails. */
+/** Reads one setting from the place where it is written, and explains what is wrong with it. */
 import { Value } from 'typebox/value'
 import { type Document, parseDocument } from 'yaml'
 import { StartRefused } from './base/errors.ts'
-import type { Setting } from './settings.ts'
+import type { Setting } from './setting.ts'
 
-/** Where a value came from, strongest first. */
+/** Where a value came from, in order of precedence. */
 export type Source = 'flag' | 'variable' | 'file' | 'default'
 
-/** The part of JSON Schema that settings are written in. */
+/** The part of JSON Schema that settings use. */
 interface Shape {
   type?: string
   enum?: readonly unknown[]
@@ -31,17 +31,19 @@ const sizes: Readonly<Record<string, number>> = {
 }
 
 /**
- * Reads one setting as it was written: text from a flag or a variable, any YAML value from a file.
- * @param place how the writer finds it again, for example "the variable GLOVEBOX_PORT"
- * @throws StartRefused that names the place and what was expected there.
+ * Reads one setting: text from a flag or a variable, any YAML value from a file.
+ * @param place where the operator finds it, for example "The variable GLOVEBOX_PORT"
+ * @throws StartRefused with the place and what is accepted there.
  */
 export function readSetting(setting: Setting, written: unknown, place: string): unknown {
   const value = fromText(setting, written)
-  if (Value.Check(setting.schema, value)) return value
-  const shown = setting.secret ? 'its value (not shown)' : JSON.stringify(written)
+  const isValid = Value.Check(setting.schema, value)
+  const problem = isValid ? setting.problem(value as never) : undefined
+  if (isValid && problem === undefined) return value
+  const shown = setting.secret ? 'its value (hidden)' : JSON.stringify(written)
   throw new StartRefused(
-    `${place}: ${shown} is not ${expected(setting)}.`,
-    'Mend it or leave it out; docs/configuration.md lists every setting.',
+    `${place}: ${problem ?? `${shown} is not ${expected(setting)}.`}`,
+    'Correct the value or remove it; docs/configuration.md describes every setting.',
   )
 }
 
@@ -79,14 +81,14 @@ function fromJson(text: string): unknown {
   }
 }
 
-/** `NAME=value`, once for each time the flag was given. */
+/** One `NAME=value` for each time the flag was used. */
 function fromPairs(pairs: readonly unknown[]): unknown {
   const entries = pairs.map((pair) => /^([^=]+)=(.*)$/s.exec(String(pair)))
   if (entries.some((entry) => entry === null)) return pairs
   return Object.fromEntries(entries.map((entry) => [entry?.[1], entry?.[2]]))
 }
 
-/** What a setting accepts, in words: for refusals and for the documentation. */
+/** Describes what a setting accepts, for refusals and for the documentation. */
 export function expected({ schema, unit }: Setting): string {
   const shape: Shape = schema
   const bounds = range(shape, unit)
@@ -105,7 +107,7 @@ export function expected({ schema, unit }: Setting): string {
     case 'object':
       return 'a map of variable names to text'
     default:
-      return shape.pattern?.startsWith('^/') ? 'an absolute path' : 'a word without spaces'
+      return shape.pattern?.startsWith('^/') ? 'an absolute path' : 'text without spaces'
   }
 }
 
@@ -115,7 +117,7 @@ function range(shape: Shape, unit: Setting['unit']): string {
   return `, ${shown(shape.minimum)} to ${shown(shape.maximum)}`
 }
 
-/** `512MiB` where that is exact, plain bytes otherwise. */
+/** Formats a size as `512MiB` where that is exact, as plain bytes otherwise. */
 export function sizeText(bytes: number): string {
   for (const unit of ['TiB', 'GiB', 'MiB', 'KiB'] as const) {
     const size = sizes[unit] ?? 1
@@ -125,36 +127,36 @@ export function sizeText(bytes: number): string {
 }
 
 /**
- * The map that a configuration file holds.
- * @throws StartRefused when it is no YAML, or no map at its top.
+ * Parses a configuration file.
+ * @throws StartRefused when it is not YAML, or its top level is not a map.
  */
 export function readFileText(path: string, text: string): Record<string, unknown> {
   const document = parseDocument(text)
   const [problem] = [...document.errors, ...document.warnings]
   if (problem) {
     const line = problem.message.split('\n')[0] ?? ''
-    throw new StartRefused(`The file ${path} is not valid YAML: ${line}`, 'Mend the line named.')
+    throw new StartRefused(`The file ${path} is not valid YAML: ${line}`, 'Correct this line.')
   }
   const value: unknown = fromDocument(path, document)
   return asMap(value ?? {}, `The file ${path}`)
 }
 
-/** Aliases may stand for much more than is written; the bound keeps a file from growing without end. */
+/** A few aliases can expand to gigabytes; the bound limits them. */
 function fromDocument(path: string, document: Document): unknown {
   try {
     return document.toJS({ maxAliasCount: 100 })
   } catch (error) {
-    throw new StartRefused(`The file ${path} cannot be used: ${error}.`, 'Write the values without aliases.')
+    throw new StartRefused(`The file ${path} cannot be used: ${error}.`, 'Write the values without YAML aliases.')
   }
 }
 
-/** @throws StartRefused when `value` is no map. */
+/** @throws StartRefused when `value` is not a map. */
 export function asMap(value: unknown, place: string): Record<string, unknown> {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
-  throw new StartRefused(`${place} must hold a map of settings.`, 'Write one "name: value" per line.')
+  throw new StartRefused(`${place} must contain a map of settings.`, 'Write one "name: value" per line.')
 }
 
-/** @throws StartRefused always: `name` is no setting; the nearest one is suggested. */
+/** Refuses an unknown name and suggests the most similar known one. @throws StartRefused always. */
 export function refuseUnknown(place: string, name: string, known: readonly string[]): never {
   const suggestion = nearest(name, known)
   throw new StartRefused(

@@ -6,6 +6,7 @@ import type { AuditFlags } from './audit.ts'
 import type { KeyFlags } from './keys.ts'
 import type { LimitFlags } from './orgs.ts'
 import type { Io } from './process-io.ts'
+import { addSettingOptions, collect, configOf } from './setting-options.ts'
 import type { VolumeFlags } from './volumes.ts'
 
 /** What these commands need to know: where the database is, whose it is, how a key begins, what is sealed with what. */
@@ -20,24 +21,19 @@ const names: readonly SettingName[] = [
 ]
 
 interface Means {
-  withSettings(command: Command, names: readonly SettingName[]): Command
-  configOf(command: Command, options: object, io: Io): Config
   io: Io
   exit(code: number): void
 }
 
-/** Of an option that may be repeated, every value. */
-export const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]
-
 export function addAdministration(program: Command, means: Means): void {
-  const { withSettings, configOf, io, exit } = means
+  const { io, exit } = means
   const add = (group: Command, words: string, description: string) =>
-    withSettings(group.command(words).description(description), names)
+    addSettingOptions(group.command(words).description(description), names)
   const run =
     (work: (config: Config, ...given: never[]) => Promise<number>) =>
     async (...given: unknown[]): Promise<void> => {
       const command = given.at(-1) as Command
-      exit(await work(configOf(command, given.at(-2) as object, io), ...(given.slice(0, -1) as never[])))
+      exit(await work(configOf(command, io), ...(given.slice(0, -1) as never[])))
     }
 
   addKeys(program.command('keys').description('Manage the keys of callers; a server may be running or not.'))

@@ -64,15 +64,6 @@ export async function everyItem<Item>(
   }
 }
 
-/** Prints rows in columns; the first row is their names. */
-export function printTable(rows: readonly (readonly string[])[], io: Io): void {
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)))
-  for (const row of rows) {
-    const line = row.map((cell, column) => cell.padEnd(widths[column]!)).join('  ')
-    io.stdout.write(`${line.trimEnd()}\n`)
-  }
-}
-
 export const printJson = (value: unknown, io: Io): void => void io.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
 
 export function explain(problem: string, io: Io): number {

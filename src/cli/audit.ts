@@ -3,8 +3,9 @@ import type { Config } from '../config.ts'
 import { operator } from '../core/admin/admin.ts'
 import { type AuditQuery, exportAudit, listAudit, verifyWholeAudit } from '../core/admin/audit.ts'
 import { eraseSubject, exportSubject } from '../core/admin/subjects.ts'
-import { orgNamed, printTable, withAdministered } from './admin-context.ts'
+import { orgNamed, withAdministered } from './admin-context.ts'
 import { exitCodes, type Io } from './process-io.ts'
+import { printTable } from './table.ts'
 
 /** The audit does not prove itself. */
 const disproved = 1

@@ -1,31 +1,33 @@
 import type { Config } from '../config.ts'
 import { sizeText } from '../config-sources.ts'
-import { type SettingName, settings } from '../settings.ts'
-import type { Io } from './process-io.ts'
+import type { Setting } from '../setting.ts'
+import { type SettingName, settingNames, settings } from '../settings.ts'
+import { exitCodes, type Io } from './process-io.ts'
+import { printTable } from './table.ts'
 
-/** Prints every setting as it is in effect and where it came from; of secrets only the names. */
+/** Prints the effective value and the source of every setting, and all profiles. Secret values are not printed. */
 export function configShow(config: Config, io: Io): number {
-  const rows = (Object.keys(settings) as SettingName[]).map((name) => [
-    name,
-    shown(name, config.values[name]),
-    config.sources[name],
-  ])
-  const widths = [0, 1].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
-  for (const row of rows) {
-    const line = row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')
-    io.stdout.write(`${line.trimEnd()}\n`)
-  }
+  const rows = settingNames.map((name) => [name, shown(name, config.values[name]), config.sources[name]])
+  printTable([['SETTING', 'VALUE', 'SOURCE'], ...rows], io)
   for (const profile of Object.values(config.profiles)) {
     const content = { ...profile, env: Object.keys(profile.env) }
     io.stdout.write(`profile ${profile.name}  ${JSON.stringify(content)}\n`)
   }
-  return 0
+  for (const deprecation of config.deprecations) io.stderr.write(`glovebox: ${deprecation}\n`)
+  return exitCodes.ok
 }
 
 function shown(name: SettingName, value: unknown): string {
-  const setting = settings[name]
-  if (setting.secret) return `${Object.keys(value as object).join(', ') || '(none)'} (values hidden)`
-  if (setting.unit === 'bytes') return sizeText(value as number)
+  const { secret, unit }: Setting = settings[name]
+  if (secret) return hidden(value)
+  if (unit === 'bytes') return sizeText(value as number)
   if (Array.isArray(value)) return value.join(', ') || '(none)'
-  return String(value)
+  return String(value) || '(empty)'
+}
+
+/** A map of variables shows their names; a secret text shows only whether it is set. */
+function hidden(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return value === '' ? '(not set)' : '(set, hidden)'
+  const names = Object.keys(value)
+  return names.length === 0 ? '(none)' : `${names.join(', ')} (values hidden)`
 }

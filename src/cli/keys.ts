@@ -5,8 +5,9 @@ import type { Config } from '../config.ts'
 import { checkName, operator } from '../core/admin/admin.ts'
 import { createKey, type KeySettings, listKeys, revokeKey, rotateKey, updateKey } from '../core/admin/keys.ts'
 import type { KeyRow, Store } from '../store/store.ts'
-import { everyItem, explain, printTable, withAdministered } from './admin-context.ts'
+import { everyItem, explain, withAdministered } from './admin-context.ts'
 import { exitCodes, type Io } from './process-io.ts'
+import { printTable } from './table.ts'
 import { toolNames } from './tools.ts'
 
 /** What flags say of a key; those that are absent change nothing. */

@@ -9,8 +9,9 @@ import { limitsOf, setLimits, usageOf } from '../core/admin/limits.ts'
 import { createOrg, renameOrg } from '../core/admin/orgs.ts'
 import { createProfile, getProfile, listProfiles, removeProfile, replaceProfile } from '../core/admin/profiles.ts'
 import { rotateWebhookSecret, webhookSecretOf } from '../core/admin/webhooks.ts'
-import { everyItem, explain, orgNamed, printJson, printTable, withAdministered } from './admin-context.ts'
+import { everyItem, explain, orgNamed, printJson, withAdministered } from './admin-context.ts'
 import { exitCodes, type Io } from './process-io.ts'
+import { printTable } from './table.ts'
 
 export function orgsList(config: Config, io: Io): Promise<number> {
   return withAdministered(config, io, async ({ store }) => {

@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs'
-import { Command, CommanderError, Option } from 'commander'
+import { Command, CommanderError } from 'commander'
 import { StartRefused } from '../base/errors.ts'
-import { type Config, loadConfig } from '../config.ts'
-import { flagOf, type SettingName, settings } from '../settings.ts'
-import { addAdministration, collect } from './admin-commands.ts'
+import { addAdministration } from './admin-commands.ts'
 import { receiveConfig } from './hand-over.ts'
 import { exitCodes, type Io, type RunArguments } from './process-io.ts'
+import { addSettingOptions, collect, configOf } from './setting-options.ts'
 import type { StdioRequest } from './stdio.ts'
 import type { TransferWords } from './transfer.ts'
 
@@ -50,21 +49,21 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
     .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
     .version(version, '--version', 'Print the version.')
 
-  withSettings(program.command('serve').description('Serve MCP and REST on this machine.')).action(
-    async (options: object, command: Command) => {
+  addSettingOptions(program.command('serve').description('Serve MCP and REST on this machine.')).action(
+    async (_: object, command: Command) => {
       const { serve } = await import('./serve.ts')
-      exit(await serve(configOf(command, options, io), io))
+      exit(await serve(configOf(command, io), io))
     },
   )
 
-  withSettings(
+  addSettingOptions(
     program.command('doctor').description('Say what this machine offers and what stands in the way.'),
-  ).action(async (options: object, command: Command) => {
+  ).action(async (_: object, command: Command) => {
     const { doctor } = await import('./doctor.ts')
-    exit(await doctor(configOf(command, options, io), io))
+    exit(await doctor(configOf(command, io), io))
   })
 
-  addAdministration(program, { withSettings, configOf, io, exit })
+  addAdministration(program, { io, exit })
 
   program
     .command('run <file>')
@@ -108,10 +107,10 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
     })
 
   const config = program.command('config').description('Look at the configuration.')
-  withSettings(config.command('show').description('Print every setting and where it came from.')).action(
-    async (options: object, command: Command) => {
+  addSettingOptions(config.command('show').description('Print every setting and where it came from.')).action(
+    async (_: object, command: Command) => {
       const { configShow } = await import('./config-show.ts')
-      exit(configShow(configOf(command, options, io), io))
+      exit(configShow(configOf(command, io), io))
     },
   )
 
@@ -136,43 +135,4 @@ function toProgram(io: Io, exit: (code: number) => void): Command {
     exit(await front(await receiveConfig(io.stdin), io))
   })
   return program
-}
-
-/** Gives a command one flag for each of these settings, and `--config`. */
-function withSettings(command: Command, names = Object.keys(settings) as readonly SettingName[]): Command {
-  command.option('--config <file>', 'configuration file, YAML (GLOVEBOX_CONFIG)')
-  for (const name of names) {
-    const { schema, meaning } = settings[name]
-    const { type } = schema as { type?: string }
-    if (type === 'boolean') {
-      command.option(flagOf(name), meaning).addOption(new Option(flagOf(name).replace('--', '--no-')).hideHelp())
-    } else if (type === 'object') {
-      command.addOption(new Option(`${flagOf(name)} <NAME=value>`, `${meaning} May be repeated.`).argParser(collect))
-    } else {
-      command.option(`${flagOf(name)} <value>`, meaning)
-    }
-  }
-  return command
-}
-
-/** @throws StartRefused when the file cannot be read or a setting is wrong. */
-function configOf(command: Command, options: object, io: Io): Config {
-  const given = options as Record<string, string | boolean | readonly string[]>
-  const flags: Record<string, string | boolean | readonly string[]> = {}
-  for (const name of Object.keys(settings)) {
-    const option = command.options.find(({ long }) => long === flagOf(name))
-    const value = option && given[option.attributeName()]
-    if (value !== undefined) flags[name] = value
-  }
-  const path = typeof given.config === 'string' ? given.config : io.env.GLOVEBOX_CONFIG
-  return loadConfig({ flags, env: io.env, file: path === undefined ? undefined : { path, text: readConfigFile(path) } })
-}
-
-function readConfigFile(path: string): string {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error)
-    throw new StartRefused(`The configuration file cannot be read: ${problem}.`, 'Check --config or GLOVEBOX_CONFIG.')
-  }
 }

@@ -27,8 +27,8 @@ export async function runner(config: Config, io: Io): Promise<number> {
         slotsReady: config.slotsReady,
         idleMs: config.slotIdleMs,
         runsPerSlot: config.slotMaxRuns,
-        zygoteMaxAgeMs: config.hostMaxAgeMs,
-        prewarmJails: config.jailsAhead,
+        zygoteMaxAgeMs: config.interpreterMaxAgeMs,
+        prewarmJails: config.prewarmJails,
       },
       queue: {
         places: config.runsMax,

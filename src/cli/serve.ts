@@ -51,6 +51,7 @@ export async function serve(config: Config, io: Io): Promise<number> {
     destination: io.stderr,
     bindings: { process: 'supervisor' },
   })
+  for (const deprecation of config.deprecations) log.warn(deprecation)
   const stopping = new AbortController()
   whenAborted(io.stop, () => stopping.abort())
 

@@ -5,8 +5,9 @@ import type { Config } from '../config.ts'
 import { replaceMasterKey } from '../core/access/master-key.ts'
 import { operator, type Role, roles } from '../core/admin/admin.ts'
 import { createToken, listTokens, revokeToken } from '../core/admin/tokens.ts'
-import { everyItem, explain, orgNamed, printTable, withAdministered, withStore } from './admin-context.ts'
+import { everyItem, explain, orgNamed, withAdministered, withStore } from './admin-context.ts'
 import { exitCodes, type Io } from './process-io.ts'
+import { printTable } from './table.ts'
 
 /** Makes an admin token; its secret alone goes to standard output, this once. */
 export function tokensCreate(

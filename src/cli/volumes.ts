@@ -4,8 +4,9 @@ import { readSetting } from '../config-sources.ts'
 import { operator } from '../core/admin/admin.ts'
 import { createVolume, listVolumes, removeVolume, updateVolume } from '../core/admin/volumes.ts'
 import { settings } from '../settings.ts'
-import { everyItem, orgNamed, printTable, withAdministered } from './admin-context.ts'
+import { everyItem, orgNamed, withAdministered } from './admin-context.ts'
 import { exitCodes, type Io } from './process-io.ts'
+import { printTable } from './table.ts'
 
 export interface VolumeFlags {
   org: string

@@ -88,7 +88,9 @@ export const topFiles: Readonly<Record<string, string>> = {
   'src/app.ts': 'app',
   'src/config.ts': 'config',
   'src/config-sources.ts': 'config',
+  'src/setting.ts': 'config',
   'src/settings.ts': 'config',
+  'src/profile-settings.ts': 'config',
 }
 
 /** Packages and the rooms that may know them: each has one place, so that it can be exchanged in one place. */

@@ -7,7 +7,7 @@ const place = new Place()
 let server: Glovebox
 let url = ''
 beforeAll(async () => {
-  server = await place.start('--no-jails-ahead', '--runs-max', '1', '--queue-per-org', '2', '--queue-wait-s', '2')
+  server = await place.start('--no-prewarm-jails', '--runs-max', '1', '--queue-per-org', '2', '--queue-wait-s', '2')
   url = server.url
 })
 afterAll(async () => {

@@ -14,7 +14,7 @@ const place = new Place()
 let server: Glovebox
 let url = ''
 beforeAll(async () => {
-  server = await place.start('--no-jails-ahead', '--runs-max', '2')
+  server = await place.start('--no-prewarm-jails', '--runs-max', '2')
   url = server.url
 })
 afterAll(() => place.remove())
@@ -222,7 +222,7 @@ describe('a server that shuts down', () => {
   it('waits for runs that finish in time, ends the others, and exits with all child processes', async () => {
     const other = new Place()
     try {
-      const draining = await other.start('--no-jails-ahead', '--drain-s', '3')
+      const draining = await other.start('--no-prewarm-jails', '--drain-s', '3')
       const before = tracesOf(other).files.filter((path) => path.includes('/engine/'))
       const short = await follow(draining.url, 'bash', 'echo short; sleep 1; echo done')
       const long = await follow(draining.url, 'bash', "trap '' TERM; echo long; setsid sleep 600 & sleep 600", {

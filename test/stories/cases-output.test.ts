@@ -13,7 +13,7 @@ let server: Glovebox
 let url = ''
 beforeAll(async () => {
   server = await place.start(
-    '--no-jails-ahead',
+    '--no-prewarm-jails',
     '--output-soft',
     `${softBytes}`,
     '--output-hard',

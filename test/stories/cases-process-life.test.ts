@@ -13,7 +13,7 @@ import { slotsOf } from '../support/machine.ts'
 const place = new Place()
 let url = ''
 beforeAll(async () => {
-  url = (await place.start('--no-jails-ahead', '--runs-max', '8')).url
+  url = (await place.start('--no-prewarm-jails', '--runs-max', '8')).url
 })
 afterAll(() => place.remove())
 

@@ -34,7 +34,7 @@ let url = ''
 type ProfileName = 'default' | 'two' | 'many' | 'roomy'
 const keys = {} as Record<ProfileName, object>
 beforeAll(async () => {
-  server = await place.start('--no-jails-ahead', '--no-dev', '--config', config, '--runs-max', '8')
+  server = await place.start('--no-prewarm-jails', '--no-dev', '--config', config, '--runs-max', '8')
   url = server.url
   for (const profile of ['default', 'two', 'many', 'roomy'] as const) {
     keys[profile] = (await newKey(place, '--profile', profile, '--config', config)).headers

@@ -9,7 +9,7 @@ import { slotsOf } from '../support/machine.ts'
 const place = new Place()
 let server: Glovebox
 beforeAll(async () => {
-  server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+  server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
 })
 afterAll(async () => {
   await place.remove()

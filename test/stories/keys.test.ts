@@ -14,7 +14,7 @@ import { slotsOf } from '../support/machine.ts'
 
 const place = new Place()
 const config = join(place.directory, 'glovebox.yaml')
-const words = ['--no-jails-ahead', '--no-dev', '--config', config, '--trusted-proxies', '127.0.0.1']
+const words = ['--no-prewarm-jails', '--no-dev', '--config', config, '--trusted-proxies', '127.0.0.1']
 let server: Glovebox
 beforeAll(async () => {
   writeFileSync(config, 'profiles: { small: { languages: [bash], default_language: bash, timeout_max_s: 60 } }\n')

@@ -18,7 +18,7 @@ describe('a runner that is killed while it executes code', () => {
   it('restarts within seconds, and everything it owned is removed', async () => {
     const place = newPlace()
     const before = tracesOf(place)
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     const run = await follow(server.url, 'python', 'print("on", flush=True)\nimport time\ntime.sleep(60)')
     const call = callTool(server.url, { code: 'sleep 60', language: 'bash' })
     await run.said('on')
@@ -61,7 +61,7 @@ describe('a runner that is killed while it executes code', () => {
 
   it('is restarted every time it dies, and calls meanwhile are rejected with a reason', async () => {
     const place = newPlace()
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     for (let death = 0; death < 3; death++) {
       killIfThere(server.runnerPid)
       await until(async () => (await server.readiness()) === 503, 'its absence is noticed')
@@ -79,7 +79,7 @@ describe('a runner that is killed while it executes code', () => {
 describe('waiting runs', () => {
   const start = async (): Promise<[Place, Glovebox, Following]> => {
     const place = newPlace()
-    const server = await place.start('--no-jails-ahead', '--port', `${await freePort()}`, '--runs-max', '1')
+    const server = await place.start('--no-prewarm-jails', '--port', `${await freePort()}`, '--runs-max', '1')
     const run = await follow(server.url, 'bash', 'echo on; sleep 3')
     await run.said('on')
     return [place, server, run]
@@ -116,7 +116,7 @@ describe('a front that is killed while code runs', () => {
   it('is restarted, and finds the run and its ending', async () => {
     const place = newPlace()
     const before = tracesOf(place)
-    const server = await place.start('--no-jails-ahead', '--port', `${await freePort()}`)
+    const server = await place.start('--no-prewarm-jails', '--port', `${await freePort()}`)
     const run = await follow(server.url, 'python', 'import time\nprint("on", flush=True)\ntime.sleep(2)\nprint("end")')
     const call = callTool(server.url, { code: 'sleep 2; exit 5', language: 'bash' }).catch(() => 'cut off' as const)
     await run.said('on')
@@ -145,7 +145,7 @@ describe('a front that is killed while code runs', () => {
 describe('a slot whose first process is killed from outside', () => {
   it('ends its run as lost immediately, and the next run gets another slot', async () => {
     const place = newPlace()
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     const run = await follow(server.url, 'python', 'print("on", flush=True)\nimport time\ntime.sleep(60)')
     await run.said('on')
     const slot = slotsOf(place).find(({ runPids }) => runPids.length > 0)
@@ -159,7 +159,7 @@ describe('a slot whose first process is killed from outside', () => {
 
   it('is replaced when it was idle, bound or not', async () => {
     const place = newPlace()
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     await execute(server.url, 'bash', 'true')
     await atRest(place, 2)
     const slotIds = slotIdsOf(place)
@@ -173,7 +173,7 @@ describe('a slot whose first process is killed from outside', () => {
 describe('a run whose main process is killed from outside', () => {
   it('is reported as signaled, and its slot stays usable', async () => {
     const place = newPlace()
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     const answer = follow(server.url, 'bash', 'echo on; sleep 60')
     const run = await answer
     await run.said('on')

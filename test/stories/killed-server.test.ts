@@ -22,7 +22,7 @@ describe('a supervisor that is killed while code runs', () => {
   it('takes both processes with it, leaves nothing behind, and a new server starts in the same home', async () => {
     const place = newPlace()
     const before = tracesOf(place)
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     const run = await follow(server.url, 'python', 'print("on", flush=True)\nimport time\ntime.sleep(60)')
     await run.said('on')
     server.signal('SIGKILL')
@@ -31,7 +31,7 @@ describe('a supervisor that is killed while code runs', () => {
     // A waiting client still receives the ending of its run.
     const { ending } = await within(run.result, 5_000, 'the call is answered')
     expect(ending?.kind).toMatch(/^(shutdown|failed)$/)
-    const next = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const next = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     await runsAgain(next)
     await until(() => endingOf(place, run.runId) !== null, 'the run that was under way has its ending')
     expect(endingOf(place, run.runId)).toMatchObject({ kind: expect.stringMatching(/^(shutdown|failed)$/) })
@@ -42,7 +42,7 @@ describe('a supervisor that is killed while code runs', () => {
   it('leaves nothing behind without a restart, even when a client does not read its response', async () => {
     const place = newPlace()
     const before = tracesOf(place)
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     const run = await follow(server.url, 'bash', 'trap "" TERM; setsid sleep 100 & echo on; sleep 100')
     await run.said('on')
     const deaf = connect(server.port, '127.0.0.1').pause()
@@ -63,7 +63,7 @@ describe('a host on which all three processes are killed at once', () => {
   it('loses its slots, and the next start recovers everything', async () => {
     const place = newPlace()
     const before = tracesOf(place)
-    const server = await place.start('--no-jails-ahead', '--slots-ready', '2')
+    const server = await place.start('--no-prewarm-jails', '--slots-ready', '2')
     const run = await follow(server.url, 'bash', 'trap "" TERM HUP; (setsid sleep 100 &); echo on; sleep 100')
     await run.said('on')
     await atRest(place, 3)
@@ -77,7 +77,7 @@ describe('a host on which all three processes are killed at once', () => {
     expect(tracesOf(place).mounts).toEqual(before.mounts)
     expect(leftOf(slotIds, place)).not.toEqual([])
 
-    const next = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const next = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     expect(leftOf(slotIds, place)).toEqual([])
     await runsAgain(next)
     await atRest(place, 2)
@@ -97,7 +97,7 @@ describe('a host on which all three processes are killed at once', () => {
       server.signal('SIGKILL')
       await server.exited
     }
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     await runsAgain(server)
     expect(await server.stop()).toEqual({ code: 0, signal: null })
     expect(withoutFiles(tracesOf(place))).toEqual(withoutFiles(before))

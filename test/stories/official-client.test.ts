@@ -8,7 +8,7 @@ const place = new Place()
 const client = new Client({ name: 'story', version: '1.0.0' })
 let server: Glovebox
 beforeAll(async () => {
-  server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+  server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
   await client.connect(new StreamableHTTPClientTransport(new URL(`${server.url}/mcp`)))
 })
 afterAll(async () => {

@@ -10,7 +10,7 @@ const place = new Place()
 let server: Glovebox
 let url = ''
 beforeAll(async () => {
-  server = await place.start('--no-jails-ahead', '--output-soft', `${softBytes}`, '--output-hard', `${hardBytes}`)
+  server = await place.start('--no-prewarm-jails', '--output-soft', `${softBytes}`, '--output-hard', `${hardBytes}`)
   url = server.url
 })
 afterAll(async () => {

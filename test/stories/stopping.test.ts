@@ -23,7 +23,7 @@ describe('a server that is stopped', () => {
   it('ends remaining runs as shutdown and answers each client first', async () => {
     const place = newPlace()
     const before = withoutFiles(place)
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     const call = callTool(server.url, {
       code: 'trap "" TERM; echo partial; (setsid sleep 60 &); sleep 60',
       language: 'bash',
@@ -49,7 +49,7 @@ describe('a server that is stopped', () => {
 
   it('lets a run finish within the drain time, and accepts no other', async () => {
     const place = newPlace()
-    const server = await place.start('--no-jails-ahead', '--drain-s', '20')
+    const server = await place.start('--no-prewarm-jails', '--drain-s', '20')
     const run = await follow(server.url, 'bash', 'echo on; sleep 1.5; echo done; exit 7')
     await run.said('on')
     const stopped = server.stop()
@@ -64,7 +64,7 @@ describe('a server that is stopped', () => {
   it('does not wait for idle, slow or silent clients', async () => {
     const place = newPlace()
     const before = withoutFiles(place)
-    const server = await place.start('--no-jails-ahead', '--no-jails-ahead')
+    const server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
     const json = { host: `127.0.0.1:${server.port}`, 'content-type': 'application/json' }
     const half = connect(server.port, '127.0.0.1')
     half.write('POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n')
@@ -80,7 +80,7 @@ describe('a server that is stopped', () => {
 
   it('exits immediately on the second signal, and leaves no process behind', async () => {
     const place = newPlace()
-    const server = await place.start('--no-jails-ahead', '--drain-s', '60')
+    const server = await place.start('--no-prewarm-jails', '--drain-s', '60')
     const run = await follow(server.url, 'bash', 'echo on; sleep 60')
     await run.said('on')
     server.signal('SIGTERM')

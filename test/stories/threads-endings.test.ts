@@ -9,7 +9,7 @@ import { sendModern } from '../support/modern.ts'
 const place = new Place()
 let server: Glovebox
 const flags = [
-  '--no-jails-ahead',
+  '--no-prewarm-jails',
   '--storage-reserve',
   '0',
   '--limit-thread',

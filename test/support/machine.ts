@@ -43,7 +43,7 @@ export interface SlotSeen {
   pids: number[]
   /**
    * Processes under the limits of a run, without jailer and language host. A jail that waits for its next run cannot be
-   * told from one that runs: count only on a server with --no-jails-ahead.
+   * told from one that runs: count only on a server with --no-prewarm-jails.
    */
   runPids: number[]
 }

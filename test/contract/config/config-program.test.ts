@@ -8,7 +8,8 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { receiveConfig, sendConfig } from '../../../src/cli/hand-over.ts'
 import { loadConfig } from '../../../src/config.ts'
-import { settings, variableOf } from '../../../src/settings.ts'
+import { variableOf } from '../../../src/setting.ts'
+import { settings } from '../../../src/settings.ts'
 
 const root = fileURLToPath(new URL('../../../', import.meta.url))
 let directory: string
@@ -59,6 +60,20 @@ describe('glovebox config show', () => {
     }
   })
 
+  it('says that a master key is set without printing it, and keeps the columns narrow', async () => {
+    const key = Buffer.alloc(32, 'k').toString('base64')
+    const { out } = await glovebox(['config', 'show'], { GLOVEBOX_MASTER_KEY: key })
+    expect(out).toMatch(/^master_key +\(set, hidden\) +variable$/m)
+    expect(out).toMatch(/^port {19}5555 {24}default$/m)
+    expect(out).not.toContain(key)
+  })
+
+  it('warns of a former name and of what replaces it', async () => {
+    const { out, err } = await glovebox(['config', 'show', '--no-jails-ahead'])
+    expect(out).toMatch(/^prewarm_jails +false +flag$/m)
+    expect(err).toContain('The flag --jails-ahead is deprecated; use --prewarm-jails.')
+  })
+
   it('never prints the value of a variable', async () => {
     const { out, err } = await glovebox(['config', 'show', '--env', 'TOKEN_A=hunter2'])
     expect(out).toContain('TOKEN_A')
@@ -76,7 +91,7 @@ describe('the exit code', () => {
     ['is 64 for a flag without its value', ['serve', '--port'], 64, /--port/],
     ['is 64 for a word too many', ['config', 'show', 'x'], 64, /argument/],
     ['is 78 for a wrong setting', ['serve', '--port', 'x'], 78, /--port: "x".*\n.*docs\/configuration.md/],
-    ['is 78 for a file that is missing', ['serve', '--config', '/nowhere/x'], 78, /cannot be read/],
+    ['is 78 for a file that is missing', ['serve', '--config', '/nowhere/x'], 78, /Cannot read the configuration file/],
     ['is 70 for an inner command that nobody handed a configuration', ['runner'], 70, /glovebox serve/],
   ]
   for (const [title, words, code, err] of cases) {

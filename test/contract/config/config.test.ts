@@ -2,7 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { StartRefused } from '../../../src/base/errors.ts'
 import { type Config, type ConfigSources, loadConfig } from '../../../src/config.ts'
-import { settings, variableOf } from '../../../src/settings.ts'
+import { variableOf } from '../../../src/setting.ts'
+import { serverSettings, settings } from '../../../src/settings.ts'
 
 const load = (sources: Partial<ConfigSources> = {}): Config =>
   loadConfig({ flags: {}, env: {}, file: undefined, ...sources })
@@ -77,6 +78,31 @@ describe('a value', () => {
   })
 })
 
+describe('a setting under a former name', () => {
+  it('works as a flag, a variable and in the file, with a note that names the new one', () => {
+    const former: [Partial<ConfigSources>, RegExp][] = [
+      [{ flags: { jails_ahead: false } }, /flag --jails-ahead is deprecated; use --prewarm-jails\./],
+      [{ env: { GLOVEBOX_JAILS_AHEAD: 'false' } }, /GLOVEBOX_JAILS_AHEAD is deprecated; use GLOVEBOX_PREWARM_JAILS\./],
+      [{ file: { path: '/f', text: 'jails_ahead: false' } }, /jails_ahead in the file \/f is deprecated; use prewarm_/],
+    ]
+    for (const [sources, note] of former) {
+      const { prewarmJails, deprecations } = load(sources)
+      expect([prewarmJails, deprecations]).toEqual([false, [expect.stringMatching(note)]])
+    }
+    expect(load().deprecations).toEqual([])
+  })
+
+  it('gives way to the current name in the same source, and to every stronger source', () => {
+    expect(load({ flags: { jails_ahead: false, prewarm_jails: true } }).prewarmJails).toBe(true)
+    expect(load({ env: { GLOVEBOX_JAILS_AHEAD: 'false' }, flags: { prewarm_jails: true } }).prewarmJails).toBe(true)
+    expect(load({ env: { GLOVEBOX_PREWARM_JAILS: 'true' }, flags: { jails_ahead: false } }).prewarmJails).toBe(false)
+  })
+
+  it('is checked like the current one', () => {
+    expect(refusalOf(() => fromFile('host_max_age_s: never')).message).toMatch(/host_max_age_s in the file.*a number/)
+  })
+})
+
 describe('an invalid configuration is rejected with its source', () => {
   const cases: [title: string, start: () => unknown, reason: RegExp, remedy: RegExp][] = [
     ['an unknown flag', () => load({ flags: { prot: '1' } }), /--prot/, /--port/],
@@ -95,7 +121,7 @@ describe('an invalid configuration is rejected with its source', () => {
     ['an unknown language', () => load({ flags: { languages: 'python,ruby' } }), /python, node, bash/, /./],
     ['a word for a switch', () => load({ env: { GLOVEBOX_DEV: 'yes' } }), /GLOVEBOX_DEV.*true or false/, /./],
     ['a relative directory', () => load({ flags: { home: 'data' } }), /--home.*absolute/, /./],
-    ['a file that is no map', () => fromFile('- 1'), /must hold a map/, /./],
+    ['a file that is no map', () => fromFile('- 1'), /must contain a map/, /./],
     ['a file that is no YAML', () => fromFile('port: ['), /not valid YAML/, /./],
     [
       'an address beyond loopback without keys',
@@ -105,6 +131,12 @@ describe('an invalid configuration is rejected with its source', () => {
     ],
     ['a name that only looks like loopback', () => fromFile('{ dev: true, host: 127.evil.example }'), /loopback/, /./],
     ['a proxy that is no address', () => fromFile('trusted_proxies: [10.0.0.0/33]'), /trusted_proxies.*33/, /./],
+    [
+      'a network that webhooks may reach and that is none',
+      () => fromFile('outbound_allow: [x/8]'),
+      /outbound_.*x\/8/,
+      /./,
+    ],
     ['more slots ready than allowed', () => fromFile('slots_max: 1'), /slots_ready/, /./],
     ['ids past the last one', () => load({ flags: { id_base: '0x80000000' } }), /--id-base/, /./],
     ['too few ids for the slots', () => load({ flags: { id_base: '0x7fff0000' } }), /id_base.*slots_max/, /slots_max/],
@@ -175,6 +207,19 @@ describe('a profile', () => {
 })
 
 describe('the configuration', () => {
+  it('has each server setting once, in camelCase, with durations in milliseconds and sizes in bytes', () => {
+    const { profiles, sources, values, deprecations, ...own } = load()
+    expect(Object.keys(own)).toHaveLength(Object.keys(serverSettings).length)
+    const { slotIdleMs, runHistoryMs, storageReserveBytes, maxBodyBytes, drainMs, runsMax } = own
+    expect([slotIdleMs, runHistoryMs, storageReserveBytes, maxBodyBytes, drainMs, runsMax]).toEqual([
+      60_000, 2_592_000_000, 1_073_741_824, 4_194_304, 10_000, 16,
+    ])
+  })
+
+  it('listens on an IPv6 address that is written in brackets', () => {
+    expect(load({ flags: { host: '[::1]' } }).host).toBe('::1')
+  })
+
   it('survives serialization as JSON', () => {
     const config = fromFile('env: { A: "1" }\nprofiles: { a: {} }')
     expect(JSON.parse(JSON.stringify(config))).toEqual(config)
