@@ -185,7 +185,7 @@ describe('an idempotency key', () => {
     )
     const seen = []
     for await (const event of events) seen.push(event)
-    expect(seen.at(-1)).toMatchObject({ kind: 'recorded', transcript: { result: { ending: { kind: 'failed' } } } })
+    expect(seen.at(-1)).toMatchObject({ kind: 'recorded', result: { ending: { kind: 'failed' } } })
     expect(own.runner.specs.size).toBe(1)
     await next.close('leave', 0)
     await own.close()

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { Fold } from '../../src/core/runs/fold.ts'
+import { type Transcript, toTranscript } from '../../src/core/runs/transcript.ts'
 import { type Front, openFront, testProfile, threadsProfile } from '../support/front.ts'
 
 let front: Front
@@ -86,10 +86,13 @@ describe('a thread', () => {
   it('returns the result of the first call when the same call is repeated, and not a conflict', async () => {
     const code = 'sleep 0.5; echo x >>log; cat log'
     const request = { code, language: 'bash', threadId: 'repeated', detached: true, idempotencyKey: 'same' }
-    const ask = async () => {
-      const fold = new Fold()
-      for await (const event of front.core.execute(front.caller, request, new AbortController().signal)) fold.add(event)
-      return fold.finish()
+    const ask = async (): Promise<Transcript> => {
+      let runId = ''
+      for await (const event of front.core.execute(front.caller, request, new AbortController().signal)) {
+        if (event.kind === 'accepted') runId = event.runId
+        if (event.kind === 'ended' || event.kind === 'recorded') return toTranscript(runId, event.result, event.output)
+      }
+      throw new Error('the run has no ending')
     }
     const [first, second] = await Promise.all([ask(), ask()])
     expect([first.stdout.text, second.stdout.text]).toEqual(['x\n', 'x\n'])

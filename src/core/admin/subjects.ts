@@ -6,8 +6,8 @@ import type { RunnerFiles } from '../../runner/protocol/messages.ts'
 import type { RunRow, Store } from '../../store/store.ts'
 import { eachLine, eraseAction, toRecord } from '../audit/audit.ts'
 import { checkSubject } from '../audit/subjects.ts'
-import { toTranscript } from '../runs/fold.ts'
 import { recordedRun, resultOf } from '../runs/history.ts'
+import { toTranscript } from '../runs/transcript.ts'
 import { type Admin, type Administered, act, requireInOrg } from './admin.ts'
 
 /** One thing that is known of a subject. */

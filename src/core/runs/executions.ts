@@ -5,7 +5,7 @@ import type { Ending, RunEvent, RunResult } from '../../base/run.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
 import type { KeptOutput, RunRow, Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
-import { Fold } from './fold.ts'
+import { OutputFold } from './output-fold.ts'
 
 /** A run as its caller's org may see it at any time. */
 export interface Execution {
@@ -69,8 +69,7 @@ async function watch(
   waitMs: number,
   signal: AbortSignal,
 ): Promise<Execution> {
-  const fold = new Fold()
-  fold.add({ kind: 'accepted', runId: id, createdAt, limits: { ...profile.limits, timeoutMs: 0 } })
+  const fold = new OutputFold(profile.limits.outputSoftBytes)
   const events = runner.attach(id, 0)
   const untilMs = monotonicMs() + waitMs
   let next: Promise<IteratorResult<RunEvent>> | undefined
@@ -80,14 +79,15 @@ async function watch(
       const told = await within(Math.max(untilMs - monotonicMs(), quietMs), signal, next)
       if (told === undefined || told.done) break
       next = undefined
-      fold.add(told.value)
-      if (told.value.kind === 'ended') {
-        const { result } = told.value
-        return { runId: id, createdAt, ending: result.ending, result, output: fold.keep() }
+      const event = told.value
+      if (event.kind === 'ended') {
+        const { result } = event
+        return { runId: id, createdAt, ending: result.ending, result, output: fold.kept() }
       }
+      if (event.kind !== 'running') fold.add(event)
       if (monotonicMs() > untilMs + (waitMs > 0 ? 0 : replayMs)) break
     }
-    return { runId: id, createdAt, ending: null, result: null, output: fold.keep() }
+    return { runId: id, createdAt, ending: null, result: null, output: fold.kept() }
   } finally {
     next?.catch(() => {})
     void events.return(undefined).catch(() => {})

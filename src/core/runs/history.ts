@@ -9,8 +9,8 @@ import type { KeptOutput, RunRow, Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { checkTime } from '../times.ts'
-import { nothingKept } from './fold.ts'
 import { replay } from './output-order.ts'
+import { nothingKept } from './transcript.ts'
 
 /** A run as its row has it, and whom its ending is told. */
 export type HistoryRun = RunRow

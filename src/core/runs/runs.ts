@@ -1,14 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
-import {
-  type CancelCause,
-  type Ending,
-  type Limits,
-  type RunResult,
-  type RunSpec,
-  unknownLimits,
-} from '../../base/run.ts'
+import type { CancelCause, Ending, RunResult, RunSpec } from '../../base/run.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Metrics } from '../../observe/metrics.ts'
 import type { Runner, RunSummary } from '../../runner/protocol/messages.ts'
@@ -19,9 +12,9 @@ import type { Caller } from '../caller.ts'
 import type { Webhooks } from '../jobs/webhooks.ts'
 import { ThreadLocks } from '../storage/thread-locks.ts'
 import type { Volumes } from '../storage/volumes.ts'
-import { Fold } from './fold.ts'
 import { KnownHistorySettings } from './history-settings.ts'
 import type { Claim } from './idempotency.ts'
+import { OutputFold } from './output-fold.ts'
 import type { CheckedRequest } from './request.ts'
 import { type BegunRun, type NewRunRow, type RunDeps, toClaimRow, toRow, toRunSpec } from './run-rows.ts'
 
@@ -208,7 +201,7 @@ export class Runs {
   }
 
   /** Tells the runner to end a run; its ending comes to whoever follows it. Never rejects. */
-  async order(runId: string, cause: CancelCause): Promise<void> {
+  async requestCancel(runId: string, cause: CancelCause): Promise<void> {
     try {
       await this.#runner.cancel(runId, cause)
     } catch (error) {
@@ -219,8 +212,8 @@ export class Runs {
   /** Takes over a run whose reader went away: follows it to its end, cancelled first unless it is detached. */
   abandon(run: BegunRun, seenSeq: number): void {
     if (!this.#inFlight.has(run.spec.runId)) return
-    if (!run.spec.detached) void this.order(run.spec.runId, 'cancelled')
-    void this.#follow(run.spec.runId, seenSeq, run.kept ? run.spec.limits : undefined)
+    if (!run.spec.detached) void this.requestCancel(run.spec.runId, 'cancelled')
+    void this.#follow(run.spec.runId, seenSeq, run.kept ? run.spec.limits.outputSoftBytes : 0)
   }
 
   /**
@@ -239,7 +232,7 @@ export class Runs {
       if (this.#inFlight.has(row.id)) continue
       const run = kept.get(row.id)
       if (run) {
-        if (!run.detached && run.state !== 'ended') await this.order(run.runId, 'cancelled')
+        if (!run.detached && run.state !== 'ended') await this.requestCancel(run.runId, 'cancelled')
         this.#allowances.adopt(row)
         this.#adopt(row.id, row.kept)
       } else {
@@ -266,7 +259,7 @@ export class Runs {
 
   async #endAll(graceMs: number): Promise<void> {
     if (!(await this.#settledWithin(graceMs))) {
-      await Promise.all([...this.#inFlight].map((runId) => this.order(runId, 'shutdown')))
+      await Promise.all([...this.#inFlight].map((runId) => this.requestCancel(runId, 'shutdown')))
       await this.#settledWithin(endingMs)
     }
   }
@@ -309,22 +302,19 @@ export class Runs {
   #adopt(runId: string, kept: boolean): void {
     this.#inFlight.add(runId)
     this.#threads.adopt(runId)
-    void this.#follow(runId, 0, kept ? adoptedLimits : undefined)
+    void this.#follow(runId, 0, kept ? adoptedKeptBytes : 0)
   }
 
   /**
    * Reads a run to its end for its row alone. Never rejects.
-   * @param keepWithin limits of a run whose output is kept: it is read from its beginning.
+   * @param keptBytes limit on the output that is kept; 0 when none is, and the run is then read from `afterSeq` on.
    */
-  async #follow(runId: string, afterSeq: number, keepWithin: Limits | undefined): Promise<void> {
-    const fold = keepWithin && new Fold()
+  async #follow(runId: string, afterSeq: number, keptBytes: number): Promise<void> {
+    const fold = keptBytes > 0 ? new OutputFold(keptBytes) : undefined
     try {
-      if (keepWithin) fold?.add({ kind: 'accepted', runId, createdAt: '', limits: keepWithin })
       for await (const event of this.#runner.attach(runId, fold ? 0 : afterSeq)) {
-        fold?.add(event)
-        if (event.kind !== 'ended') continue
-        await this.finish(runId, event.result, fold?.keep())
-        return
+        if (event.kind === 'ended') return void (await this.finish(runId, event.result, fold?.kept()))
+        if (event.kind !== 'running') fold?.add(event)
       }
       throw new Error(`the events of ${runId} stopped before its ending`)
     } catch (error) {
@@ -338,7 +328,7 @@ export class Runs {
   async #letGo(run: RunSummary): Promise<void> {
     const row = await this.#store.runs.get(run.runId)
     if (row !== undefined && row.finishedAt === null) return
-    if (run.state !== 'ended') await this.order(run.runId, 'cancelled')
+    if (run.state !== 'ended') await this.requestCancel(run.runId, 'cancelled')
     this.#adopt(run.runId, false)
   }
 
@@ -352,5 +342,5 @@ export class Runs {
   }
 }
 
-/** Of a run that an earlier front began only the output limit matters here, and the runner holds to the real one. */
-const adoptedLimits: Limits = { ...unknownLimits, outputSoftBytes: 1024 * 1024 }
+/** Limit on the kept output of a run that an earlier front began; the runner enforces the limit of its profile. */
+const adoptedKeptBytes = 1024 * 1024

@@ -8,9 +8,9 @@ import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
 import { addressMissing } from '../../core/jobs/webhooks.ts'
 import { CoalescingWriter } from '../../core/runs/coalescing-writer.ts'
-import type { ExecuteEvent } from '../../core/runs/execute.ts'
-import { Fold } from '../../core/runs/fold.ts'
+import type { ExecuteEvent } from '../../core/runs/execute-event.ts'
 import type { ExecuteRequest } from '../../core/runs/request.ts'
+import { toTranscript } from '../../core/runs/transcript.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Asked } from '../../tools/execute/result.ts'
 import { toRequest } from '../../tools/execute/sandbox-execute.ts'
@@ -99,18 +99,17 @@ async function sendAccepted(reply: FastifyReply, core: Core, events: AsyncGenera
 }
 
 async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent>, asked: Asked): Promise<void> {
-  const fold = new Fold()
-  let createdAt = ''
+  const { value: accepted } = await events.next()
+  if (accepted?.kind !== 'accepted') throw new Error('a run told of itself before it was accepted')
+  const { runId, createdAt } = accepted
+  reply.header('x-trace-id', runId)
   for await (const event of events) {
-    fold.add(event)
-    if (event.kind === 'accepted') {
-      createdAt = event.createdAt
-      reply.header('x-trace-id', event.runId)
-    }
+    if (event.kind !== 'ended' && event.kind !== 'recorded') continue
+    const how = { createdAt, completedAt: timestamp(), deliveryMode: 'inline' } as const
+    const transcript = toTranscript(runId, event.result, event.output)
+    return sendJson(reply, 200, JSON.stringify({ ...toExecution(transcript, how, asked), ...imagesOf(transcript) }))
   }
-  const how = { createdAt, completedAt: timestamp(), deliveryMode: 'inline' } as const
-  const transcript = fold.finish()
-  return sendJson(reply, 200, JSON.stringify({ ...toExecution(transcript, how, asked), ...imagesOf(transcript) }))
+  throw new Error(`the events of ${runId} stopped before its ending`)
 }
 
 /** Events are read to their end at their own pace, also when the client is slow or gone. */

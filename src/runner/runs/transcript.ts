@@ -1,3 +1,4 @@
+import { HeadAndTail } from '../../base/head-and-tail.ts'
 import type { ImageType, RunEvent, RunResult, ShownImage, Stream } from '../../base/run.ts'
 
 /** Largest output event; a reader is never handed more at once. */
@@ -24,7 +25,7 @@ type Entry =
  * So a reader can be as slow as it likes and costs nothing: it holds a position, not a buffer.
  */
 export class Transcript {
-  readonly #kept: Record<Stream, KeptStream>
+  readonly #kept: Record<Stream, HeadAndTail>
   readonly #entries: Entry[] = []
   readonly #listeners = new Set<() => void>()
   #end = 0
@@ -33,7 +34,7 @@ export class Transcript {
 
   /** @param softBytes kept per stream, head and tail together. */
   constructor(softBytes: number) {
-    this.#kept = { stdout: new KeptStream(softBytes), stderr: new KeptStream(softBytes) }
+    this.#kept = { stdout: keepWithin(softBytes), stderr: keepWithin(softBytes) }
   }
 
   get ended(): boolean {
@@ -60,7 +61,11 @@ export class Transcript {
   append(stream: Stream, bytes: Uint8Array): void {
     const kept = this.#kept[stream]
     const offset = kept.head.length
-    const headBytes = this.#entries.length < maxSegments ? kept.append(bytes) : kept.drop(bytes)
+    if (this.#entries.length >= maxSegments) {
+      kept.appendToTail(bytes)
+      return
+    }
+    const headBytes = kept.append(bytes)
     if (headBytes === 0) return
     const last = this.#entries.at(-1)
     if (last?.kind === 'output' && last.stream === stream) {
@@ -82,8 +87,8 @@ export class Transcript {
   /** The last word; nothing is appended after it. */
   finish(result: RunResult): void {
     for (const stream of ['stdout', 'stderr'] as const) {
-      const { droppedBytes, tail } = this.#kept[stream]
-      if (droppedBytes > 0) this.#entries.push({ kind: 'gap', end: ++this.#end, stream, bytes: droppedBytes })
+      const { omittedBytes, tail } = this.#kept[stream]
+      if (omittedBytes > 0) this.#entries.push({ kind: 'gap', end: ++this.#end, stream, bytes: omittedBytes })
       if (tail.length > 0) {
         this.#end += tail.length
         this.#entries.push({ kind: 'output', end: this.#end, stream, source: 'tail', offset: 0, bytes: tail.length })
@@ -144,69 +149,8 @@ export class Transcript {
   }
 }
 
-/** Three quarters of the soft limit are the head; the rest is a ring that holds the end of what exceeds it. */
-class KeptStream {
-  readonly #headLimit: number
-  readonly #tailLimit: number
-  #head = Buffer.alloc(0)
-  #headBytes = 0
-  #ring: Buffer | undefined
-  #pastHeadBytes = 0
-
-  constructor(softBytes: number) {
-    this.#tailLimit = Math.floor(softBytes / 4)
-    this.#headLimit = softBytes - this.#tailLimit
-  }
-
-  get head(): Buffer {
-    return this.#head.subarray(0, this.#headBytes)
-  }
-
-  get tail(): Buffer {
-    const bytes = Math.min(this.#pastHeadBytes, this.#tailLimit)
-    if (this.#ring === undefined || bytes === 0) return Buffer.alloc(0)
-    const start = (this.#pastHeadBytes - bytes) % this.#tailLimit
-    if (start === 0) return this.#ring.subarray(0, bytes)
-    return Buffer.concat([this.#ring.subarray(start), this.#ring.subarray(0, start)]).subarray(0, bytes)
-  }
-
-  get droppedBytes(): number {
-    return Math.max(this.#pastHeadBytes - this.#tailLimit, 0)
-  }
-
-  get retainedBytes(): number {
-    return this.#head.length + (this.#ring?.length ?? 0)
-  }
-
-  /** @returns how many bytes went into the head; the others went to the tail. */
-  append(bytes: Uint8Array): number {
-    if (this.#pastHeadBytes > 0) return this.drop(bytes)
-    const headBytes = Math.min(bytes.length, this.#headLimit - this.#headBytes)
-    this.#growHead(this.#headBytes + headBytes)
-    this.#head.set(bytes.subarray(0, headBytes), this.#headBytes)
-    this.#headBytes += headBytes
-    if (headBytes < bytes.length) this.drop(bytes.subarray(headBytes))
-    return headBytes
-  }
-
-  /** Keeps the bytes in the tail for as long as no later ones push them out. @returns 0, as none went to the head. */
-  drop(bytes: Uint8Array): 0 {
-    if (this.#tailLimit > 0) {
-      this.#ring ??= Buffer.allocUnsafeSlow(this.#tailLimit)
-      const kept = bytes.subarray(Math.max(bytes.length - this.#tailLimit, 0))
-      const at = (this.#pastHeadBytes + bytes.length - kept.length) % this.#tailLimit
-      const firstBytes = Math.min(kept.length, this.#tailLimit - at)
-      this.#ring.set(kept.subarray(0, firstBytes), at)
-      this.#ring.set(kept.subarray(firstBytes), 0)
-    }
-    this.#pastHeadBytes += bytes.length
-    return 0
-  }
-
-  #growHead(neededBytes: number): void {
-    if (neededBytes <= this.#head.length) return
-    const grown = Buffer.allocUnsafeSlow(Math.min(this.#headLimit, Math.max(neededBytes, this.#head.length * 2, 1024)))
-    grown.set(this.head)
-    this.#head = grown
-  }
+/** Three quarters of the soft limit are for the head, the rest for the tail. */
+function keepWithin(softBytes: number): HeadAndTail {
+  const tailLimit = Math.floor(softBytes / 4)
+  return new HeadAndTail(softBytes - tailLimit, tailLimit)
 }

@@ -1,6 +1,6 @@
 import { type Ending, type Timings, unknownLimits, unmeasured } from '../../base/run.ts'
 import type { Execution } from '../../core/runs/executions.ts'
-import { type StreamText, type Transcript, toTranscript } from '../../core/runs/fold.ts'
+import { type StreamText, type Transcript, toTranscript } from '../../core/runs/transcript.ts'
 import { limitsOnTheWire } from '../limits.ts'
 import type { ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'

@@ -1,25 +1,22 @@
 import { Refusal } from '../../base/errors.ts'
 import type { Caller } from '../../core/caller.ts'
-import type { ExecuteEvent } from '../../core/runs/execute.ts'
-import { Fold } from '../../core/runs/fold.ts'
+import type { AcceptedEvent, ExecuteEvent } from '../../core/runs/execute-event.ts'
+import { toTranscript } from '../../core/runs/transcript.ts'
 import { toExecutionResult } from '../executions/execution.ts'
 import type { ToolContext, ToolResult } from '../tool.ts'
 import { ProgressReporter } from './progress-reporter.ts'
 import { type Asked, toToolResult } from './result.ts'
 
-/** A client that can follow tasks waits so long for a plain answer; most runs have ended by then. */
+/** Most runs end within this time, so that a client that supports tasks gets a plain answer. */
 const taskAfterMs = 2_000
 
-/** Follows one run for the call that asked for it, and lets it go on where the call is answered before it ends. */
+/** Follows one run on behalf of a call, and detaches the run when the call is answered before the run ends. */
 export class RunFollower {
   readonly #events: AsyncGenerator<ExecuteEvent, void, undefined>
   readonly #caller: Caller
   readonly #context: ToolContext
-  readonly #fold = new Fold()
-  readonly #telling: ProgressReporter | undefined
   readonly #asked: Asked
-  #runId = ''
-  #createdAt = ''
+  readonly #progress: ProgressReporter | undefined
 
   constructor(
     events: AsyncGenerator<ExecuteEvent, void, undefined>,
@@ -27,76 +24,74 @@ export class RunFollower {
     context: ToolContext,
     asked: Asked,
   ) {
-    this.#asked = asked
     this.#events = events
     this.#caller = caller
     this.#context = context
-    this.#telling = context.progress && new ProgressReporter(context.progress)
+    this.#asked = asked
+    this.#progress = context.progress && new ProgressReporter(context.progress)
   }
 
-  /** @param detachAfterMs how long the call waits for the end of the run; `null` waits for it in any case. */
+  /**
+   * Returns the result of the run, or its partial output when it is detached first.
+   * @param detachAfterMs how long the call waits for the run to end; `null` waits until it ends.
+   */
   async follow(detachAfterMs: number | null): Promise<ToolResult> {
-    const result = await this.#toTheEnd(detachAfterMs)
-    await this.#telling?.settled()
+    const result = await this.#untilAnswered(detachAfterMs)
+    await this.#progress?.settled()
     return result
   }
 
-  async #toTheEnd(detachAfterMs: number | null): Promise<ToolResult> {
+  async #untilAnswered(detachAfterMs: number | null): Promise<ToolResult> {
     const late = Promise.withResolvers<'late'>()
     const timers: NodeJS.Timeout[] = []
-    let becoming: Promise<void> | undefined
+    let accepted: AcceptedEvent | undefined
+    let becomingTask: Promise<void> | undefined
     const { toTask, started, log } = this.#context
     try {
       for (let next = this.#events.next(); ; next = this.#events.next()) {
-        const told = await Promise.race([next, late.promise])
-        if (told === 'late') return await this.#letGo()
-        if (told.done) break
-        const event = told.value
-        this.#add(event)
-        if (event.kind !== 'accepted') continue
-        started?.()
-        await log('debug', { trace_id: event.runId })
-        if (detachAfterMs !== null) timers.push(setTimeout(() => late.resolve('late'), detachAfterMs))
-        if (toTask) {
-          const become = () => {
-            becoming = this.#outlive().then(() => toTask(event.runId))
-            // Told below, where the outcome is: until then the run goes on in any case.
-            becoming.catch(() => {})
+        const given = await Promise.race([next, late.promise])
+        if (given === 'late') return await this.#detached(accepted!)
+        if (given.done) throw new Error('the events of a run stopped before its ending')
+        const event = given.value
+        this.#progress?.add(event)
+        if (event.kind === 'accepted') {
+          accepted = event
+          const { runId } = event
+          started?.()
+          await log('debug', { trace_id: runId })
+          if (detachAfterMs !== null) timers.push(setTimeout(() => late.resolve('late'), detachAfterMs))
+          if (!toTask) continue
+          const becomeTask = () => {
+            becomingTask = this.#detach(runId).then(() => toTask(runId))
+            // Reported below, with the outcome: until then the run continues in any case.
+            becomingTask.catch(() => {})
           }
-          timers.push(setTimeout(become, taskAfterMs))
+          timers.push(setTimeout(becomeTask, taskAfterMs))
+        } else if (event.kind === 'ended' || event.kind === 'recorded') {
+          await becomingTask
+          return toToolResult(toTranscript(accepted!.runId, event.result, event.output), this.#asked)
         }
       }
     } finally {
       for (const timer of timers) clearTimeout(timer)
     }
-    await becoming
-    return toToolResult(this.#fold.finish(), this.#asked)
   }
 
-  #add(event: ExecuteEvent): void {
-    this.#fold.add(event)
-    this.#telling?.add(event)
-    if (event.kind === 'accepted') {
-      this.#runId = event.runId
-      this.#createdAt = event.createdAt
-    }
-  }
-
-  /** Before anybody is told that it goes on: until then it ends with whoever waits for it. */
-  async #outlive(): Promise<void> {
+  /** Lets the run outlive this process; until then a run ends with the call that follows it. */
+  async #detach(runId: string): Promise<void> {
     try {
-      await this.#context.core.outlive(this.#caller, this.#runId)
+      await this.#context.core.outlive(this.#caller, runId)
     } catch (error) {
-      // It has ended meanwhile, or its runner is gone; either is told as its ending.
+      // The run has ended meanwhile, or its runner is gone; the ending says which.
       if (!(error instanceof Refusal)) throw error
     }
   }
 
-  /** Answers with what there is; the run is read to its end without anybody waiting. */
-  async #letGo(): Promise<ToolResult> {
-    await this.#outlive()
+  /** Returns the output so far; the run is followed to its end in the background. */
+  async #detached({ runId, createdAt, outputSoFar }: AcceptedEvent): Promise<ToolResult> {
+    await this.#detach(runId)
     this.#context.core.leave(this.#events)
-    const so = { runId: this.#runId, createdAt: this.#createdAt, ending: null, result: null, output: this.#fold.keep() }
-    return toExecutionResult(so, undefined, this.#context.offers)
+    const execution = { runId, createdAt, ending: null, result: null, output: outputSoFar() }
+    return toExecutionResult(execution, undefined, this.#context.offers)
   }
 }

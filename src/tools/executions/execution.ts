@@ -1,7 +1,14 @@
 import Type from 'typebox'
 import { Refusal } from '../../base/errors.ts'
 import type { Execution } from '../../core/runs/executions.ts'
-import { bytesOf, keptAfter, nothingKept, toStreamText, toTranscript, wholeCharacters } from '../../core/runs/fold.ts'
+import {
+  bytesOf,
+  keptAfter,
+  nothingKept,
+  toStreamText,
+  toTranscript,
+  wholeCharacters,
+} from '../../core/runs/transcript.ts'
 import { endingInWords } from '../execute/ending-words.ts'
 import { endingOnTheWire, outputLostNote, section, succeeded, toStructuredContent } from '../execute/result.ts'
 import { richContent, richNotes } from '../execute/rich.ts'

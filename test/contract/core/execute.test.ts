@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Caller } from '../../../src/core/caller.ts'
 import { type Core, createCore } from '../../../src/core/core.ts'
-import type { ExecuteEvent } from '../../../src/core/runs/execute.ts'
+import type { ExecuteEvent } from '../../../src/core/runs/execute-event.ts'
 import type { ExecuteRequest } from '../../../src/core/runs/request.ts'
 import { coreSettings, openRooms, type Rooms, testProfile } from '../../support/front.ts'
 
@@ -54,6 +54,18 @@ describe('a run', () => {
       result: { outputBytes: { stdout: 6, stderr: 0 } },
     })
     expect(row?.finishedAt).not.toBeNull()
+  })
+
+  it('carries its output, at its end and while it runs', async () => {
+    const events = execute(bash('echo one; echo two >&2'))
+    const { value: accepted } = await events.next()
+    if (accepted?.kind !== 'accepted') throw new Error('the run was not accepted first')
+    expect(accepted.outputSoFar().stdout.head).toHaveLength(0)
+    const ended = (await all(events)).at(-1)
+    const output = ended?.kind === 'ended' ? ended.output : undefined
+    expect(Buffer.from(output?.stdout.head ?? []).toString()).toBe('one\n')
+    expect(Buffer.from(output?.stderr.head ?? []).toString()).toBe('two\n')
+    expect(accepted.outputSoFar()).toEqual(output)
   })
 
   it('is removed from the runner once its row is written', async () => {

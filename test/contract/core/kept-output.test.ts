@@ -1,22 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { unknownLimits } from '../../../src/base/run.ts'
-import { bytesOf, Fold, keptAfter, toStreamText, wholeCharacters } from '../../../src/core/runs/fold.ts'
-
-const accepted = (keptBytes: number) =>
-  ({
-    kind: 'accepted',
-    runId: 'trc_1',
-    createdAt: '',
-    limits: { ...unknownLimits, outputSoftBytes: keptBytes },
-  }) as const
+import { OutputFold } from '../../../src/core/runs/output-fold.ts'
+import { bytesOf, keptAfter, toStreamText, wholeCharacters } from '../../../src/core/runs/transcript.ts'
 
 /** The retained part of these chunks. */
 function keep(pieces: readonly Uint8Array[], keptBytes: number) {
-  const fold = new Fold()
-  fold.add(accepted(keptBytes))
+  const fold = new OutputFold(keptBytes)
   pieces.forEach((bytes, index) => void fold.add({ kind: 'output', seq: index + 1, stream: 'stdout', bytes }))
-  return fold.keep().stdout
+  return fold.kept().stdout
 }
 
 const pieces = fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 12 })

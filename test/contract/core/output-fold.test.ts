@@ -1,44 +1,25 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { noTimings, type Stream } from '../../../src/base/run.ts'
-import type { ExecuteEvent } from '../../../src/core/runs/execute.ts'
-import { Fold, type Transcript } from '../../../src/core/runs/fold.ts'
+import { type RunResult, type Stream, unmeasured } from '../../../src/base/run.ts'
+import { OutputFold } from '../../../src/core/runs/output-fold.ts'
 import { StreamDecoder } from '../../../src/core/runs/stream-decoder.ts'
+import { type Transcript, toTranscript } from '../../../src/core/runs/transcript.ts'
 import { testProfile } from '../../support/front.ts'
 
 const limits = { ...testProfile.limits, outputSoftBytes: 8, timeoutMs: 1000 }
 const bytes = (text: string): Uint8Array => Buffer.from(text)
 
-/** One run that wrote `outputs` to stdout; a number is a gap of that many bytes. */
+/** Folds one run that wrote `outputs` to a stream; a number is a gap of that many bytes. */
 function fold(outputs: readonly (Uint8Array | number)[], stream: Stream = 'stdout'): Transcript {
   const written = outputs.reduce<number>((sum, item) => sum + (typeof item === 'number' ? item : item.length), 0)
-  const folded = new Fold()
-  const events: ExecuteEvent[] = [
-    { kind: 'accepted', runId: 'trc_1', createdAt: '', limits },
-    { kind: 'running', seq: 1 },
-    ...outputs.map((item, index): ExecuteEvent => {
-      const seq = index + 2
-      return typeof item === 'number'
-        ? { kind: 'gap', seq, stream, bytes: item }
-        : { kind: 'output', seq, stream, bytes: item }
-    }),
-    {
-      kind: 'ended',
-      seq: outputs.length + 2,
-      result: {
-        ending: { kind: 'exited', code: 0 },
-        durationMs: 1,
-        cpuTimeMs: 1,
-        memoryPeakBytes: 1,
-        oomKills: 0,
-        outputBytes: { stdout: 0, stderr: 0, [stream]: written },
-        limits,
-        timings: { ...noTimings, runMs: 1 },
-      },
-    },
-  ]
-  for (const event of events) folded.add(event)
-  return folded.finish()
+  const folded = new OutputFold(limits.outputSoftBytes)
+  for (const [index, item] of outputs.entries()) {
+    const seq = index + 2
+    if (typeof item === 'number') folded.add({ kind: 'gap', seq, stream, bytes: item })
+    else folded.add({ kind: 'output', seq, stream, bytes: item })
+  }
+  const result: RunResult = unmeasured(limits, { kind: 'exited', code: 0 })
+  return toTranscript('trc_1', { ...result, outputBytes: { stdout: 0, stderr: 0, [stream]: written } }, folded.kept())
 }
 
 describe('the buffered result of a run', () => {
@@ -107,10 +88,12 @@ describe('the buffered result of a run', () => {
     expect(folded.stdout.totalBytes).toBe(200_000)
   })
 
-  it('is not available before the run has ended', () => {
-    const folded = new Fold()
-    folded.add({ kind: 'accepted', runId: 'trc_1', createdAt: '', limits })
-    expect(() => folded.finish()).toThrow('stopped before its ending')
+  it('says when the output was lost', () => {
+    const result = { ...unmeasured(limits, { kind: 'exited', code: 0 }), outputBytes: { stdout: 7, stderr: 0 } }
+    expect(toTranscript('trc_1', result, null)).toMatchObject({
+      stdout: { text: '', totalBytes: 7, omittedBytes: 7 },
+      outputLost: true,
+    })
   })
 })
 
