@@ -185,6 +185,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   const maintenance = new StorageMaintenance(threads, volumes, profiles, log)
   await runs.startWatching()
   keys.startWatching()
+  retention.start()
   maintenance.start()
   webhooks.start()
   return {

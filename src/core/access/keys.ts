@@ -1,4 +1,5 @@
 import { hash, randomBytes } from 'node:crypto'
+import { BackgroundJob } from '../../base/background-job.ts'
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
@@ -16,11 +17,9 @@ const secretBytes = 32
 /** Of the random part, how many characters the list shows: enough to tell keys apart, too few to help a guess. */
 const shownCharacters = 4
 
-/** How soon what a revoked key has going is ended. The key itself is refused from the revocation on. */
+/** How soon the runs of a revoked key are cancelled. The key itself is refused from the revocation on. */
 const watchIntervalMs = 250
-
-/** After a look that failed; long enough that a database out of order does not fill the log. */
-const retryMs = 2_000
+const retryMaxMs = 5_000
 
 /** A new secret, which is kept nowhere, and what is kept of it. @param region stands in it: `sk-<region>-…`. */
 export function newSecret(region: string): { secret: string; secretHash: string; prefix: string } {
@@ -74,16 +73,14 @@ export interface KeyDeps {
   log: Log
 }
 
-/** Knows callers by their keys, and ends what a revoked key has going. */
+/** Authenticates callers by their keys, and cancels the runs of revoked keys. */
 export class Keys {
   readonly #store: Store
   readonly #runner: Runner
   readonly #profiles: Profiles
   readonly #env: KeyEnv
   readonly #log: Log
-  #watch: NodeJS.Timeout | undefined
-  #retiring: Promise<void> | undefined
-  #retryAtMs = 0
+  readonly #retirement: BackgroundJob
 
   constructor({ store, runner, profiles, vault, log }: KeyDeps) {
     this.#store = store
@@ -91,6 +88,13 @@ export class Keys {
     this.#profiles = profiles
     this.#env = new KeyEnv(vault)
     this.#log = log
+    this.#retirement = new BackgroundJob({
+      everyMs: watchIntervalMs,
+      retryMaxMs,
+      work: () => this.#retire(),
+      // A runner that is away has no slots of the key; it is asked again when it is back.
+      onFault: (error) => error instanceof Refusal || fault(error, log),
+    })
   }
 
   /**
@@ -129,32 +133,19 @@ export class Keys {
     return rotated && !isOver(rotated.previousUntil) ? rotated : undefined
   }
 
-  /** From now on keys that were revoked, by whatever process, or expired are retired. */
+  /** Starts retiring keys that have expired or were revoked, by any process. */
   startWatching(): void {
-    this.#watch = setInterval(() => this.#look(), watchIntervalMs).unref()
+    this.#retirement.start()
   }
 
-  async stop(): Promise<void> {
-    clearInterval(this.#watch)
-    await this.#retiring
-  }
-
-  #look(): void {
-    if (this.#retiring || performance.now() < this.#retryAtMs) return
-    this.#retiring = this.#retire()
-      .catch((error: unknown) => {
-        this.#retryAtMs = performance.now() + retryMs
-        // A runner that is away has no slots of the key; when it is back it is asked again.
-        if (!(error instanceof Refusal)) fault(error, this.#log)
-      })
-      .finally(() => {
-        this.#retiring = undefined
-      })
+  stop(): Promise<void> {
+    return this.#retirement.stop()
   }
 
   /**
-   * Ends what revoked keys have going. What is unfinished is read before the runner is asked: a run whose row comes
-   * later finds its key revoked and does not start, one that was there is looked at again next time.
+   * Cancels the runs of revoked keys and destroys their slots. Unfinished runs are read before the runner is asked: a
+   * run whose row is written later finds its key revoked and does not start; one that was there is checked again in the
+   * next round.
    */
   async #retire(): Promise<void> {
     await this.#store.keys.expire(timestamp())
@@ -165,7 +156,7 @@ export class Keys {
       await this.#runner.retireKey(id)
       if (going.has(id)) continue
       await this.#store.keys.setRetired(id, timestamp())
-      this.#log.info({ key_id: id }, 'a revoked key has nothing left')
+      this.#log.info({ key_id: id }, 'revoked key fully retired')
     }
   }
 }

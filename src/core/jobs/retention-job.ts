@@ -1,51 +1,46 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { BackgroundJob } from '../../base/background-job.ts'
 import { timestamp } from '../../base/clock.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Store } from '../../store/store.ts'
 
-/** How long what a run printed can be asked for after its end, where its org does not keep it. */
+/** How long the output of a run can be fetched after its end, unless its organization keeps output. */
 const outputLifeMs = 24 * 60 * 60 * 1000
 const everyMs = 10 * 60 * 1000
 /** Runs deleted in one transaction: a few milliseconds. */
 const batchRuns = 200
-/** Between two batches others get their turn. */
+/** Pause between two batches, for other work on the database. */
 const restMs = 20
 
-/** Deletes what nobody may ask for any more, again and again. */
+/** Deletes runs and output whose retention time is over. */
 export class RetentionJob {
   readonly #store: Store
   readonly #runHistoryMs: number
-  readonly #log: Log
-  readonly #timer: NodeJS.Timeout
-  #going: Promise<void> | undefined
-  #stopped = false
+  readonly #job: BackgroundJob
 
   /** @param runHistoryMs how long the rows of runs are kept. */
   constructor(store: Store, runHistoryMs: number, log: Log) {
     this.#store = store
     this.#runHistoryMs = runHistoryMs
-    this.#log = log
-    this.#timer = setInterval(() => this.#start(), everyMs).unref()
+    this.#job = new BackgroundJob({
+      everyMs,
+      work: (signal) => this.#deleteExpired(signal),
+      onFault: (error) => fault(error, log),
+    })
   }
 
-  async stop(): Promise<void> {
-    this.#stopped = true
-    clearInterval(this.#timer)
-    await this.#going
+  start(): void {
+    this.#job.start()
   }
 
-  #start(): void {
-    this.#going ??= this.#forget()
-      .catch((error: unknown) => void fault(error, this.#log))
-      .finally(() => {
-        this.#going = undefined
-      })
+  stop(): Promise<void> {
+    return this.#job.stop()
   }
 
-  async #forget(): Promise<void> {
+  async #deleteExpired(signal: AbortSignal): Promise<void> {
     const now = Date.now()
     await this.#store.forget(timestamp(), new Date(now - outputLifeMs).toISOString())
-    await forgetRuns(this.#store, new Date(now - this.#runHistoryMs).toISOString(), () => this.#stopped)
+    await forgetRuns(this.#store, new Date(now - this.#runHistoryMs).toISOString(), () => signal.aborted)
   }
 }
 

@@ -1,61 +1,55 @@
+import { BackgroundJob } from '../../base/background-job.ts'
 import { Refusal } from '../../base/errors.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Profiles } from '../access/profiles.ts'
 import type { Threads } from '../storage/threads.ts'
 import type { Volumes } from '../storage/volumes.ts'
 
-/** How soon what a command or a crash left is finished; most looks find nothing, with two small queries. */
+/** How soon what a command or a crash left is completed. Most rounds find nothing, with two small queries. */
 const settleEveryMs = 2_000
-/** Days count, not minutes. */
+const settleRetryMaxMs = 5_000
+/** Retention is counted in days. */
 const expireEveryMs = 10 * 60_000
 
-/** What nobody waits for: ends what was begun with threads and volumes, and removes threads that nobody used for long. */
+/** Completes interrupted work on threads and volumes, and removes threads that were unused for too long. */
 export class StorageMaintenance {
   readonly #threads: Threads
   readonly #volumes: Volumes
   readonly #profiles: Profiles
   readonly #log: Log
-  readonly #timers: NodeJS.Timeout[] = []
-  #working: Promise<void> | undefined
+  readonly #jobs: readonly BackgroundJob[]
 
   constructor(threads: Threads, volumes: Volumes, profiles: Profiles, log: Log) {
     this.#threads = threads
     this.#volumes = volumes
     this.#profiles = profiles
     this.#log = log
+    // Without a runner both are refused, and tried again.
+    const onFault = (error: unknown) => error instanceof Refusal || fault(error, log)
+    this.#jobs = [
+      new BackgroundJob({ everyMs: settleEveryMs, retryMaxMs: settleRetryMaxMs, work: () => this.#settle(), onFault }),
+      new BackgroundJob({ everyMs: expireEveryMs, work: () => this.#expire(), onFault }),
+    ]
   }
 
   start(): void {
-    this.#timers.push(setInterval(() => this.#work(() => this.#settle()), settleEveryMs).unref())
-    this.#timers.push(setInterval(() => this.#work(() => this.#expire()), expireEveryMs).unref())
+    for (const job of this.#jobs) job.start()
   }
 
   async stop(): Promise<void> {
-    for (const timer of this.#timers) clearInterval(timer)
-    await this.#working
-  }
-
-  /** One thing at a time. A runner that is away is asked again with the next look. */
-  #work(work: () => Promise<void>): void {
-    this.#working ??= work()
-      .catch((error: unknown) => {
-        if (!(error instanceof Refusal)) fault(error, this.#log)
-      })
-      .finally(() => {
-        this.#working = undefined
-      })
+    await Promise.all(this.#jobs.map((job) => job.stop()))
   }
 
   async #settle(): Promise<void> {
     await this.#threads.settle()
     await this.#volumes.settle(this.#profiles, ({ orgId, slug }, profile) => {
-      this.#log.warn({ org_id: orgId, volume: slug, profile }, 'a volume was not removed, since a profile mounts it')
+      this.#log.warn({ org_id: orgId, volume: slug, profile }, 'volume not removed: a profile mounts it')
     })
   }
 
   async #expire(): Promise<void> {
     const removed = await this.#threads.expire((orgId, profile) => this.#daysOf(orgId, profile))
-    if (removed > 0) this.#log.info({ threads: removed }, 'threads that nobody used for long were removed')
+    if (removed > 0) this.#log.info({ threads: removed }, 'removed unused threads')
   }
 
   /** A thread whose profile is gone is kept as long as the one named default says. */

@@ -1,4 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto'
+import { BackgroundJob } from '../../base/background-job.ts'
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
@@ -10,7 +11,7 @@ import { ensureSecret, sealedSecret } from '../access/master-key.ts'
 import type { Vault } from '../access/vault.ts'
 import { type RecordedRun, recordedRun } from '../runs/history.ts'
 
-/** Where endings are told, and how. */
+/** Sends requests to addresses of clients. */
 export interface Post {
   /** @returns the host. @throws Refusal where an address cannot be used. */
   check(field: string, url: string): string
@@ -28,37 +29,37 @@ export interface WebhookDeps {
   store: Store
   vault: Vault
   outbound: Post
-  /** A run as clients are told of it. */
+  /** Returns the body that a run is delivered with. */
   toBody: (run: RecordedRun) => string
   log: Log
 }
 
-/** How long one try may take. */
-const tryMs = 10_000
-/** Longer than a try: a front that died in the middle of one gives way to the next. */
+/** How long one attempt may take. */
+const attemptMs = 10_000
+/** Longer than an attempt: after it another process may repeat one whose process died. */
 const holdMs = 30_000
-/** Until the second try, the third and so on; after the last one it is given up. */
+/** Before the second attempt, the third and so on; after the last one the delivery has failed. */
 const pausesMs = [1_000, 5_000, 30_000, 120_000, 600_000]
-const lookEveryMs = 250
+const roundEveryMs = 250
 /** After a look that failed; long enough that a database out of order does not fill the log. */
-const retryMs = 2_000
+const reattemptMs = 2_000
 
-/** Tries at once. One org has few of them, so that what it waits for holds up nobody else. */
-const triesMax = 64
-const triesPerOrg = 4
-const triesPerHost = 8
-/** Endings that one org has still to be told, so that looking for what is due stays short. */
+/** Attempts at once. Each organization has few of them, so that slow addresses of one do not delay another. */
+const attemptsMax = 64
+const attemptsPerOrg = 4
+const attemptsPerHost = 8
+/** Pending deliveries of one organization, so that the search for due ones stays short. */
 const outstandingMax = 2_000
 const fullSeconds = 30
 
 const secretName = (orgId: string): string => `webhook/${orgId}`
 const newSecret = (): string => `whsec_${randomBytes(32).toString('base64url')}`
 
-/** What an org's webhooks are signed with; made when it is first asked for. */
+/** Returns the secret that an organization's webhooks are signed with. It is created at first use. */
 export const webhookSecret = (store: Store, vault: Vault, orgId: string): Promise<string> =>
   ensureSecret(store, vault, secretName(orgId), newSecret())
 
-/** A new one. @param rows of the transaction that says so in the audit. */
+/** Replaces that secret and returns the new one. @param rows of the transaction that also writes the audit line. */
 export async function replaceWebhookSecret(rows: Pick<Store, 'secrets'>, vault: Vault, orgId: string): Promise<string> {
   const secret = newSecret()
   const { name, value } = sealedSecret(vault, secretName(orgId), secret)
@@ -71,26 +72,31 @@ export async function replaceWebhookSecret(rows: Pick<Store, 'secrets'>, vault: 
 export const signatureOf = (secret: string, at: string, body: string): string =>
   createHmac('sha256', secret).update(`${at}.${body}`).digest('hex')
 
-/** Tells endings of runs to addresses of clients, at least once each, from the outbox of the store. */
+/** Delivers endings of runs to addresses of clients, at least once each, from the outbox of the store. */
 export class Webhooks {
-  readonly #rooms: WebhookDeps
+  readonly #deps: WebhookDeps
   readonly #closing = new AbortController()
-  readonly #tries = new Map<string, { row: DeliveryRow; going: Promise<void> }>()
-  #timer: NodeJS.Timeout | undefined
-  #looking: Promise<void> | undefined
-  #retryAtMs = 0
+  readonly #attempts = new Map<string, { row: DeliveryRow; done: Promise<void> }>()
+  readonly #job: BackgroundJob
+  /** Of an attempt whose outcome could not be written; the next round of the job reports it. */
+  #failure: { error: unknown } | undefined
 
-  constructor(rooms: WebhookDeps) {
-    this.#rooms = rooms
+  constructor(deps: WebhookDeps) {
+    this.#deps = deps
+    this.#job = new BackgroundJob({
+      everyMs: roundEveryMs,
+      work: () => this.#startAttempts(),
+      onFault: (error) => fault(error, deps.log),
+    })
   }
 
   /**
-   * What is written with a run whose ending is told.
-   * @throws Refusal where the address cannot be used, `webhooks_full`.
+   * Returns what is written with a run whose ending is to be delivered.
+   * @throws Refusal when the address cannot be used, `webhooks_full`.
    */
   async promise(orgId: string, url: string): Promise<NonNullable<RunExtras['delivery']>> {
-    const host = this.#rooms.outbound.check('webhook_url', url)
-    const outstanding = await this.#rooms.store.deliveries.outstanding(orgId, outstandingMax)
+    const host = this.#deps.outbound.check('webhook_url', url)
+    const outstanding = await this.#deps.store.deliveries.outstanding(orgId, outstandingMax)
     if (outstanding >= outstandingMax) {
       throw new Refusal('webhooks_full', { amount: outstanding, retryAfterSeconds: fullSeconds })
     }
@@ -98,55 +104,46 @@ export class Webhooks {
   }
 
   start(): void {
-    this.#timer = setInterval(() => this.#look(), lookEveryMs).unref()
+    this.#job.start()
   }
 
-  /** Ends tries that are under way; they are made again by whoever comes next. */
+  /** Aborts the attempts that are under way; the next process repeats them. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer)
     this.#closing.abort()
-    await this.#looking
-    await Promise.all([...this.#tries.values()].map(({ going }) => going))
+    await this.#job.stop()
+    await Promise.all([...this.#attempts.values()].map(({ done }) => done))
+    if (this.#failure) fault(this.#failure.error, this.#deps.log)
   }
 
-  #look(): void {
-    if (this.#looking || performance.now() < this.#retryAtMs || this.#closing.signal.aborted) return
-    this.#looking = this.#startTries()
-      .catch((error: unknown) => this.#leaveForLater(error))
-      .finally(() => {
-        this.#looking = undefined
-      })
-  }
-
-  #leaveForLater(error: unknown): void {
-    this.#retryAtMs = performance.now() + retryMs
-    fault(error, this.#rooms.log)
-  }
-
-  async #startTries(): Promise<void> {
-    const { deliveries } = this.#rooms.store
-    while (this.#tries.size < triesMax) {
+  async #startAttempts(): Promise<void> {
+    const { deliveries } = this.#deps.store
+    const failure = this.#failure
+    this.#failure = undefined
+    if (failure) throw failure.error
+    while (this.#attempts.size < attemptsMax && !this.#closing.signal.aborted) {
       const now = new Date()
-      const busy = { busyHosts: this.#full('host', triesPerHost), busyOrgs: this.#full('orgId', triesPerOrg) }
+      const busy = { busyHosts: this.#full('host', attemptsPerHost), busyOrgs: this.#full('orgId', attemptsPerOrg) }
       const [row] = await deliveries.due(now.toISOString(), busy, 1)
       if (row === undefined) return
       if (!(await deliveries.take(row, new Date(now.getTime() + holdMs).toISOString()))) continue
-      const going = this.#try(row)
-        .catch((error: unknown) => this.#leaveForLater(error))
-        .finally(() => this.#tries.delete(row.id))
-      this.#tries.set(row.id, { row, going })
+      const done = this.#attempt(row)
+        .catch((error: unknown) => {
+          this.#failure = { error }
+        })
+        .finally(() => this.#attempts.delete(row.id))
+      this.#attempts.set(row.id, { row, done })
     }
   }
 
-  /** Those that have as many tries as they may have. */
+  /** Hosts or organizations that have reached their limit of attempts. */
   #full(by: 'host' | 'orgId', max: number): string[] {
     const counts = new Map<string, number>()
-    for (const { row } of this.#tries.values()) counts.set(row[by], (counts.get(row[by]) ?? 0) + 1)
+    for (const { row } of this.#attempts.values()) counts.set(row[by], (counts.get(row[by]) ?? 0) + 1)
     return [...counts].flatMap(([name, count]) => (count >= max ? [name] : []))
   }
 
-  async #try(row: DeliveryRow): Promise<void> {
-    const { store, vault, outbound, toBody } = this.#rooms
+  async #attempt(row: DeliveryRow): Promise<void> {
+    const { store, vault, outbound, toBody } = this.#deps
     const at = timestamp()
     const body = toBody(await recordedRun(store, row, row.runId))
     const secret = await webhookSecret(store, vault, row.orgId)
@@ -160,7 +157,7 @@ export class Webhooks {
     }
     const { signal } = this.#closing
     try {
-      const status = await outbound.post({ url: row.url, headers, body, timeoutMs: tryMs, signal })
+      const status = await outbound.post({ url: row.url, headers, body, timeoutMs: attemptMs, signal })
       const problem = status >= 200 && status < 300 ? null : `It answered with status ${status}.`
       await this.#settle(row, problem)
     } catch (error) {
@@ -175,16 +172,16 @@ export class Webhooks {
     const updatedAt = now.toISOString()
     const attempts = row.attempts + 1
     const pauseMs = pausesMs[row.attempts]
-    const { log, store } = this.#rooms
+    const { log, store } = this.#deps
     const isDue = problem !== null && pauseMs !== undefined
     const status = problem === null ? 'delivered' : isDue ? 'due' : 'dead'
     const dueAt = isDue ? new Date(now.getTime() + pauseMs).toISOString() : null
     await store.deliveries.settle(row.id, { status, attempts, dueAt, problem, updatedAt })
-    if (status === 'dead') log.warn({ trace_id: row.runId, attempts, problem }, 'a webhook was given up')
+    if (status === 'dead') log.warn({ trace_id: row.runId, attempts, problem }, 'webhook delivery failed permanently')
   }
 }
 
-/** Of a call that wants its ending told and names no address. */
+/** The refusal of an asynchronous call for which no address is known. */
 export const addressMissing = (): Refusal =>
   new Refusal('invalid_argument', {
     field: 'webhook_url',

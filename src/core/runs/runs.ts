@@ -62,6 +62,7 @@ export class Runs {
 
   /** Recovers now if a runner is there, and again each time another life of a runner appears. */
   async startWatching(): Promise<void> {
+    this.#threads.start()
     this.#watch = setInterval(() => void this.#lookForRunner(), watchIntervalMs).unref()
     await this.#lookForRunner()
   }
@@ -254,7 +255,7 @@ export class Runs {
     clearInterval(this.#watch)
     await this.#recovering
     if (what === 'shutdown') await this.#endAll(graceMs)
-    this.#threads.stop()
+    await this.#threads.stop()
   }
 
   async #endAll(graceMs: number): Promise<void> {

@@ -1,3 +1,4 @@
+import { BackgroundJob } from '../../base/background-job.ts'
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { Quota, RunThread } from '../../base/run.ts'
@@ -29,12 +30,17 @@ export class ThreadLocks {
   readonly #log: Log
   /** Runs of this front that may have a thread. */
   readonly #held = new Set<string>()
-  readonly #renewal: NodeJS.Timeout
+  readonly #renewal: BackgroundJob
 
   constructor(store: Store, log: Log) {
     this.#store = store
     this.#log = log
-    this.#renewal = setInterval(() => void this.#renew(), renewEveryMs).unref()
+    this.#renewal = new BackgroundJob({
+      everyMs: renewEveryMs,
+      retryMaxMs: renewEveryMs,
+      work: () => store.threads.renew([...this.#held], leaseEnd()),
+      onFault: (error) => fault(error, log),
+    })
   }
 
   /**
@@ -96,16 +102,13 @@ export class ThreadLocks {
     return this.#store.threads.freeEnded()
   }
 
-  stop(): void {
-    clearInterval(this.#renewal)
+  /** Starts renewing the leases of the locks that are held. */
+  start(): void {
+    this.#renewal.start()
   }
 
-  async #renew(): Promise<void> {
-    try {
-      await this.#store.threads.renew([...this.#held], leaseEnd())
-    } catch (error) {
-      fault(error, this.#log)
-    }
+  stop(): Promise<void> {
+    return this.#renewal.stop()
   }
 }
 
