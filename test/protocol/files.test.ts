@@ -474,7 +474,7 @@ describe('glovebox push and pull', () => {
     expect(await command((io) => pull('in/full', back, { thread: 'pushed' }, io))).toMatchObject({ code: 0 })
     expect(readFileSync(back, 'utf8')).toBe('x'.repeat(300_000))
     const refused = await command((io) => pull('gone', join(directory, 'gone'), { thread: 'pushed' }, io))
-    expect(refused).toMatchObject({ code: 70, stderr: expect.stringContaining('There is no gone') })
+    expect(refused).toMatchObject({ code: 70, stderr: expect.stringContaining('gone does not exist') })
     expect(() => statSync(join(directory, 'gone'))).toThrow()
     expect(await command((io) => push([full], {}, io))).toMatchObject({ code: 64 })
     expect(await command((io) => push([directory], { thread: 'x' }, io))).toMatchObject({ code: 64 })

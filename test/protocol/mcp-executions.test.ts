@@ -131,7 +131,9 @@ describe('the execution tools', () => {
   })
 
   it('reject unknown runs and invalid cursors', async () => {
-    expect((await callTool('execution_get', { trace_id: 'trc_nothing' })).error?.message).toContain('There is no run')
+    expect((await callTool('execution_get', { trace_id: 'trc_nothing' })).error?.message).toContain(
+      'The run trc_nothing does not exist',
+    )
     const { structuredContent } = await execute('true')
     const wrong = await result('execution_get', { trace_id: structuredContent.trace_id, cursor: '-1' })
     expect(wrong).toMatchObject({ isError: true, content: [{ text: expect.stringContaining('cursor') }] })
@@ -159,9 +161,9 @@ describe('an idempotency key', () => {
   it('is rejected with different arguments', async () => {
     await marked('c', 'echo one')
     const body = { code: 'echo two', language: 'bash', idempotency_key: 'c' }
-    expect((await callTool('sandbox_execute', body)).error?.message).toContain('used before with other arguments')
+    expect((await callTool('sandbox_execute', body)).error?.message).toContain('already used with different arguments')
     const otherTime = { code: 'echo one', language: 'bash', timeout: 5, idempotency_key: 'c' }
-    expect((await callTool('sandbox_execute', otherTime)).error?.message).toContain('used before')
+    expect((await callTool('sandbox_execute', otherTime)).error?.message).toContain('already used')
   })
 
   it('returns an interrupted result after the runner died, and executes nothing', async () => {

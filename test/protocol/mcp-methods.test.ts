@@ -189,7 +189,7 @@ describe('a call of sandbox_execute', () => {
 
   it('rejects what the profile does not allow, and names the limit', async () => {
     const message = async (args: object) => (await ask(call({ code: 'x', ...args }))).body.error?.message
-    expect(await message({ timeout: 61 })).toContain('at most 60 s')
+    expect(await message({ timeout: 61 })).toContain('the maximum in this profile is 60 s')
     expect(await message({ thread_id: 't' })).toContain('thread_id is not supported')
     expect(await message({ env_vars: { PATH: '/' } })).toContain('env_vars["PATH"] is reserved')
     expect(await message({ code: '' })).toContain('code must be between')
@@ -213,7 +213,7 @@ describe('a call of sandbox_execute', () => {
     expect([status, headers.get('retry-after')]).toEqual([503, '2'])
     expect(body).toMatchObject({
       id: 'q',
-      error: { code: -32000, message: expect.stringContaining('Try again in 2 s') },
+      error: { code: -32000, message: expect.stringContaining('Retry in 2 s') },
     })
   })
 })

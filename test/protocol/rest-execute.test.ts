@@ -67,7 +67,7 @@ describe('a buffered execution', () => {
   it('rejects invalid bodies by field', async () => {
     const cases: [unknown, string][] = [
       [{}, 'code is required'],
-      [{ code: 'x', timeout: 999 }, 'at most 60 s'],
+      [{ code: 'x', timeout: 999 }, 'the maximum in this profile is 60 s'],
       [{ code: 'x', timeout: 'long' }, 'timeout must be an integer'],
       [{ code: 'x', sub_paths: {} }, '"sub_paths" is not an argument here'],
       [[], 'arguments must be an object'],
@@ -89,7 +89,7 @@ describe('a buffered execution', () => {
     front.runner.maxRuns = 32
     for (const response of responses) {
       expect([response.status, response.headers.get('retry-after')]).toEqual([503, '2'])
-      expect(await response.json()).toMatchObject({ error: 'unavailable', hint: 'Try again in 2 s.' })
+      expect(await response.json()).toMatchObject({ error: 'unavailable', hint: 'Retry in 2 s.' })
     }
   })
 })

@@ -88,7 +88,7 @@ describe('threads over REST', () => {
         ['POST', `/v1/threads/${id}/fork`, { to: 'copy' }],
       ] as const) {
         const answer = await call(method, path, body)
-        expect([answer.status, answer.body.message]).toEqual([404, `There is no thread ${id}.`])
+        expect([answer.status, answer.body.message]).toEqual([404, `The thread ${id} does not exist.`])
       }
     }
     expect(await front.store.threads.get('org_2', 'theirs')).toMatchObject({ state: null })

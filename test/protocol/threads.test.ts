@@ -161,7 +161,7 @@ describe('files_download', () => {
       ['sparse', 'POST /v1/files/download'],
       ['bin', 'POST /v1/files/download'],
       ['latin', 'POST /v1/files/download'],
-      ['gone', 'There is no gone'],
+      ['gone', 'gone does not exist'],
       ['d', 'not a regular file but a directory'],
       ['pipe', 'not a regular file but a fifo'],
       ['link', 'not a regular file but a link'],
@@ -172,15 +172,15 @@ describe('files_download', () => {
       expect(result.content[0]?.text, path).toContain(words)
     }
     expect(textOf(await download('odd', 'fits'))).toHaveLength(1_048_576)
-    expect((await download('nobody', 'x')).result.content[0]?.text).toContain('There is no thread nobody')
+    expect((await download('nobody', 'x')).result.content[0]?.text).toContain('The thread nobody does not exist')
   })
 
   it('rejects paths outside the thread, and unknown sources', async () => {
     await run('true', 'paths')
     for (const path of ['/etc/passwd', '../x', 'a/../../x', 'a//b', '', 'a\0b', 'x'.repeat(300)]) {
-      expect(JSON.stringify(await download('paths', path)), path).toMatch(/path is not valid/)
+      expect(JSON.stringify(await download('paths', path)), path).toMatch(/Invalid path/)
     }
-    expect(JSON.stringify(await download('data', 'x', 'volume'))).toContain('There is no volume data')
+    expect(JSON.stringify(await download('data', 'x', 'volume'))).toContain('The volume data does not exist')
     expect(JSON.stringify(await download('..', 'x'))).toContain('id must be 1 to 128 letters')
   })
 

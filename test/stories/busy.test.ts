@@ -51,7 +51,7 @@ describe('a server that executes one run at a time', () => {
     expect(Number(rest.headers.get('retry-after'))).toBeGreaterThan(0)
     expect(rest.body).toMatchObject({
       error: 'unavailable',
-      message: 'No place is free (1 running), and the queue is full (2 waiting).',
+      message: 'All slots are busy (1 running) and the queue is full (2 waiting).',
     })
     const mcp = await callTool(url, { code: 'print(1)' })
     expect(mcp.status).toBe(503)

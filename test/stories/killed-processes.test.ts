@@ -68,7 +68,7 @@ describe('a runner that is killed while it executes code', () => {
       const refused = await callTool(server.url, { code: '1' })
       expect(refused.status).toBe(503)
       expect(refused.body.error).toMatchObject({ code: -32000, data: { error: 'unavailable' } })
-      expect(refused.body.error?.message).toMatch(/Runs cannot be started right now: the runner/)
+      expect(refused.body.error?.message).toMatch(/The service is temporarily unavailable: the runner/)
       await runsAgain(server)
     }
     expect(server.log.filter(({ msg }) => msg === 'a process died; it is restarted')).toHaveLength(3)

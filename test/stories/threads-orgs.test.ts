@@ -51,10 +51,10 @@ describe('a thread of one organization', () => {
   it('does not exist for another organization, by download either, and looks like one that never existed', async () => {
     await inThread(acme, 'private', 'echo secret-of-acme >secret')
     const answers = [await download(rival, 'private', 'secret'), await download(rival, 'never-was', 'secret')]
-    expect(answers[0]).toContain('There is no thread private')
+    expect(answers[0]).toContain('The thread private does not exist')
     expect(answers[0]?.replaceAll('private', '*')).toBe(answers[1]?.replaceAll('never-was', '*'))
     for (const path of ['../private/secret', `../../${images()[0]}/private`]) {
-      expect(await download(rival, 'plans', path)).toContain('path is not valid')
+      expect(await download(rival, 'plans', path)).toContain('Invalid path')
     }
     for (const id of [`../${images()[0]}/private`, '..', 'a/b', 'private.ext4/../x']) {
       expect(await download(rival, id, 'secret')).toContain('id must be 1 to 128 letters')

@@ -27,13 +27,13 @@ const tooLong = 'x'.repeat(1024 * 1024 + 1)
 /** Rejected arguments, and the text that explains the error to the caller. */
 const refusedArguments: [what: string, args: object, said: RegExp][] = [
   ['no code', {}, /code is required and missing/],
-  ['empty code', { code: '' }, /code must be between 1 byte and 1048576 bytes/],
+  ['empty code', { code: '' }, /code must be between 1 and 1048576 bytes/],
   ['code that is no text', { code: 42 }, /code must be (a )?string/],
-  ['too much code', { code: tooLong }, /code is 1048577 bytes; at most 1048576/],
+  ['too much code', { code: tooLong }, /code is 1048577 bytes; the maximum is 1048576/],
   ['code with half a character', { code: 'a\ud800' }, /code holds a lone surrogate/],
   ['a language that is none', { code, language: 'cobol' }, /language.*python.*bash/],
   ['a language that is not offered', { code, language: 'node' }, /language.*(python, bash|python.*bash)/i],
-  ['a timeout beyond the maximum', { code, timeout: 61 }, /timeout is 61 s; this profile allows at most 60 s/],
+  ['a timeout beyond the maximum', { code, timeout: 61 }, /timeout is 61 s; the maximum in this profile is 60 s/],
   ['a timeout of zero', { code, timeout: 0 }, /timeout must be/],
   ['a timeout below zero', { code, timeout: -1 }, /timeout must be/],
   ['a timeout in pieces of a second', { code, timeout: 1.5 }, /timeout must be/],

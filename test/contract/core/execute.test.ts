@@ -161,7 +161,7 @@ describe('cancelling by id', () => {
     for (const id of [runId, 'trc_none']) {
       await expect(rooms.core.cancel(stranger, id)).rejects.toMatchObject({
         code: 'run_unknown',
-        message: `There is no run ${id}.`,
+        message: `The run ${id} does not exist.`,
       })
     }
     expect((await all(events)).at(-1)).toMatchObject({ result: { ending: { kind: 'exited', code: 0 } } })

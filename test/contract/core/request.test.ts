@@ -60,7 +60,7 @@ describe('code', () => {
 describe('the timeout', () => {
   it('is rejected above the maximum of the profile, which is named', () => {
     expect(asked({ timeoutSeconds: 60 }).timeoutMs).toBe(60_000)
-    expect(refusalOf({ timeoutSeconds: 61 }).message).toBe('timeout is 61 s; this profile allows at most 60 s.')
+    expect(refusalOf({ timeoutSeconds: 61 }).message).toBe('timeout is 61 s; the maximum in this profile is 60 s.')
   })
 
   it('is a whole number of seconds from one on', () => {
@@ -73,7 +73,7 @@ describe('the timeout', () => {
 describe('the language', () => {
   it('must be offered by the profile', () => {
     expect(refusalOf({ language: 'ruby' }).message).toBe(
-      "Language 'ruby' is not available in this profile; it offers python, node, bash.",
+      "Language 'ruby' is not available in this profile. Available languages: python, node, bash.",
     )
     const bashOnly = { ...testProfile, languages: ['bash'] as const, defaultLanguage: 'bash' as const }
     expect(() => check(callerOf(bashOnly), { code: 'x', language: 'python', detached: true })).toThrow('offers bash')

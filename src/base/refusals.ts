@@ -1,0 +1,405 @@
+import type { RefusalKind } from './refusal-kinds.ts'
+
+/** The part of a refusal that is its own; its kind determines the status and the codes. */
+interface RefusalText {
+  kind: RefusalKind
+  /** States what is wrong. `{name}` is replaced by the detail of that name. */
+  message: string
+  /** States what to do next; details are filled in as well. */
+  hint: string
+}
+
+/** Every refusal that the product can return, by its code. `docs/errors.md` is generated from this table. */
+export const refusalTexts = {
+  // The message itself
+  parse_error: {
+    kind: 'malformed_json',
+    message: 'The body is not valid JSON: {problem}.',
+    hint: 'Send one JSON object, encoded as UTF-8.',
+  },
+  invalid_request: {
+    kind: 'invalid_request',
+    message: 'Invalid request: {problem}.',
+    hint: 'Compare the request with the documentation of this endpoint.',
+  },
+  method_not_found: {
+    kind: 'method_not_found',
+    message: 'Method not found: {method}',
+    hint: 'Use an MCP method that this server supports, such as tools/list.',
+  },
+  unsupported_version: {
+    kind: 'invalid_params',
+    message: 'Protocol version {version} is not supported. Supported versions: {supported}.',
+    hint: 'Send a supported version in MCP-Protocol-Version, or omit the header.',
+  },
+  era_unsupported: {
+    kind: 'mcp_version_unsupported',
+    message: 'Protocol version {requested} is not supported. Supported versions: {supported}.',
+    hint: 'Fall back to initialize with a supported version.',
+  },
+  body_too_large: {
+    kind: 'body_too_large',
+    message: 'The request body is larger than {limitBytes} bytes.',
+    hint: 'Send a smaller body. Transfer large data as files.',
+  },
+  not_acceptable: {
+    kind: 'not_acceptable',
+    message: 'This endpoint responds only with {wanted}.',
+    hint: 'Send the header Accept: {wanted}.',
+  },
+  wrong_content_type: {
+    kind: 'unsupported_media_type',
+    message: 'The content type must be application/json.',
+    hint: 'Send the header Content-Type: application/json.',
+  },
+  not_found: {
+    kind: 'not_found',
+    message: '{what} does not exist.',
+    hint: 'Check the URL or the ID.',
+  },
+  name_taken: {
+    kind: 'state_conflict',
+    message: '{what} named {name} already exists.',
+    hint: 'Choose another name or use the existing one.',
+  },
+  in_use: {
+    kind: 'in_use',
+    message: '{what} is in use by {by}.',
+    hint: 'Remove it from there first, then retry.',
+  },
+  key_revoked: {
+    kind: 'state_conflict',
+    message: 'The key {key} is revoked.',
+    hint: 'A revoked key cannot be restored. Create a new one.',
+  },
+  method_not_allowed: {
+    kind: 'method_not_allowed',
+    message: '{method} is not allowed for this URL. Allowed methods: {allowed}.',
+    hint: 'Use one of the allowed methods.',
+  },
+
+  // Authentication and permissions
+  unauthorized: {
+    kind: 'unauthenticated',
+    message: 'Invalid or revoked API key.',
+    hint: 'Send the header Authorization: Bearer KEY.',
+  },
+  too_many_failures: {
+    kind: 'rate_limited',
+    message: 'Too many failed authentication attempts from this address.',
+    hint: 'Send a valid key, which is always accepted, or retry in {retryAfterSeconds} s.',
+  },
+  limit_reached: {
+    kind: 'rate_limited',
+    message: 'This {owner} has reached its limit {limit} ({amount}).',
+    hint: 'Retry in {retryAfterSeconds} s, or ask an administrator to raise the limit.',
+  },
+  webhooks_full: {
+    kind: 'rate_limited',
+    message: 'This organization has reached the maximum of {amount} pending webhook deliveries.',
+    hint: 'Check that the webhook receivers respond, then retry in {retryAfterSeconds} s.',
+  },
+  forbidden: {
+    kind: 'forbidden',
+    message: 'This requires {need}.',
+    hint: 'Use a token with the required permission, or ask an administrator for one.',
+  },
+  permission_denied: {
+    kind: 'forbidden',
+    message: "This key does not have the capability '{capability}' ({source}).",
+    hint: 'Use another key, or ask an administrator to allow it for this key, its profile or its organization.',
+  },
+  profile_gone: {
+    kind: 'forbidden',
+    message: "This key is bound to the profile '{profile}', which no longer exists in the configuration.",
+    hint: 'Ask the operator to restore the profile or to issue a key for another one.',
+  },
+  host_not_allowed: {
+    kind: 'forbidden',
+    message: 'The host {host} is not allowed.',
+    hint: 'Use the address that the server printed at startup, or add the host to allowed_hosts.',
+  },
+  origin_not_allowed: {
+    kind: 'forbidden',
+    message: 'Requests from web pages ({origin}) are not allowed.',
+    hint: 'Call the server from a program, or add the origin to allowed_origins.',
+  },
+
+  // The 2026-07-28 envelope: https://modelcontextprotocol.io/specification/2026-07-28/basic
+  meta_invalid: {
+    kind: 'invalid_params',
+    message: '_meta["io.modelcontextprotocol/{key}"] {problem}.',
+    hint: 'Send this field in params._meta with every request.',
+  },
+  header_mismatch: {
+    kind: 'mcp_header_mismatch',
+    message: 'The header {header} {problem}.',
+    hint: 'Set MCP-Protocol-Version, Mcp-Method, Mcp-Name and Mcp-Param-* to the values in the body.',
+  },
+  capability_missing: {
+    kind: 'mcp_capability_missing',
+    message: 'This requires a client capability that was not declared: {capability}.',
+    hint: 'Use a client that supports this capability and declares it in the request.',
+  },
+  input_invalid: {
+    kind: 'invalid_params',
+    message: 'inputResponses.{name} {problem}.',
+    hint: 'Answer each entry of inputRequests under its own name, in the format that its method requires.',
+  },
+  state_invalid: {
+    kind: 'invalid_params',
+    message: 'requestState does not belong to this request or has expired.',
+    hint: 'Send the request again without requestState.',
+  },
+  session_unknown: {
+    kind: 'session_not_found',
+    message: 'The session does not exist or has expired.',
+    hint: 'Send initialize again without Mcp-Session-Id.',
+  },
+  sessions_full: {
+    kind: 'rate_limited',
+    message: 'This key has reached the maximum of {limit} open sessions.',
+    hint: 'Close a session with DELETE, or work without sessions.',
+  },
+
+  // The arguments of a tool or a REST body
+  unknown_prompt: {
+    kind: 'not_found',
+    message: 'Unknown prompt: {prompt}',
+    hint: 'Call prompts/list to list the available prompts.',
+  },
+  resource_too_large: {
+    kind: 'resource_too_large',
+    message: '{uri} is {bytes} bytes; the maximum for a resource is {limitBytes} bytes.',
+    hint: 'Get a download link with the tool files_download or with POST /v1/files/download.',
+  },
+  resource_unknown: {
+    kind: 'not_found',
+    message: 'The resource {uri} does not exist.',
+    hint: 'Call resources/list and resources/templates/list to list the available resources.',
+  },
+  unknown_tool: {
+    kind: 'not_found',
+    message: 'Unknown tool: {tool}',
+    hint: 'Call tools/list to list the tools that this key can use.',
+  },
+  invalid_argument: {
+    kind: 'invalid_argument',
+    message: '{field} {problem}.',
+    hint: 'Fix this field and retry.',
+  },
+  destination_refused: {
+    kind: 'invalid_argument',
+    message: 'The server cannot connect to this address: {reason}.',
+    hint: 'Use an https address on the public internet, or ask the operator to add its host to outbound_allow.',
+  },
+  code_empty: {
+    kind: 'invalid_argument',
+    message: 'code must be between 1 and {limitBytes} bytes; it is empty.',
+    hint: 'Send the source code to run.',
+  },
+  code_too_large: {
+    kind: 'invalid_argument',
+    message: 'code is {bytes} bytes; the maximum is {limitBytes} bytes.',
+    hint: 'Pass large data as files, or have the code download or generate it.',
+  },
+  language_unavailable: {
+    kind: 'invalid_argument',
+    message: "Language '{language}' is not available in this profile. Available languages: {offered}.",
+    hint: 'Use one of the available languages.',
+  },
+  timeout_too_long: {
+    kind: 'invalid_argument',
+    message: 'timeout is {seconds} s; the maximum in this profile is {limitSeconds} s.',
+    hint: 'Use a shorter timeout or split the work into several runs.',
+  },
+  threads_unavailable: {
+    kind: 'invalid_argument',
+    message: 'thread_id is not supported: the profile of this key has no storage.',
+    hint: 'Omit thread_id. Each call then starts in a new sandbox.',
+  },
+  volumes_unavailable: {
+    kind: 'invalid_argument',
+    message: 'Volumes are not available on this server.',
+    hint: 'Use source thread with the thread_id of the call that wrote the file.',
+  },
+
+  // Threads, volumes and the files in them
+  thread_unknown: {
+    kind: 'not_found',
+    message: 'The thread {thread} does not exist.',
+    hint: 'Check the name. A thread is created by its first run.',
+  },
+  thread_busy: {
+    kind: 'busy',
+    message: 'Conflict: thread {thread} is busy.',
+    hint: 'Wait until its run has ended, or use another thread_id.',
+  },
+  thread_exists: {
+    kind: 'conflict',
+    message: 'Conflict: thread {thread} already exists.',
+    hint: 'Choose another name, or delete that thread first.',
+  },
+  volume_unknown: {
+    kind: 'not_found',
+    message: 'The volume {volume} does not exist.',
+    hint: 'List the volumes of this key with GET /v1/volumes. Only the operator can create volumes.',
+  },
+  volume_busy: {
+    kind: 'busy',
+    message: 'Conflict: volume {volume} is in use.',
+    hint: 'Wait until the runs that mount it have ended, then retry.',
+  },
+  volume_read_only: {
+    kind: 'read_only',
+    message: 'The volume {volume} is read-only for this key.',
+    hint: 'Write to another volume, or ask an administrator for a profile that mounts this one as rw.',
+  },
+  volume_missing: {
+    kind: 'conflict',
+    message: 'The profile of this key mounts the volume {volume}, which does not exist.',
+    hint: 'Ask the operator to create it (glovebox volumes create) or to remove it from the profile.',
+  },
+  storage_unavailable: {
+    kind: 'invalid_argument',
+    message: 'This server has no storage: none of its profiles has threads or volumes.',
+    hint: 'Enable storage or add volumes in a profile, then restart the server.',
+  },
+  path_invalid: {
+    kind: 'invalid_argument',
+    message: 'Invalid path: it {problem}.',
+    hint: 'Use a path relative to the home directory, for example results/table.csv. Symbolic links are not followed.',
+  },
+  path_too_deep: {
+    kind: 'invalid_argument',
+    message: 'The path has {depth} components; the maximum is {limitDepth}.',
+    hint: 'Use fewer nested directories.',
+  },
+  link_invalid: {
+    kind: 'unauthenticated',
+    message: 'This link is invalid or has expired.',
+    hint: 'Request a new link with POST /v1/files/download or /v1/files/upload. A link expires with its time limit and with its key.',
+  },
+  link_used: {
+    kind: 'state_conflict',
+    message: 'This link has already been used.',
+    hint: 'Request a new link.',
+  },
+  length_required: {
+    kind: 'length_required',
+    message: 'An upload must declare its length: Content-Length: {sizeBytes}.',
+    hint: 'With curl, use -T FILE. Chunked uploads are not accepted.',
+  },
+  upload_too_large: {
+    kind: 'body_too_large',
+    message: 'The file is {givenBytes} bytes; this link accepts {sizeBytes} bytes.',
+    hint: 'Request a link for the exact size.',
+  },
+  upload_broken: {
+    kind: 'incomplete_upload',
+    message: 'The upload ended after {receivedBytes} of {sizeBytes} bytes; nothing was written.',
+    hint: 'Upload the whole file again.',
+  },
+  range_unsatisfiable: {
+    kind: 'range_not_satisfiable',
+    message: 'The range starts after the end of the file, which is {sizeBytes} bytes.',
+    hint: 'Request a range within the file.',
+  },
+  path_not_found: {
+    kind: 'not_found',
+    message: '{path} does not exist.',
+    hint: 'List the directory to see its entries.',
+  },
+  path_exists: {
+    kind: 'conflict',
+    message: '{path} already exists.',
+    hint: 'Use another name, or delete it first.',
+  },
+  not_a_file: {
+    kind: 'invalid_argument',
+    message: '{path} is not a regular file but a {kind}.',
+    hint: 'Use the path of a regular file. Symbolic links are not followed.',
+  },
+  not_a_directory: {
+    kind: 'invalid_argument',
+    message: '{path} is not a directory.',
+    hint: 'Use the path of the directory itself. Symbolic links to directories are not followed.',
+  },
+  directory_not_empty: {
+    kind: 'conflict',
+    message: 'The directory {path} is not empty.',
+    hint: 'Delete its contents first, or delete it recursively.',
+  },
+  range_invalid: {
+    kind: 'range_invalid',
+    message: 'The range starts at byte {offset}; the file has {sizeBytes} bytes.',
+    hint: 'Request a range within the file.',
+  },
+  file_busy: {
+    kind: 'busy',
+    message: '{path} is in use by a program.',
+    hint: 'Retry after the program has closed it.',
+  },
+  storage_full: {
+    kind: 'storage_full',
+    message: 'The storage is full: no space or no inodes are left.',
+    hint: 'Delete files that are not needed, or ask for a larger quota.',
+  },
+  reserved_names_taken: {
+    kind: 'conflict',
+    message: 'All names reserved for unfinished writes (.glovebox-0 to .glovebox-31) are taken in the home directory.',
+    hint: 'Delete the files with these names.',
+  },
+
+  // Capacity and state
+  queue_full: {
+    kind: 'unavailable',
+    message: 'All slots are busy ({running} running) and the queue is full ({waiting} waiting).',
+    hint: 'Retry in {retryAfterSeconds} s.',
+  },
+  unavailable: {
+    kind: 'unavailable',
+    message: 'The service is temporarily unavailable: {reason}.',
+    hint: 'Retry shortly.',
+  },
+  files_busy: {
+    kind: 'unavailable',
+    message: 'Too many files are being read and written at the same time.',
+    hint: 'Retry shortly.',
+  },
+  subject_conflict: {
+    kind: 'conflict',
+    message: 'Conflict: thread {thread} belongs to another subject.',
+    hint: 'Use another thread_id, or omit subject: a run on a thread belongs to the subject of the thread.',
+  },
+  subject_active: {
+    kind: 'busy',
+    message: 'Conflict: {what} of this subject is in use.',
+    hint: 'Wait until its runs have ended, or cancel them, then retry.',
+  },
+  run_unknown: {
+    kind: 'not_found',
+    message: 'The run {runId} does not exist.',
+    hint: 'Use the trace_id from the result of the run.',
+  },
+  idempotency_conflict: {
+    kind: 'arguments_conflict',
+    message: 'idempotency_key {idempotencyKey} was already used with different arguments.',
+    hint: 'Use a new key for each different call. Repeat a key only with identical arguments.',
+  },
+  task_unknown: {
+    kind: 'not_found',
+    message: 'The task {task} does not exist or has expired.',
+    hint: 'Use the key that created the task. A task is available for one day.',
+  },
+  run_finished: {
+    kind: 'conflict',
+    message: 'Run {runId} has already ended.',
+    hint: 'No action is needed: a run that has ended cannot be cancelled.',
+  },
+  fault: {
+    kind: 'internal_error',
+    message: 'Internal error (id {faultId}).',
+    hint: 'Retry. If the error persists, report this id to the operator.',
+  },
+} as const satisfies Record<string, RefusalText>
