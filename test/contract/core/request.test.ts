@@ -76,7 +76,9 @@ describe('the language', () => {
       "Language 'ruby' is not available in this profile. Available languages: python, node, bash.",
     )
     const bashOnly = { ...testProfile, languages: ['bash'] as const, defaultLanguage: 'bash' as const }
-    expect(() => check(callerOf(bashOnly), { code: 'x', language: 'python', detached: true })).toThrow('offers bash')
+    expect(() => check(callerOf(bashOnly), { code: 'x', language: 'python', detached: true })).toThrow(
+      'Available languages: bash',
+    )
   })
 })
 
