@@ -5,7 +5,7 @@ import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { announceReady, ended } from './child-lifecycle.ts'
 import { exitCodes, type Io } from './process-io.ts'
-import { version } from './program.ts'
+import { version } from './version.ts'
 
 /** The front process: serves until it is told to end, or its supervisor is gone. @throws StartRefused. */
 export async function front(config: Config, io: Io): Promise<number> {

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { Command, CommanderError } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import { addAdministration } from './admin-commands.ts'
@@ -7,11 +6,7 @@ import { exitCodes, type Io, type RunArguments } from './process-io.ts'
 import { addSettingOptions, collect, configOf } from './setting-options.ts'
 import type { StdioRequest } from './stdio.ts'
 import type { TransferWords } from './transfer.ts'
-
-/** The version of this product, as its package says it. */
-export const version = (
-  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string }
-).version
+import { version } from './version.ts'
 
 /**
  * Runs one command.

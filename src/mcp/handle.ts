@@ -69,7 +69,3 @@ export function refuse(error: unknown, log: Log): McpReply {
   const { http, rpc } = refusal.row
   return { kind: 'json', status: http, body: errorText(null, rpc, `${refusal.message} ${refusal.hint}`, undefined) }
 }
-
-/** Whether a client takes server-sent events. */
-export const readsEvents = (header: HeaderOf): boolean =>
-  (header('accept') ?? '').toLowerCase().includes('text/event-stream')

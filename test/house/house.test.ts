@@ -60,6 +60,40 @@ describe('each rule finds what it forbids', () => {
       },
       /cycle: core → tools → mcp → core/,
     ],
+    [
+      'no file imports values of a file that imports it',
+      { 'src/core/a.ts': "import { b } from './b.ts'", 'src/core/b.ts': "import { type A, a } from './a.ts'" },
+      /src\/core\/a.ts → src\/core\/b.ts → src\/core\/a.ts/,
+    ],
+    [
+      'no file imports values of a file that imports it',
+      {
+        'src/core/a.ts': "import { b } from './b.ts'",
+        'src/core/b.ts': "export * from './c.ts'",
+        'src/core/c.ts': "await import('./a.ts')",
+      },
+      /imports itself/,
+    ],
+    [
+      'text uses standard words',
+      { 'src/attic/a.ts': '// Told to whoever came.' },
+      /"report, return, send", not "Told"/,
+    ],
+    ['text uses standard words', { 'src/attic/a.ts': "const hint = 'Mend it and come again.'" }, /"fix", not "Mend"/],
+    ['text uses standard words', { 'src/attic/a.ts': "'A run that goes on by itself'" }, /continue in the background/],
+    ['text uses standard words', { 'src/attic/a.ts': '/** Nobody has it. */' }, /"Nobody"/],
+    ['text uses standard words', { 'src/attic/a.ts': '// What is asked for.' }, /request/],
+    ['text uses standard words', { 'src/attic/a.ts': '// As of itself, and there is none.' }, /leave it out/],
+    ['text uses standard words', { 'src/attic/a.ts': '// A path that is none.' }, /does not exist/],
+    ['text uses standard words', { 'src/attic/a.ts': '// What stands beside it.' }, /be stored with/],
+    ['text uses standard words', { 'src/attic/a.ts': '// What stands in the way, gives word.' }, /prevent/],
+    ['text uses standard words', { 'src/attic/a.ts': '// It gives word.' }, /report/],
+    ['text uses standard words', { 'src/attic/a.ts': '// The link is good once.' }, /can be used once/],
+    ['text uses standard words', { 'src/attic/a.ts': '// The client may come again.' }, /retry/],
+    ['tests are grouped by module', { 'test/contract/a.test.ts': '' }, /is not in test\/contract\/<module>/],
+    ['tests are grouped by module', { 'test/contract/attic/a.test.ts': '' }, /is not in test\/contract\/<module>/],
+    ['tests are grouped by module', { 'test/protocol/calls.ts': '' }, /is not a test/],
+    ['tests are grouped by module', { 'test/support/a.test.ts': '' }, /is a test/],
     ['only main.ts touches the process', { 'src/core/a.ts': 'const key = process.env.KEY' }, /process.env/],
     ['only main.ts touches the process', { 'src/core/a.ts': 'process.exit(1)' }, /process.exit/],
     ['only main.ts touches the process', { 'src/core/a.ts': 'const { env } = process' }, /= process/],
@@ -112,6 +146,12 @@ describe('each rule finds what it forbids', () => {
       expect(found(sentence, files).join('\n')).toMatch(expected)
     })
   }
+
+  it('does not count type-only imports as a cycle', () => {
+    const b = "import type { A } from './a.ts'\nimport {\n  type A as B,\n  type C,\n} from './a.ts'"
+    const files = { 'src/core/a.ts': "import { b } from './b.ts'", 'src/core/b.ts': b }
+    expect(found('no file imports values of a file that imports it', files)).toEqual([])
+  })
 
   it('and no rule is without such a case', () => {
     expect([...checked].sort()).toEqual(Object.keys(rules).sort())

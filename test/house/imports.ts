@@ -8,9 +8,13 @@ interface Import {
   specifier: string
   /** Path in the tree where the specifier is a relative one. */
   target: string | undefined
+  /** Whether it only imports types, so that nothing of it is left at run time. */
+  isTypeOnly: boolean
 }
 
 const importPattern = /(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"\n]+)['"]/g
+/** The names that the statement lists before its `from`: `import type { A }` and `import { type A, type B }` have no values. */
+const typeOnly = /(?:^|\n)(?:import|export)\s+(?:type\b[^'";]*|\{(?:\s*type\s+[\w\s]+,?)+\s*\}\s*)$/
 
 /** The room of a file under src/; `undefined` for a file that stands in none. */
 export function roomOf(path: string): string | undefined {
@@ -26,7 +30,9 @@ function* importsOf(tree: Tree): Generator<Import> {
     for (const { line, match } of places(text, importPattern)) {
       const specifier = match[1] ?? ''
       const target = specifier.startsWith('.') ? posix.join(dirname(path), specifier) : undefined
-      yield { path, line, specifier, target }
+      const before = text.slice(Math.max(0, (match.index ?? 0) - 2000), match.index)
+      const isTypeOnly = match[0].startsWith('from') && typeOnly.test(before)
+      yield { path, line, specifier, target, isTypeOnly }
     }
   }
 }
@@ -71,6 +77,44 @@ export function strayPackages(tree: Tree): Problem[] {
     }
   }
   return problems
+}
+
+/** Files that import values of each other, directly or through other files. Type-only imports do not count. */
+export function valueCycles(tree: Tree): Problem[] {
+  const edges = new Map<string, Map<string, Import>>()
+  for (const each of importsOf(tree)) {
+    if (!each.target || each.isTypeOnly) continue
+    const targets = edges.get(each.path) ?? new Map<string, Import>()
+    edges.set(each.path, targets.set(each.target, each))
+  }
+  const seen = new Set<string>()
+  return [...edges.keys()].flatMap((start) => {
+    const cycle = shortestCycle(edges, start)
+    const name = [...(cycle ?? [])].sort().join()
+    if (!cycle || seen.has(name)) return []
+    seen.add(name)
+    const line = edges.get(start)?.get(cycle[1] ?? start)?.line ?? 0
+    return [{ path: start, line, problem: `imports itself: ${[...cycle, start].join(' → ')}` }]
+  })
+}
+
+/** Returns the shortest path from a file back to itself, by breadth-first search. */
+function shortestCycle(edges: Map<string, Map<string, Import>>, start: string): string[] | undefined {
+  const cameFrom = new Map<string, string>()
+  const queue = [start]
+  for (const file of queue) {
+    for (const next of edges.get(file)?.keys() ?? []) {
+      if (next === start) {
+        const path = [file]
+        while (path[0] !== start) path.unshift(cameFrom.get(path[0]!)!)
+        return path
+      }
+      if (cameFrom.has(next)) continue
+      cameFrom.set(next, file)
+      queue.push(next)
+    }
+  }
+  return undefined
 }
 
 /** Rooms that import each other, directly or around corners. */

@@ -1,5 +1,7 @@
 import { posix } from 'node:path'
-import { brokenEdges, roomCycles, strayPackages } from './imports.ts'
+import { importTable } from './import-table.ts'
+import { brokenEdges, roomCycles, strayPackages, valueCycles } from './imports.ts'
+import { mannerisms } from './phrases.ts'
 import { type Problem, places, type Tree } from './tree.ts'
 
 /** Promises in docs/promises.md whose test is still to be written. Lower it with each one; it never grows. */
@@ -12,6 +14,9 @@ export const rules: Readonly<Record<string, Rule>> = {
   'imports follow the table': brokenEdges,
   'each package is known in one place': strayPackages,
   'no rooms import each other in a circle': roomCycles,
+  'no file imports values of a file that imports it': valueCycles,
+  'text uses standard words': mannerisms,
+  'tests are grouped by module': misplacedTests,
   'only main.ts touches the process': onText(
     /^src\/(?!main\.ts$).*\.ts$/,
     /\bprocess\s*\.\s*(env|argv|argv0|exit|exitCode|on|once|addListener|abort)\b|\}\s*=\s*process\b|['"](node:)?process['"]|\bprocess\s*\[/g,
@@ -89,6 +94,24 @@ function longFiles(tree: Tree): Problem[] {
     const lines = text.split('\n').length - 1
     if (!/^src\/.*\.ts$/.test(path) || lines <= maxLines || tables.includes(path)) return []
     return [{ path, line: 0, problem: `has ${lines} lines, more than ${maxLines}` }]
+  })
+}
+
+/** Contract tests outside a module, and files among the tests that are not tests. */
+function misplacedTests(tree: Tree): Problem[] {
+  const modules = new Set([...Object.keys(importTable), 'guest'])
+  return [...tree.keys()].flatMap((path) => {
+    const [test, kind, module = '', ...rest] = path.split('/')
+    if (test !== 'test' || !path.endsWith('.ts')) return []
+    const isTest = path.endsWith('.test.ts')
+    if (kind === 'contract' && isTest && !(modules.has(module) && rest.length === 1)) {
+      return [{ path, line: 0, problem: 'is not in test/contract/<module>/' }]
+    }
+    const holdsTests = kind === 'contract' || kind === 'protocol' || kind === 'stories' || kind === 'security'
+    if (holdsTests && !isTest && module !== 'attacks') {
+      return [{ path, line: 0, problem: 'is not a test: move it to test/support/' }]
+    }
+    return kind === 'support' && isTest ? [{ path, line: 0, problem: 'is a test among the support files' }] : []
   })
 }
 

@@ -1,7 +1,7 @@
 import { Refusal } from '../../base/errors.ts'
+import { readsEvents } from '../accept.ts'
 import { modernVersions } from '../era.ts'
 import type { HeaderOf, McpContext, McpReply } from '../handle.ts'
-import { readsEvents } from '../handle.ts'
 import { instructionsFor } from '../instructions.ts'
 import { type Message, toMessage } from '../json-rpc.ts'
 import { complete, featuresOf, isList, isServed, list, OfferTexts, refuseCursor } from '../methods.ts'
