@@ -127,7 +127,8 @@ export type Ending =
   | { kind: 'exited'; code: number }
   | { kind: 'signaled'; signal: Signal }
   | { kind: 'timed_out'; limitMs: number }
-  | { kind: 'out_of_memory'; limitBytes: number }
+  /** `heldAs` names memory that the kernel charges to no cgroup, where that ended the run. */
+  | { kind: 'out_of_memory'; limitBytes: number; heldAs?: 'socket_buffers' }
   | { kind: 'output_limit'; limitBytes: number }
   /** Its storage was full when the program gave up by itself. */
   | { kind: 'disk_quota'; limitBytes: number }

@@ -13,6 +13,8 @@ const forkBomb = benchMissing === undefined ? compile('fork-bomb') : ''
 const counted = ['heap', 'tmp', 'shm', 'home', 'memfd', 'segments', 'messages', 'pipes', 'unix', 'unix-datagrams']
 /** With cgroup v1 the buffers of these have a separate limit beside that of memory. */
 const sockets = ['tcp', 'udp']
+/** Charged to no cgroup; the runner watches them. */
+const uncharged = ['netlink', 'corked', 'unaccepted']
 /** Bounded by other means, far below. */
 const bounded = ['terminals', 'filters']
 
@@ -124,6 +126,21 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
         // An eighth of the limit; the kernel checks after the fact, so one more buffer of each side fits in.
         if (bench.facts.cgroups !== 'v2') expect(heldBytes(outcome.stdout)).toBeLessThanOrEqual(memoryBytes / 4)
         else expect(outcome.ending.kind === 'out_of_memory' || heldBytes(outcome.stdout) <= memoryBytes).toBe(true)
+      })
+    })
+
+    it.each(uncharged)('as %s socket buffers, which no cgroup is charged for', async (way) => {
+      const without = await outside('/bin/sh', '-c', `ip link set lo up && exec ${holdMemory} ${way} 128`)
+      expect(heldBytes(without.stdout)).toBeGreaterThanOrEqual(128 * mib)
+      await inSlot({ ...limits, memoryBytes: 256 * mib }, async (slot) => {
+        // At the target the program would end by itself; it is stopped long before.
+        const outcome = await slot.attack(holdMemory, way, '1024')
+        expect(outcome.ending).toEqual({
+          kind: 'out_of_memory',
+          limitBytes: 256 * mib,
+          heldAs: 'socket_buffers',
+        })
+        expect(heldBytes(outcome.stdout || '0')).toBeLessThan(256 * mib)
       })
     })
 

@@ -113,6 +113,9 @@ class SlotCgroupV1 implements SlotCgroup {
   readonly #runDirs: readonly string[]
   readonly #cpuset: string | undefined
   #before = { cpuNs: 0, oomKills: 0 }
+  #runLimits: LeafLimits | undefined
+  #processors: readonly number[] = []
+  #lifted = false
 
   constructor(options: Options, slotId: string) {
     this.#options = options
@@ -131,11 +134,28 @@ class SlotCgroupV1 implements SlotCgroup {
   }
 
   limitRun(limits: LeafLimits): void {
+    this.#runLimits = limits
     this.#limit('run', limits)
+  }
+
+  liftProcessorLimits(): void {
+    if (this.#lifted) return
+    this.#lifted = true
+    writeControl(this.#leaf('cpu', 'run'), 'cpu.cfs_quota_us', -1)
+    if (this.#cpuset !== undefined)
+      writeControl(this.#cpuset, 'cpuset.cpus', readControl(dirname(this.#cpuset), 'cpuset.cpus').trim())
+  }
+
+  restoreProcessorLimits(): void {
+    if (!this.#lifted) return
+    this.#lifted = false
+    if (this.#runLimits?.cpus !== undefined) writeQuota(this.#leaf('cpu', 'run'), this.#runLimits.cpus)
+    if (this.#cpuset !== undefined && this.#processors.length > 0) this.bindRun(this.#processors)
   }
 
   bindRun(processors: readonly number[]): void {
     if (this.#cpuset === undefined) throw new Error('there is no cpuset controller')
+    this.#processors = processors
     writeControl(this.#cpuset, 'cpuset.cpus', processors.join(','))
   }
 
@@ -209,14 +229,18 @@ class SlotCgroupV1 implements SlotCgroup {
     writeControl(memory, socketLimitFile, Math.floor(limits.memoryBytes * socketShare))
     writeControl(this.#leaf('pids', leaf), 'pids.max', limits.pids)
     if (limits.cpus === undefined) return
-    const cpu = this.#leaf('cpu', leaf)
-    writeControl(cpu, 'cpu.cfs_period_us', cpuPeriodUs)
-    writeControl(cpu, 'cpu.cfs_quota_us', Math.max(cpuQuotaMinUs, Math.round(limits.cpus * cpuPeriodUs)))
+    writeControl(this.#leaf('cpu', leaf), 'cpu.cfs_period_us', cpuPeriodUs)
+    writeQuota(this.#leaf('cpu', leaf), limits.cpus)
   }
 
   #leaf(name: Controller, leaf: 'base' | 'run'): string {
     return join(this.#options.pointOf(name), this.#options.below, this.#slotId, leaf)
   }
+}
+
+/** @param cpus share in cores. */
+function writeQuota(dir: string, cpus: number): void {
+  writeControl(dir, 'cpu.cfs_quota_us', Math.max(cpuQuotaMinUs, Math.round(cpus * cpuPeriodUs)))
 }
 
 /** A cpuset that has been given nothing takes no process, so a new one gets what the one above it has. */

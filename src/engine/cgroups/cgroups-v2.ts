@@ -103,6 +103,9 @@ class SlotCgroupV2 implements SlotCgroup {
   /** The peak is counted per open descriptor from its last reset (Linux 6.12), so this one stays open. */
   #peakFd: number | undefined
   #before = { cpuUs: 0, oomKills: 0 }
+  #runLimits: LeafLimits | undefined
+  #processors: readonly number[] = []
+  #lifted = false
 
   constructor(options: Options, handedDown: readonly string[], slotId: string) {
     this.#below = join(options.below, slotId)
@@ -120,10 +123,27 @@ class SlotCgroupV2 implements SlotCgroup {
   }
 
   limitRun(limits: LeafLimits): void {
+    this.#runLimits = limits
     limit(this.#run, limits)
   }
 
+  liftProcessorLimits(): void {
+    if (this.#lifted) return
+    this.#lifted = true
+    writeControl(this.#run, 'cpu.max', `max ${cpuPeriodUs}`)
+    // Empty: all that the cgroup above has.
+    if (this.#processors.length > 0) writeControl(this.#run, 'cpuset.cpus', '')
+  }
+
+  restoreProcessorLimits(): void {
+    if (!this.#lifted) return
+    this.#lifted = false
+    if (this.#runLimits?.cpus !== undefined) writeQuota(this.#run, this.#runLimits.cpus)
+    if (this.#processors.length > 0) this.bindRun(this.#processors)
+  }
+
   bindRun(processors: readonly number[]): void {
+    this.#processors = processors
     writeControl(this.#run, 'cpuset.cpus', processors.join(','))
   }
 
@@ -202,8 +222,12 @@ function limit(leaf: string, limits: LeafLimits): void {
   writeControlIfThere(leaf, 'memory.swap.max', 0)
   writeControl(leaf, 'pids.max', limits.pids)
   if (limits.cpus === undefined) return
-  const quotaUs = Math.max(cpuQuotaMinUs, Math.round(limits.cpus * cpuPeriodUs))
-  writeControl(leaf, 'cpu.max', `${quotaUs} ${cpuPeriodUs}`)
+  writeQuota(leaf, limits.cpus)
+}
+
+/** @param cpus share in cores. */
+function writeQuota(leaf: string, cpus: number): void {
+  writeControl(leaf, 'cpu.max', `${Math.max(cpuQuotaMinUs, Math.round(cpus * cpuPeriodUs))} ${cpuPeriodUs}`)
 }
 
 /** Opening for writing fails where the kernel cannot reset the peak. */

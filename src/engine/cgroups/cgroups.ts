@@ -36,6 +36,13 @@ export interface SlotCgroup {
   limitRun(limits: LeafLimits): void
   /** Binds `run` to these processors of the machine; only where `Cgroups.processors` has them. */
   bindRun(processors: readonly number[]): void
+  /**
+   * Lets what is in `run` use every processor without a quota: for processes that were killed, whose last work is giving
+   * back what they hold (page tables, files), on their own time.
+   */
+  liftProcessorLimits(): void
+  /** Sets the limits that `liftProcessorLimits` took away; nothing where it was not called. */
+  restoreProcessorLimits(): void
   basePids(): number[]
   runPids(): number[]
   /**

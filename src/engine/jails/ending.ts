@@ -3,7 +3,7 @@ import type { Ending, Limits, Signal } from '../../base/run.ts'
 import type { Exit } from '../slots/guest-channel.ts'
 
 /** Why the engine itself ended a run. */
-export type Stop = Extract<Ending, { kind: 'timed_out' | 'output_limit' | 'cancelled' | 'shutdown' }>
+export type Stop = Extract<Ending, { kind: 'timed_out' | 'out_of_memory' | 'output_limit' | 'cancelled' | 'shutdown' }>
 
 /** What a shell exits with when its command died of SIGKILL: 128 + 9. */
 const shellKilledCode = 128 + constants.signals.SIGKILL

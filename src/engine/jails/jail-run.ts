@@ -3,13 +3,9 @@ import type { CancelCause, Ending, ImageType, Limits, RunResult, Stream } from '
 import type { Usage } from '../cgroups/cgroups.ts'
 import { PictureIntake, picturesHardBytes } from '../pictures/picture-intake.ts'
 import {
-  type DockMounts,
   type Exit,
-  encodeBegin,
-  encodeBytes,
   encodeCredit,
   encodeFrame,
-  encodePrepare,
   exitOf,
   type Frame,
   fromGuest,
@@ -17,25 +13,11 @@ import {
   toGuest,
   u32Of,
 } from '../slots/guest-channel.ts'
-import {
-  creditWindowBytes,
-  jailWithinMs,
-  pictureWindowBytes,
-  type RunSlot,
-  requireUnderLimits,
-} from '../slots/run-slot.ts'
+import { creditWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from '../slots/run-slot.ts'
 import { endingOf, type Stop } from './ending.ts'
-import { type Command, home } from './languages.ts'
+import { beginFramesOf, framesOf, type JailRequest } from './jail-frames.ts'
 import { PrewarmedJail } from './prewarmed-jail.ts'
-
-/** One program for a jail. */
-export interface JailRequest extends Command, DockMounts {
-  env: Readonly<Record<string, string>>
-  code: Uint8Array
-  /** Absent: empty. Needs a `codeFile`, since otherwise standard input carries the code. */
-  stdin: Uint8Array | undefined
-  limits: Limits
-}
+import { SocketMemoryWatch } from './socket-memory.ts'
 
 /** What a run tells while it goes on. Called in order, never after `ended`. */
 export interface RunObserver {
@@ -94,6 +76,7 @@ export class JailRun implements SlotRun {
   #jailedMs: number | undefined
   #endedMs: number | undefined
   #stop: Stop | undefined
+  #socketMemory: SocketMemoryWatch | undefined
   /** What the guest may still send, and what it has not been given back yet. */
   #creditBytes = creditWindowBytes
   #owedBytes = 0
@@ -212,8 +195,13 @@ export class JailRun implements SlotRun {
     this.#slot.guest.send(frames)
     this.#phase = 'running'
     this.#startedMs = monotonicMs()
-    const { timeoutMs } = this.#limits
+    const { timeoutMs, memoryBytes } = this.#limits
     this.#nextTimer(timeoutMs, () => this.#kill({ kind: 'timed_out', limitMs: timeoutMs }))
+    this.#socketMemory = new SocketMemoryWatch(
+      () => this.#pids(),
+      memoryBytes,
+      () => this.#kill(socketsHeld(memoryBytes)),
+    )
     this.#observer.running()
   }
 
@@ -254,6 +242,8 @@ export class JailRun implements SlotRun {
   }
 
   #sendKill(): void {
+    // Its processes give back what they hold at their own speed: the limit of that speed is over.
+    this.#slot.cgroup.liftProcessorLimits()
     this.#slot.guest.send([encodeFrame(toGuest.kill, this.#number)])
     this.#nextTimer(killWithinMs, () => void this.#slot.condemn('the guest did not end its run'))
   }
@@ -265,11 +255,12 @@ export class JailRun implements SlotRun {
       return
     }
     const usage = this.#usage()
-    const survivors = this.#slot.cgroup.runPids().filter((pid) => !this.#slot.residents.has(pid)).length
+    const survivors = this.#pids().length
     if (survivors > 0) {
       void this.#slot.condemn(`${survivors} processes outlived their jail`)
       return
     }
+    this.#slot.cgroup.restoreProcessorLimits()
     const runMs = this.#end()
     this.#resolve(this.#result(endingOf(exit, this.#stop, usage.oomKills, this.#limits), usage, runMs))
   }
@@ -290,8 +281,14 @@ export class JailRun implements SlotRun {
   #end(): number {
     this.#phase = 'ended'
     clearTimeout(this.#timer)
+    this.#socketMemory?.stop()
     this.#endedMs ??= monotonicMs()
     return this.#startedMs === undefined ? 0 : this.#endedMs - this.#startedMs
+  }
+
+  /** Its processes, by their number on the host. */
+  #pids(): number[] {
+    return this.#slot.cgroup.runPids().filter((pid) => !this.#slot.residents.has(pid))
   }
 
   #usage(): Usage {
@@ -315,32 +312,4 @@ export class JailRun implements SlotRun {
   }
 }
 
-function beginFramesOf(jail: PrewarmedJail, { env, code, dock, volumes }: JailRequest): Buffer[] {
-  return [
-    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length, dock, volumes }),
-    ...encodeBytes(toGuest.code, jail.number, code),
-  ]
-}
-
-function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {
-  const { argv, codeFile, env, code, stdin, dock, volumes, limits } = request
-  if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
-  return [
-    encodePrepare(number, {
-      ...limits,
-      argv,
-      env,
-      home,
-      ...(codeFile === undefined ? {} : { codeFile }),
-      shownCpus,
-      codeBytes: code.length,
-      ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
-      creditBytes: creditWindowBytes,
-      imageCreditBytes: pictureWindowBytes,
-      dock,
-      volumes,
-    }),
-    ...encodeBytes(toGuest.code, number, code),
-    ...encodeBytes(toGuest.stdin, number, stdin ?? new Uint8Array()),
-  ]
-}
+const socketsHeld = (limitBytes: number): Stop => ({ kind: 'out_of_memory', limitBytes, heldAs: 'socket_buffers' })

@@ -25,7 +25,9 @@ export function endingInWords(ending: Ending): string {
     case 'timed_out':
       return `killed after ${secondsInWords(ending.limitMs)} (timed out)`
     case 'out_of_memory':
-      return `killed for using more than ${bytesInWords(ending.limitBytes)} of memory (out of memory)`
+      return ending.heldAs === 'socket_buffers'
+        ? `killed for holding too much memory in socket buffers that nothing reads, beside its limit of ${bytesInWords(ending.limitBytes)} (out of memory)`
+        : `killed for using more than ${bytesInWords(ending.limitBytes)} of memory (out of memory)`
     case 'output_limit':
       return `killed for writing more than ${bytesInWords(ending.limitBytes)} to one stream (output limit)`
     case 'disk_quota':

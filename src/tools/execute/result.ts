@@ -112,6 +112,11 @@ export function endingOnTheWire(ending: Ending): Record<string, unknown> {
     case 'timed_out':
       return { kind: ending.kind, limit_ms: ending.limitMs }
     case 'out_of_memory':
+      return {
+        kind: ending.kind,
+        limit_bytes: ending.limitBytes,
+        ...(ending.heldAs !== undefined && { held_as: ending.heldAs }),
+      }
     case 'output_limit':
     case 'disk_quota':
       return { kind: ending.kind, limit_bytes: ending.limitBytes }

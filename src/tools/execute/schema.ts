@@ -99,6 +99,9 @@ const Ending = Type.Object(
     code: Type.Optional(Type.Integer({ description: 'Exit code; with `exited`.' })),
     signal: Type.Optional(Type.String({ description: 'Without SIG; with `signaled`.' })),
     limit_ms: Type.Optional(measure('With `timed_out`.')),
+    held_as: Type.Optional(
+      Type.String({ description: 'With `out_of_memory`: `socket_buffers` where those held what is beyond the limit.' }),
+    ),
     limit_bytes: Type.Optional(count('With `out_of_memory`, `output_limit` and `disk_quota`.')),
     reason: Type.Optional(oneOf(failureReasons, { description: 'With `failed`.' })),
   },

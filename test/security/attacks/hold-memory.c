@@ -214,6 +214,69 @@ static void udp_sockets(void)
 	}
 }
 
+/* What the kernel holds for a socket, received and to be sent. */
+static unsigned long socket_bytes(int fd)
+{
+	uint32_t usage[9] = {0}; /* SK_MEMINFO_RMEM_ALLOC is the first, SK_MEMINFO_WMEM_ALLOC the third */
+
+	getsockopt(fd, SOL_SOCKET, SO_MEMINFO, usage, (socklen_t[1]){sizeof(usage)});
+	return usage[0] + usage[2];
+}
+
+/* Each request of a kind that does not exist is answered with an error that holds the request. */
+static void netlink(void)
+{
+	struct { struct { uint32_t length; uint16_t type, flags; uint32_t sequence, pid; } header; char text[150000]; } request = {
+		.header = {sizeof(request), 32767, 5, 1, 0}};
+	struct sockaddr_storage here = {.ss_family = AF_NETLINK};
+
+	while (!enough()) {
+		int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, 0);
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, (int[1]){1 << 24}, sizeof(int));
+		if (fd < 0 || bind(fd, (void *)&here, 12) < 0)
+			return;
+		for (int i = 0; i < 99 && send(fd, &request, sizeof(request), 0) > 0; i++)
+			continue;
+		more(socket_bytes(fd));
+	}
+}
+
+/* Datagrams that are put together and never sent. */
+static void corked(void)
+{
+	struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+	while (!enough()) {
+		int fd = socket(AF_INET, SOCK_DGRAM, 0);
+		if (fd < 0 || connect(fd, (void *)&here, sizeof(here)) < 0 || send(fd, block, 60000, MSG_MORE) < 0)
+			return;
+		more(socket_bytes(fd));
+	}
+}
+
+/* Connections that wait to be accepted for ever, with what was sent to them; who sent it is closed. */
+static void unaccepted(void)
+{
+	while (!enough()) {
+		struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+		socklen_t length = sizeof(here);
+		int listener = socket(AF_INET, SOCK_STREAM, 0);
+		if (bind(listener, (void *)&here, sizeof(here)) < 0 || listen(listener, 4096) < 0 ||
+		    getsockname(listener, (void *)&here, &length) < 0)
+			return;
+		for (int i = 0; i < 4000 && !enough(); i++) {
+			int out = socket(AF_INET, SOCK_STREAM, 0);
+			unsigned long before = *held;
+			if (out < 0 || connect(out, (void *)&here, sizeof(here)) < 0)
+				break;
+			fill(out);
+			close(out);
+			if (*held == before)
+				break;
+		}
+	}
+}
+
 /* One page of each 2 MiB: a page and a page table for it. */
 static void page_tables(void)
 {
@@ -273,6 +336,9 @@ static void hold(const char *way)
 	else if (strcmp(way, "unix-datagrams") == 0) unix_sockets(SOCK_SEQPACKET);
 	else if (strcmp(way, "tcp") == 0) tcp_sockets();
 	else if (strcmp(way, "udp") == 0) udp_sockets();
+	else if (strcmp(way, "netlink") == 0) netlink();
+	else if (strcmp(way, "corked") == 0) corked();
+	else if (strcmp(way, "unaccepted") == 0) unaccepted();
 	else if (strcmp(way, "page-tables") == 0) page_tables();
 	else if (strcmp(way, "terminals") == 0) terminals();
 	else if (strcmp(way, "filters") == 0) filters();
@@ -282,7 +348,7 @@ static void hold(const char *way)
 /* Each process has its own limit on descriptors, so several get further. */
 static int is_per_process(const char *way)
 {
-	static const char *const ways[] = {"pipes", "unix", "unix-datagrams", "tcp", "udp", "filters", "memfd", "page-tables"};
+	static const char *const ways[] = {"pipes", "unix", "unix-datagrams", "tcp", "udp", "netlink", "corked", "unaccepted", "filters", "memfd", "page-tables"};
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
 		if (strcmp(way, ways[i]) == 0)

@@ -1,0 +1,46 @@
+import type { Limits } from '../../base/run.ts'
+import { type DockMounts, encodeBegin, encodeBytes, encodePrepare, toGuest } from '../slots/guest-channel.ts'
+import { creditWindowBytes, pictureWindowBytes } from '../slots/run-slot.ts'
+import { type Command, home } from './languages.ts'
+import type { PrewarmedJail } from './prewarmed-jail.ts'
+
+/** One program for a jail. */
+export interface JailRequest extends Command, DockMounts {
+  env: Readonly<Record<string, string>>
+  code: Uint8Array
+  /** Absent: empty. Needs a `codeFile`, since otherwise standard input carries the code. */
+  stdin: Uint8Array | undefined
+  limits: Limits
+}
+
+/** What begins a run in a jail that waits. */
+export function beginFramesOf(jail: PrewarmedJail, { env, code, dock, volumes }: JailRequest): Buffer[] {
+  return [
+    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length, dock, volumes }),
+    ...encodeBytes(toGuest.code, jail.number, code),
+  ]
+}
+
+/** What makes a jail for a run, and begins it. */
+export function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {
+  const { argv, codeFile, env, code, stdin, dock, volumes, limits } = request
+  if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
+  return [
+    encodePrepare(number, {
+      ...limits,
+      argv,
+      env,
+      home,
+      ...(codeFile === undefined ? {} : { codeFile }),
+      shownCpus,
+      codeBytes: code.length,
+      ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
+      creditBytes: creditWindowBytes,
+      imageCreditBytes: pictureWindowBytes,
+      dock,
+      volumes,
+    }),
+    ...encodeBytes(toGuest.code, number, code),
+    ...encodeBytes(toGuest.stdin, number, stdin ?? new Uint8Array()),
+  ]
+}
