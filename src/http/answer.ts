@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify'
 import type { Refusal } from '../base/errors.ts'
 import { Writer } from './writer.ts'
 
-/** Larger bodies are written at the speed of their reader. */
+/** Larger bodies are written in pieces, as fast as the client reads them. */
 const largeCharacters = 64 * 1024
 
 /** Sends a JSON text. */
@@ -18,7 +18,28 @@ export async function sendJson(reply: FastifyReply, status: number, json: string
   writer.end()
 }
 
-/** Takes the response over from the framework, its status and headers as they are set by now. */
+/**
+ * Sends objects as lines of JSON. What is refused before the first line is answered like any other refusal; a later
+ * failure closes the connection, so that a partial export cannot be mistaken for a complete one.
+ */
+export async function sendLines(reply: FastifyReply, lines: AsyncGenerator<object, void, undefined>): Promise<void> {
+  const first = await lines.next()
+  reply.code(200).header('content-type', 'application/x-ndjson')
+  const writer = startWriting(reply)
+  try {
+    for (let next = first; !next.done && !writer.gone; next = await lines.next()) {
+      await writer.write(`${JSON.stringify(next.value)}\n`)
+    }
+    writer.end()
+  } catch (error) {
+    reply.raw.destroy()
+    throw error
+  } finally {
+    await lines.return()
+  }
+}
+
+/** Takes the response over from Fastify, with the status and headers set so far. @returns a writer for its body. */
 export function startWriting(reply: FastifyReply): Writer {
   reply.hijack()
   reply.raw.writeHead(reply.statusCode, Object.fromEntries(headersOf(reply)))
@@ -28,11 +49,11 @@ export function startWriting(reply: FastifyReply): Writer {
 const headersOf = (reply: FastifyReply): [string, string | number | string[]][] =>
   Object.entries(reply.getHeaders()).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
 
-/** The body of every error outside JSON-RPC. That of a missing key has the two fields its clients know, and no third. */
+/** The body of every error outside JSON-RPC. `unauthorized` has no `hint`: its clients know these two fields only. */
 export const errorBody = ({ code, row, message, hint }: Refusal): string =>
   JSON.stringify({ error: row.error, message, ...(code !== 'unauthorized' && { hint }) })
 
-/** Headers that belong to a refusal, on whatever door. */
+/** Sets the headers that a refusal requires: Retry-After, Allow, WWW-Authenticate. */
 export function refusalHeaders(reply: FastifyReply, refusal: Refusal): void {
   const { retryAfterSeconds, allowed } = refusal.details
   if (typeof retryAfterSeconds === 'number') reply.header('retry-after', retryAfterSeconds)

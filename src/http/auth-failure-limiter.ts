@@ -1,27 +1,27 @@
-/** AuthFailureLimiter of one address that are answered in full; every further one is told to wait. */
+/** Failures per network and window that are answered with 401; further ones get 429. */
 const failuresMax = 3
 const windowMs = 60_000
 
-/** A few megabytes at most. Who commands more addresses than this is not slowed by being counted. */
+/** A few megabytes at most. An attacker with more addresses than this would not be slowed by counting them. */
 const addressesMax = 10_000
 
 /**
- * Counts failed attempts to authenticate, by address. It only shapes the answer to a failure: what succeeds is never
- * counted and never held up, so that one client cannot lock out another behind the same address.
+ * Counts failed authentications per network. It changes only how a failure is answered: success is never counted or
+ * delayed, so one client cannot lock out another behind the same address.
  */
 export class AuthFailureLimiter {
-  /** When the counted failures were, oldest first. Addresses are in the order in which their last one was counted. */
+  /** Times of the counted failures, oldest first. Addresses are ordered by their latest failure. */
   readonly #times = new Map<string, number[]>()
 
   /**
    * Counts a failure.
-   * @param nowMs of a clock that never jumps.
-   * @returns 0 while it may be answered in full, otherwise after how many seconds the next one would be.
+   * @param nowMs of a monotonic clock.
+   * @returns 0 where it is answered with 401, otherwise the seconds after which the next one would be.
    */
   count(address: string, nowMs: number): number {
     const recent = (this.#times.get(address) ?? []).filter((timeMs) => timeMs > nowMs - windowMs)
     const [oldest = nowMs] = recent
-    // What is told to wait is not counted: who waits as told is answered again.
+    // Failures beyond the limit are not counted, so a client that waits is answered with 401 again.
     if (recent.length >= failuresMax) return Math.ceil((oldest + windowMs - nowMs) / 1000)
     this.#times.delete(address)
     this.#times.set(address, [...recent, nowMs])

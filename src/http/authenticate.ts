@@ -1,24 +1,25 @@
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { IncomingHttpHeaders } from 'node:http'
 import { BlockList, isIP } from 'node:net'
+import type { FastifyRequest } from 'fastify'
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal, StartRefused } from '../base/errors.ts'
 import { type Admin, requireInstance } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import { AuthFailureLimiter } from './auth-failure-limiter.ts'
-import { clientAddress, clientNetwork, TrustedProxies } from './client-address.ts'
+import { clientNetwork } from './client-address.ts'
 
 /**
- * Who is asking.
+ * Identifies the sender of a request.
  * @throws Refusal `unauthorized`, `too_many_failures`, `profile_gone`.
  */
-export type Authenticate<Who> = (request: IncomingMessage) => Who | Promise<Who>
+export type Authenticate<Who> = (request: FastifyRequest) => Who | Promise<Who>
 
-/** Callers and administrators are known by different secrets, and neither is taken for the other. */
+/** Callers and administrators have different credentials; neither is accepted in place of the other. */
 export interface Authentication {
   caller: Authenticate<Caller>
   admin: Authenticate<Admin>
-  /** Who may read what the instance tells of itself: a token of the whole instance, in dev mode whoever may call. */
+  /** Requires an admin token of the whole instance; in development mode the developer is accepted too. */
   operator: Authenticate<void>
 }
 
@@ -32,25 +33,21 @@ const isLoopback = (address: string): boolean => {
 }
 
 /**
- * Dev mode: whoever reaches the loopback address is the developer, who may run code and nothing administrative. What
- * a client sends as a key is not looked at, so that a configuration with a key works unchanged.
+ * Accepts every request in development mode as the developer, who can run code but not administer. A key is ignored, so
+ * that a client configuration with one works unchanged.
  */
 async function asDeveloper(core: Core): Promise<Authenticate<Caller>> {
   const developer = await core.developer()
   return ({ socket: { remoteAddress = '' } }) => {
-    // BOUNDARY: the listener is bound to loopback; this holds even if something forwards to it.
+    // BOUNDARY: the listener is bound to loopback; this check holds even if something forwards to it.
     if (remoteAddress !== '127.0.0.1' && !isLoopback(remoteAddress.replace(/^::ffff:/, '')))
       throw new Refusal('unauthorized')
     return developer
   }
 }
 
-/** Who has the right secret is let in at once; who fails too often is told to wait, which a valid one never is. */
-function bySecret<Who>(
-  who: (secret: string) => Promise<Who>,
-  failures: AuthFailureLimiter,
-  trusted: TrustedProxies,
-): Authenticate<Who> {
+/** Authenticates by a secret. Only failures are limited, so a valid secret is never delayed. */
+function bySecret<Who>(who: (secret: string) => Promise<Who>, failures: AuthFailureLimiter): Authenticate<Who> {
   return async (request) => {
     try {
       const secret = secretOf(request.headers)
@@ -58,14 +55,14 @@ function bySecret<Who>(
       return await who(secret)
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== 'unauthorized') throw error
-      const network = clientNetwork(clientAddress(request, trusted))
+      const network = clientNetwork(request.ip, request.socket.remoteAddress ?? '')
       const retryAfterSeconds = failures.count(network, monotonicMs())
       throw retryAfterSeconds === 0 ? error : new Refusal('too_many_failures', { retryAfterSeconds })
     }
   }
 }
 
-/** The key that a request carries. With both headers `x-api-key` is it: `Authorization` may be a proxy's. */
+/** Returns the secret of a request. `x-api-key` takes precedence: `Authorization` may belong to a proxy. */
 function secretOf(headers: IncomingHttpHeaders): string | undefined {
   const apiKey = headers['x-api-key']
   if (apiKey !== undefined) return Array.isArray(apiKey) ? undefined : apiKey.trim()
@@ -73,18 +70,18 @@ function secretOf(headers: IncomingHttpHeaders): string | undefined {
 }
 
 /**
- * Chooses how callers are known; who administers needs a token in dev mode, too.
- * @throws StartRefused where the server would be open to others without keys.
+ * Builds the authentication of a server. Administration requires a token in development mode too.
+ * @throws StartRefused where development mode would be reachable from other machines.
  */
 export async function authenticator(
   core: Core,
-  { dev, host, trustedProxies }: { dev: boolean; host: string; trustedProxies: readonly string[] },
+  { dev, host }: { dev: boolean; host: string },
 ): Promise<Authentication> {
-  const [failures, trusted] = [new AuthFailureLimiter(), new TrustedProxies(trustedProxies)]
-  const admin = bySecret((secret) => core.authenticateAdmin(secret), failures, trusted)
+  const failures = new AuthFailureLimiter()
+  const admin = bySecret((secret) => core.authenticateAdmin(secret), failures)
   if (!dev) {
-    const caller = bySecret((secret) => core.authenticate(secret), failures, trusted)
-    const operator = async (request: IncomingMessage) => requireInstance(await admin(request), 'member')
+    const caller = bySecret((secret) => core.authenticate(secret), failures)
+    const operator = async (request: FastifyRequest) => requireInstance(await admin(request), 'member')
     return { admin, caller, operator }
   }
   if (host !== 'localhost' && !isLoopback(host)) {

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 
 /**
- * Where the client reaches this server, without a slash at its end.
- * @param publicUrl as configured; empty: as the client said, by http.
+ * Returns the base URL of links, without a trailing slash.
+ * @param publicUrl as configured; empty: http and the Host header of the request.
  */
 export const baseUrlOf = ({ headers }: FastifyRequest, publicUrl: string): string =>
   publicUrl === '' ? `http://${headers.host ?? 'localhost'}` : publicUrl.replace(/\/+$/, '')

@@ -1,53 +1,33 @@
-import type { IncomingMessage } from 'node:http'
-import { BlockList, isIP } from 'node:net'
-
-/** Proxies whose word about their clients is believed: addresses, and networks such as `10.0.0.0/8`. */
-export class TrustedProxies {
-  readonly #list = new BlockList()
-
-  /** @throws Error where an entry is neither; the configuration has checked them. */
-  constructor(entries: readonly string[]) {
-    for (const entry of entries) {
-      const [address = '', bits] = entry.split('/')
-      const isFour = isIP(address) === 4
-      this.#list.addSubnet(address, Number(bits ?? (isFour ? 32 : 128)), isFour ? 'ipv4' : 'ipv6')
-    }
-  }
-
-  has(address: string): boolean {
-    return this.#list.check(address, isIP(address) === 4 ? 'ipv4' : 'ipv6')
-  }
-}
+import { isIP } from 'node:net'
 
 /**
- * BOUNDARY: the address that a request comes from. Anybody can write `X-Forwarded-For`, so it is read from its end,
- * where the nearest proxy wrote, and only as far as each one that wrote is a trusted proxy.
- * https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/X-Forwarded-For
+ * Returns networks as Fastify's `trustProxy` accepts them. It refuses a prefix of 0 bits, which the configuration
+ * allows, so both halves of the address space stand for it.
  */
-export function clientAddress({ socket, headers }: IncomingMessage, trusted: TrustedProxies): string {
-  let address = plain(socket.remoteAddress ?? '')
-  // Repeated headers are one list; Node joins them.
-  const hops = String(headers['x-forwarded-for'] ?? '').split(',')
-  while (address !== '' && trusted.has(address)) {
-    const next = plain(hops.pop()?.trim() ?? '')
-    if (next === '') return address
-    address = next
-  }
-  return address
-}
+export const toTrustProxy = (networks: readonly string[]): string[] =>
+  networks.flatMap((network) => {
+    if (!network.endsWith('/0')) return network
+    return network.includes(':') ? ['::/1', '8000::/1'] : ['0.0.0.0/1', '128.0.0.0/1']
+  })
 
-/** What one client is taken for: an address, or in IPv6 the 64 bits that one subscriber can have at least. */
-export function clientNetwork(address: string): string {
-  if (isIP(address) !== 6) return address
-  const [left = '', right = ''] = new URL(`http://[${address.replace(/%.*$/, '')}]`).hostname.slice(1, -1).split('::')
+/**
+ * Returns the network of a client, for which failed authentications are counted: an IPv4 address, or the first 64 bits
+ * of an IPv6 address, which is the least that one subscriber has.
+ * @param address that Fastify took from `X-Forwarded-For`, from the end of the list as far as its proxies are trusted.
+ *   Where a proxy wrote no address there, the address of the connection counts.
+ */
+export function clientNetwork(address: string, connectionAddress: string): string {
+  const known = withoutPort(address) || withoutPort(connectionAddress)
+  if (isIP(known) !== 6) return known
+  const [left = '', right = ''] = new URL(`http://[${known.replace(/%.*$/, '')}]`).hostname.slice(1, -1).split('::')
   const head = left.split(':').filter(Boolean)
   const tail = right.split(':').filter(Boolean)
   const groups = [...head, ...Array<string>(8 - head.length - tail.length).fill('0'), ...tail]
   return `${groups.slice(0, 4).join(':')}::/64`
 }
 
-/** One address without port, brackets and the IPv6 form of IPv4; empty where it is none. */
-function plain(text: string): string {
+/** Returns an address without port, brackets and the prefix of mapped IPv4; an empty string where it is none. */
+function withoutPort(text: string): string {
   const [, address = text] = /^\[([^\]]*)\](?::\d+)?$/.exec(text) ?? /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(text) ?? []
   const mapped = address.replace(/^::ffff:(?=\d+\.\d+\.\d+\.\d+$)/i, '')
   return isIP(mapped) === 0 ? '' : mapped

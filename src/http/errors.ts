@@ -3,13 +3,13 @@ import { Refusal } from '../base/errors.ts'
 import { fault } from '../observe/log.ts'
 import { errorBody, refusalHeaders, sendJson } from './answer.ts'
 
-/** The one place where an error becomes an answer. Refusals by their row; anything else is logged once, by its id. */
+/** Turns every error into a response: a refusal by its row; anything else is logged once and answered with its id. */
 export async function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   try {
     const refusal = toRefusal(error, request)
     refusalHeaders(reply, refusal)
-    // A client that still sends would see a broken connection in place of this answer. Kept open, the rest of the
-    // request is read and thrown away until it ends or has had the time of a whole request.
+    // Closing the connection while the client still sends would discard this response. Kept open, the rest of the
+    // request is read and dropped until it ends or the request timeout expires.
     if (!request.raw.complete) reply.removeHeader('connection')
     await sendJson(reply, refusal.row.http, errorBody(refusal))
   } catch (failure) {
@@ -29,7 +29,7 @@ function toRefusal(error: unknown, request: FastifyRequest): Refusal {
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
       return new Refusal('invalid_request', { problem: 'the body is not as long as Content-Length says' })
   }
-  // The framework refuses malformed addresses and the like by itself, before any of our code ran.
+  // Fastify itself refuses malformed URLs and headers, before any of our code runs.
   if (code?.startsWith('FST_') && statusCode < 500) {
     return new Refusal('invalid_request', { problem: 'the address or the headers are malformed' })
   }

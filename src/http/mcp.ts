@@ -13,12 +13,12 @@ import { fault } from '../observe/log.ts'
 import { type Catalog, chooseToolsets } from '../tools/catalog.ts'
 import { sendJson, startWriting } from './answer.ts'
 import { baseUrlOf } from './base-url.ts'
-import type { HttpDeps } from './routes.ts'
+import type { Group, HttpDeps, Operation } from './operation.ts'
 
-/** Common clients and proxies wait one to five minutes for the head of an answer. */
+/** A call that takes longer is answered as a stream: common clients and proxies wait one to five minutes for headers. */
 const quietMs = 10_000
 
-/** The handlers of one endpoint, which share what the protocol keeps between requests. */
+/** The handlers of `/mcp`, which share the state that the protocol keeps between requests. */
 export interface McpEndpoint {
   post: RouteHandlerMethod
   get: RouteHandlerMethod
@@ -26,7 +26,7 @@ export interface McpEndpoint {
 }
 
 /** MCP over Streamable HTTP: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports */
-export function mcpEndpoint(rooms: HttpDeps, catalog: Catalog, changes: Changes, closing: AbortSignal): McpEndpoint {
+export function mcpEndpoint(deps: HttpDeps, catalog: Catalog, changes: Changes, closing: AbortSignal): McpEndpoint {
   const state: McpState = {
     calls: new Calls(),
     sessions: new Sessions(),
@@ -36,14 +36,14 @@ export function mcpEndpoint(rooms: HttpDeps, catalog: Catalog, changes: Changes,
   }
   return {
     post: async (request, reply) => {
-      const context = await contextOf(request, reply, rooms, catalog, state)
+      const context = await contextOf(request, reply, deps, catalog, state)
       return send(reply, await handle(headersOf(request), request.body as Buffer, context), context.log)
     },
     get: async (request, reply) => {
       const header = headersOf(request)
       refuseModern(request, header)
       if (!readsEvents(header)) throw new Refusal('not_acceptable', { wanted: 'text/event-stream' })
-      const context = await contextOf(request, reply, rooms, catalog, state)
+      const context = await contextOf(request, reply, deps, catalog, state)
       const sessionId = header('mcp-session-id')
       const session = sessionId === undefined ? undefined : state.sessions.find(request.caller.keyId, sessionId)
       return sendEvents(reply, news(session, context), context.log)
@@ -59,7 +59,7 @@ export function mcpEndpoint(rooms: HttpDeps, catalog: Catalog, changes: Changes,
   }
 }
 
-/** Since 2026-07-28 there is nothing but POST. */
+/** Refuses GET and DELETE since 2026-07-28, which has POST only. */
 function refuseModern({ method }: FastifyRequest, header: HeaderOf): void {
   if (isModernHeader(header('mcp-protocol-version'))) {
     throw new Refusal('method_not_allowed', { method, allowed: 'POST' })
@@ -89,7 +89,7 @@ async function contextOf(
   }
 }
 
-/** Of a signal that aborts when the connection closes before the answer is complete; made when it is first asked for. */
+/** Returns a getter of a signal that aborts when the client disconnects early. The signal is created on first use. */
 function goneSignal(raw: ServerResponse): () => AbortSignal {
   let gone: AbortController | undefined
   return () => {
@@ -125,14 +125,14 @@ async function send(reply: FastifyReply, answer: McpReply, log: HttpDeps['log'])
   }
 }
 
-/** Each message is one server-sent event. When the client leaves, so do we. */
+/** Sends each message as a server-sent event, until the client disconnects. */
 async function sendEvents(
   reply: FastifyReply,
   messages: AsyncGenerator<string, void, undefined>,
   log: HttpDeps['log'],
 ): Promise<void> {
   reply.code(200).header('content-type', 'text/event-stream').header('x-accel-buffering', 'no')
-  const writer = startWriting(reply).keepAlive(': still here\n\n')
+  const writer = startWriting(reply).keepAlive(': keep-alive\n\n')
   reply.raw.flushHeaders()
   try {
     for await (const message of messages) {
@@ -151,3 +151,43 @@ function queryOf(request: FastifyRequest, name: 'toolsets' | 'session'): string 
   if (value === undefined || typeof value === 'string') return value
   throw new Refusal('invalid_argument', { field: name, problem: 'must be given once' })
 }
+
+const group: Group = { name: 'MCP', description: 'The Model Context Protocol.' }
+
+/** Each tool requires its own capability. */
+const mcp = { path: '/mcp', access: 'key', capability: null, group } as const
+
+export const mcpOperations: readonly Operation[] = [
+  {
+    ...mcp,
+    id: 'mcp',
+    method: 'POST',
+    summary: 'Send an MCP message; see docs/mcp.md',
+    query: {
+      toolsets: 'Toolsets to offer, separated by commas.',
+      session: 'true creates a session, which only tools that send requests to the client need.',
+    },
+    body: { mediaType: 'application/json' },
+    answers: { 200: { mediaType: 'application/json' }, 202: null },
+    refusals: ['parse_error', 'invalid_request', 'thread_busy'],
+    handler: ({ mcp }) => mcp.post,
+  },
+  {
+    ...mcp,
+    id: 'mcpEvents',
+    method: 'GET',
+    summary: 'Open the stream of server messages, for MCP clients before 2026-07-28',
+    answers: { 200: { mediaType: 'text/event-stream' } },
+    refusals: ['method_not_allowed'],
+    handler: ({ mcp }) => mcp.get,
+  },
+  {
+    ...mcp,
+    id: 'endMcpSession',
+    method: 'DELETE',
+    summary: 'End an MCP session',
+    answers: { 204: null },
+    refusals: ['method_not_allowed'],
+    handler: ({ mcp }) => mcp.delete,
+  },
+]

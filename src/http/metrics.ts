@@ -1,11 +1,21 @@
-import type { RouteHandlerMethod } from 'fastify'
-import type { Core } from '../core/core.ts'
-import type { Metrics } from '../observe/metrics.ts'
+import { serverGroup } from './health.ts'
+import type { Operation } from './operation.ts'
 
-/** What Prometheus reads; https://prometheus.io/docs/instrumenting/exposition_formats/ */
-export const metrics =
-  (all: Metrics, core: Core): RouteHandlerMethod =>
-  async (_request, reply) => {
-    const text = await all.text(await core.figures())
-    return reply.code(200).header('content-type', all.contentType).send(text)
-  }
+/** Metrics in the Prometheus text format: https://prometheus.io/docs/instrumenting/exposition_formats/ */
+export const metricsOperation: Operation = {
+  id: 'metrics',
+  method: 'GET',
+  path: '/metrics',
+  access: 'operator',
+  capability: null,
+  group: serverGroup,
+  summary: 'Get metrics in the Prometheus text format',
+  answers: { 200: { mediaType: 'text/plain' } },
+  refusals: [],
+  handler:
+    ({ metrics, core }) =>
+    async (_request, reply) => {
+      const text = await metrics.text(await core.figures())
+      return reply.code(200).header('content-type', metrics.contentType).send(text)
+    },
+}

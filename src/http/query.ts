@@ -1,19 +1,32 @@
-/** What stands behind the `?` of a request. */
 import { Refusal } from '../base/errors.ts'
-import { type PageRequest, toPageRequest } from '../core/paging.ts'
+
+/** Descriptions of the parameters of every paged list. */
+export const pageParameters = {
+  cursor: 'The next_cursor of the previous page.',
+  limit: 'Maximum number of items per page, 1 to 200; 50 by default.',
+}
+
+/** Marks a parameter that stands for every name with its prefix: `metadata.KEY` for `metadata.customer` and all others. */
+const openSuffix = '.KEY'
 
 /**
- * BOUNDARY: a query has no other words than these, each once.
- * @param prefix of further ones.
+ * BOUNDARY: reads the query of a request, each parameter at most once.
+ * @param parameters the parameters that are known, by name.
+ * @param unknown what happens to every other one.
  * @throws Refusal invalid_argument.
  */
-export function readQuery(query: unknown, known: readonly string[], prefix?: string): Record<string, string> {
+export function readQuery(
+  query: unknown,
+  parameters: Readonly<Record<string, string>>,
+  unknown: 'ignored' | 'refused',
+): Record<string, string> {
   const read: Record<string, string> = Object.create(null) as Record<string, string>
   for (const [name, value] of Object.entries(query as Record<string, unknown>)) {
     const field = name.slice(0, 64)
-    if (!known.includes(name) && !(prefix !== undefined && name.startsWith(prefix) && name !== prefix)) {
-      const names = [...known, ...(prefix === undefined ? [] : [`${prefix}KEY`])]
-      const problem = names.length === 0 ? 'there are none here' : `known are ${names.join(', ')}`
+    if (!isKnown(name, parameters)) {
+      if (unknown === 'ignored') continue
+      const names = Object.keys(parameters)
+      const problem = names.length === 0 ? 'this operation has none' : `known are ${names.join(', ')}`
       throw new Refusal('invalid_argument', { field, problem: `is not a parameter; ${problem}` })
     }
     if (typeof value !== 'string') throw new Refusal('invalid_argument', { field, problem: 'must be given once' })
@@ -22,8 +35,9 @@ export function readQuery(query: unknown, known: readonly string[], prefix?: str
   return read
 }
 
-/** The words that ask for a part of a list. */
-export const pageWords = ['cursor', 'limit'] as const
-
-/** Which part of a list a query asks for; it may say nothing else. @throws Refusal invalid_argument. */
-export const pageAsked = ({ query }: { query: unknown }): PageRequest => toPageRequest(readQuery(query, pageWords))
+const isKnown = (name: string, parameters: Readonly<Record<string, string>>): boolean =>
+  Object.hasOwn(parameters, name) ||
+  Object.keys(parameters).some((known) => {
+    const prefix = known.endsWith(openSuffix) ? known.slice(0, 1 - openSuffix.length) : name
+    return name.startsWith(prefix) && name !== prefix
+  })

@@ -1,15 +1,15 @@
 import type { IncomingMessage } from 'node:http'
+import { parse as parseContentType } from 'content-type'
 import { Refusal } from '../base/errors.ts'
 
-/** What `admit` looks at. */
-type Arrived = Pick<IncomingMessage, 'method' | 'headers' | 'rawHeaders'>
+type Head = Pick<IncomingMessage, 'headers' | 'rawHeaders'>
 
 export interface GuardRules {
   /** Whether requests need no key. */
   dev: boolean
   /**
-   * Names served besides loopback: `name` on any port, or `name:port`. Without dev mode an empty list is every name: what
-   * a page of another name could reach there, it could not use without a key.
+   * Host names accepted besides loopback: `name` on any port, or `name:port`. Outside development mode an empty list
+   * accepts every name: a page of another name cannot call the server without a key.
    */
   allowedHosts: readonly string[]
   /** Web origins that may call, such as `https://app.example`. */
@@ -17,49 +17,56 @@ export interface GuardRules {
 }
 
 /**
- * BOUNDARY: what every request must show before any route sees it. A server on loopback can be reached by every web
- * page its user visits; these three checks keep pages out:
- * - Host: a page whose own name was made to resolve to loopback (DNS rebinding) still sends that name.
- * - Origin and Sec-Fetch-Site: browsers add them to what a page sends, and pages can't change them.
- * - JSON content type: what a form or a "simple" request can't send without asking first.
+ * BOUNDARY: checks every request before any route sees it. Every web page that a user visits can reach a server on
+ * loopback; these checks, with `checkContentType`, keep pages out:
+ * - Host: a page whose own name resolves to loopback (DNS rebinding) still sends that name.
+ * - Origin and Sec-Fetch-Site: browsers add them to requests of a page, and the page cannot change them.
  *
- * @returns what looks at a request and at the port on which it arrived, and gives the refusal, or nothing when it may pass.
+ * @returns a function that takes the head of a request and the port on which it arrived, and returns the refusal, or
+ *   `undefined` where the request may pass.
  */
-export function door(rules: GuardRules): (arrived: Arrived, port: number) => Refusal | undefined {
-  // Nearly every request of a server comes under the same name, which need not be taken apart each time.
-  let served: { host: string; port: number } | undefined
-  const serves = (host: string, port: number): boolean => {
-    if (served?.host === host && served.port === port) return true
+export function requestGuard(rules: GuardRules): (head: Head, port: number) => Refusal | undefined {
+  // Nearly all requests have the same Host header, which need not be parsed each time.
+  let last: { host: string; port: number } | undefined
+  const isKnownHost = (host: string, port: number): boolean => {
+    if (last?.host === host && last.port === port) return true
     if (!isServed(host, port, rules)) return false
-    served = { host, port }
+    last = { host, port }
     return true
   }
-  return (arrived, port) => admit(arrived, port, rules, serves)
+  return (head, port) => checkHead(head, port, rules, isKnownHost)
 }
 
-function admit(
-  { method = '', headers, rawHeaders }: Arrived,
+function checkHead(
+  { headers, rawHeaders }: Head,
   port: number,
   rules: GuardRules,
-  serves: (host: string, port: number) => boolean,
+  isKnownHost: (host: string, port: number) => boolean,
 ): Refusal | undefined {
-  // Of two names Node reads the first and a proxy before it perhaps the second.
+  // Of two Host headers Node reads the first; a proxy in front may have read the second.
   if (countOf('host', rawHeaders) > 1)
     return new Refusal('invalid_request', { problem: 'it has more than one Host header' })
   const host = headers.host?.toLowerCase() ?? ''
-  if (!serves(host, port)) return new Refusal('host_not_allowed', { host: shown(host) })
+  if (!isKnownHost(host, port)) return new Refusal('host_not_allowed', { host: printable(host) })
   const { origin } = headers
-  // A page that was served here, under the name just checked, is ours.
+  // A page that this server itself served, under the name just checked.
   const isOwn = origin?.toLowerCase() === `http://${host}`
   const originAllowed = origin !== undefined && (isOwn || rules.allowedOrigins.includes(origin))
-  if (origin !== undefined && !originAllowed) return new Refusal('origin_not_allowed', { origin: shown(origin) })
+  if (origin !== undefined && !originAllowed) return new Refusal('origin_not_allowed', { origin: printable(origin) })
   const site = headers['sec-fetch-site']
   if (site !== undefined && site !== 'none' && site !== 'same-origin' && !originAllowed) {
-    return new Refusal('origin_not_allowed', { origin: shown(`Sec-Fetch-Site: ${site}`) })
+    return new Refusal('origin_not_allowed', { origin: printable(`Sec-Fetch-Site: ${site}`) })
   }
-  if (method === 'POST' && !isJson(headers['content-type'])) return new Refusal('wrong_content_type')
   return undefined
 }
+
+/**
+ * BOUNDARY: requires JSON in UTF-8 for every POST. Browsers send it to another origin only after a preflight request:
+ * https://fetch.spec.whatwg.org/#cors-safelisted-request-header
+ * @returns the refusal, or `undefined` where the request may pass.
+ */
+export const checkContentType = (method: string, contentType: string | undefined): Refusal | undefined =>
+  method !== 'POST' || isJson(contentType) ? undefined : new Refusal('wrong_content_type')
 
 function countOf(name: string, rawHeaders: readonly string[]): number {
   let count = 0
@@ -73,27 +80,23 @@ const defaultPort = 80
 
 function isServed(host: string, port: number, { dev, allowedHosts }: GuardRules): boolean {
   if (!dev && allowedHosts.length === 0) return true
-  const { name, port: asked } = splitHost(host)
-  if (loopbackNames.includes(name) && (asked ?? defaultPort) === port) return true
+  const { name, port: given } = splitHost(host)
+  if (loopbackNames.includes(name) && (given ?? defaultPort) === port) return true
   return allowedHosts.some((allowed) => allowed.toLowerCase() === name || allowed.toLowerCase() === host)
 }
 
-/** `[::1]:80` and `name:80` in their parts; what is neither matches no name. */
+/** Splits `[::1]:80` and `name:80`; anything else has an empty name, which matches nothing. */
 function splitHost(host: string): { name: string; port: number | undefined } {
   const [, name, port] = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?$/.exec(host) ?? []
   return { name: name ?? '', port: port === undefined ? undefined : Number(port) }
 }
 
-function isJson(contentType: string | undefined): boolean {
+function isJson(contentType = ''): boolean {
   if (contentType === 'application/json') return true
-  const [essence, ...parameters] = (contentType ?? '')
-    .toLowerCase()
-    .split(';')
-    .map((part) => part.trim())
-  if (essence !== 'application/json') return false
-  return parameters.every((parameter) => !parameter.startsWith('charset=') || /^charset="?utf-?8"?$/.test(parameter))
+  const { type, parameters } = parseContentType(contentType)
+  return type === 'application/json' && /^utf-?8$/i.test(parameters.charset ?? 'utf-8')
 }
 
-/** Safe to repeat in an answer and a log. */
-const shown = (value: string): string =>
+/** Makes a header value safe to repeat in a response and a log. */
+const printable = (value: string): string =>
   value === '' ? '(none)' : value.replaceAll(/[^\x20-\x7e]/g, '?').slice(0, 128)

@@ -2,44 +2,49 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { monotonicMs } from '../base/clock.ts'
 
-const lookEveryMs = 5_000
+const checkEveryMs = 5_000
 
 /**
- * Cuts off who takes too long to send a request: a connection that is held for nothing. Node's own limit is one for the
- * whole server, and an upload may take as long as it needs.
+ * Closes connections whose request takes too long to arrive. Node has one such limit for the whole server, but an
+ * upload may take as long as it needs.
  */
 export class RequestTimeouts {
-  readonly #patienceMs: number
+  readonly #timeoutMs: number
   /** The latest request of each open connection. */
   readonly #latest = new Map<Socket, { request: IncomingMessage; sinceMs: number }>()
-  readonly #looking: NodeJS.Timeout
+  /** Connections whose end is listened for already. */
+  readonly #sockets = new WeakSet<Socket>()
+  readonly #timer: NodeJS.Timeout
 
-  /** @param patienceMs for a whole request, from its head on. */
-  constructor(patienceMs: number, everyMs = lookEveryMs) {
-    this.#patienceMs = patienceMs
-    this.#looking = setInterval(() => this.#look(), everyMs).unref()
+  /** @param timeoutMs for a whole request, from the end of its headers on. */
+  constructor(timeoutMs: number, everyMs = checkEveryMs) {
+    this.#timeoutMs = timeoutMs
+    this.#timer = setInterval(() => this.#check(), everyMs).unref()
   }
 
-  /** To be called with every request once its head is there. */
+  /** Starts the timeout of a request whose headers have arrived. */
   add(request: IncomingMessage): void {
     const { socket } = request
-    if (!this.#latest.has(socket)) socket.once('close', () => this.#latest.delete(socket))
+    if (!this.#latest.has(socket) && !this.#sockets.has(socket)) {
+      this.#sockets.add(socket)
+      socket.once('close', () => this.#latest.delete(socket))
+    }
     this.#latest.set(socket, { request, sinceMs: monotonicMs() })
   }
 
-  /** It has a patience of its own. */
-  excuse({ socket }: IncomingMessage): void {
+  /** Exempts a request from the timeout. */
+  exempt({ socket }: IncomingMessage): void {
     this.#latest.delete(socket)
   }
 
   stop(): void {
-    clearInterval(this.#looking)
+    clearInterval(this.#timer)
   }
 
-  #look(): void {
-    const tooOldMs = monotonicMs() - this.#patienceMs
+  #check(): void {
+    const startedBeforeMs = monotonicMs() - this.#timeoutMs
     for (const [socket, { request, sinceMs }] of this.#latest) {
-      if (request.complete || sinceMs > tooOldMs) continue
+      if (request.complete || sinceMs > startedBeforeMs) continue
       socket.end('HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
       socket.destroySoon()
     }

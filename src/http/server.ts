@@ -1,3 +1,4 @@
+import cors from '@fastify/cors'
 import { type FastifyBaseLogger, type FastifyInstance, type FastifyRequest, fastify, LogController } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -7,47 +8,46 @@ import type { Core } from '../core/core.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { type Authentication, authenticator } from './authenticate.ts'
+import { toTrustProxy } from './client-address.ts'
 import { answerError } from './errors.ts'
-import { door, type GuardRules } from './request-guard.ts'
+import type { Access, HttpDeps } from './operation.ts'
+import { checkContentType, type GuardRules, requestGuard } from './request-guard.ts'
 import { RequestTimeouts } from './request-timeouts.ts'
-import { type HttpDeps, routes } from './routes.ts'
+import { registerRoutes } from './routes.ts'
 
 export interface HttpConfig extends GuardRules {
   host: string
   port: number
   maxBodyBytes: number
-  /** Addresses and networks of proxies whose `X-Forwarded-For` is believed. */
+  /** Addresses and networks of proxies whose `X-Forwarded-For` is trusted. */
   trustedProxies: readonly string[]
-  /** Of the product, as clients are told. */
+  /** Version of the product. */
   version: string
   publicUrl: string
 }
 
 declare module 'fastify' {
   interface FastifyRequest {
+    /** Set on routes with access `key`. */
     caller: Caller
-    /** On paths of administration, and there alone. */
+    /** Set on routes with access `admin token`. */
     admin: Admin
   }
   interface FastifyContextConfig {
-    /** Answers without knowing who asks: nothing but whether the server is alive. */
-    open?: boolean
-    /** Takes an admin token, and no key. */
-    admin?: boolean
-    /** What clients send to it: JSON, all of it within a minute, or a file, for as long as it takes. */
-    sends?: 'file'
-    /** Tells of the whole instance: see `Authentication.operator`. */
-    operator?: boolean
+    /** A route without it requires a key. */
+    access?: Access
+    /** A file may take as long as it needs; every other body must arrive within `requestTimeoutMs`. */
+    bodyKind?: 'file'
   }
 }
 
-/** Time to send a whole request; more is a client that holds a connection for nothing. */
+/** Time in which a whole request must arrive, so that slow clients cannot occupy connections. */
 const requestTimeoutMs = 60_000
 /** Longer than any path of a file in base64. */
 const pathParameterMax = 12_288
-/** Longer than the idle time of common proxies, so that they close first and no request meets a closing connection. */
+/** Longer than the idle timeout of common proxies, so that they close first and no request meets a closing connection. */
 const keepAliveTimeoutMs = 72_000
-/** For the answers that are under way when the server closes; a client that has not taken its own by then is cut off. */
+/** How long responses in progress may continue when the server closes. */
 const closingMs = 5_000
 
 /**
@@ -63,14 +63,12 @@ export async function buildServer({
 }: {
   core: Core
   config: HttpConfig
-  /** Told of every answer, and served. */
   metrics: Metrics
   log: Log
-  /** For suites that offer something else than the product does. */
   offers?: HttpDeps['offers']
 }): Promise<FastifyInstance> {
   const authentication = await authenticator(core, config)
-  const admit = door(config)
+  const guard = requestGuard(config)
   const app: FastifyInstance = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
@@ -78,39 +76,39 @@ export async function buildServer({
     bodyLimit: config.maxBodyBytes,
     // See `RequestTimeouts`.
     requestTimeout: 0,
-    // Tokens of signed links stand in the path, and hold a path of a file.
+    // The token of a signed link is a path parameter and contains the path of a file.
     routerOptions: { maxParamLength: pathParameterMax },
     keepAliveTimeout: keepAliveTimeoutMs,
     forceCloseConnections: 'idle',
     exposeHeadRoutes: false,
+    trustProxy: config.trustedProxies.length > 0 && toTrustProxy(config.trustedProxies),
   })
-  // Bodies are read by our own parser, which bounds their shape; the framework hands over the bytes.
+  // Fastify passes the bytes on: our own parser bounds the depth and number of values.
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
   app.setErrorHandler(answerError)
 
-  // Every request has one, and shares its shape.
+  // Declared here so that all requests share one hidden class.
   app.decorateRequest('caller', null as unknown as Caller)
   app.decorateRequest('admin', null as unknown as Admin)
-  const arriving = new RequestTimeouts(requestTimeoutMs)
-  app.addHook('onClose', async () => arriving.stop())
-  // With callbacks: a promise for each hook would cost the hot path more than what the hook does.
+  const timeouts = new RequestTimeouts(requestTimeoutMs)
+  app.addHook('onClose', async () => timeouts.stop())
+  // Hooks use callbacks: a promise per hook would cost more than the hook itself.
   app.addHook('onRequest', (request, reply, done) => {
-    if (request.routeOptions.config?.sends !== 'file') arriving.add(request.raw)
-    else arriving.excuse(request.raw)
+    if (request.routeOptions.config?.bodyKind !== 'file') timeouts.add(request.raw)
+    else timeouts.exempt(request.raw)
     reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
-    const refusal = admit(request.raw, portOf(request, config))
+    done(guard(request.raw, portOf(request, config)))
+  })
+  if (config.allowedOrigins.length > 0) await allowOrigins(app, config.allowedOrigins)
+  app.addHook('onRequest', (request, _reply, done) => {
+    const refusal = checkContentType(request.method, request.headers['content-type'])
     if (refusal) return done(refusal)
-    // An address with a host of its own would speak past the one that was just checked.
+    // An absolute URL names a host of its own, which could differ from the one that was checked.
     if (!request.url.startsWith('/'))
       return done(new Refusal('invalid_request', { problem: 'the address must be a path' }))
-    const { origin } = request.headers
-    if (origin !== undefined) {
-      reply.header('access-control-allow-origin', origin).header('vary', 'origin')
-      if (request.method === 'OPTIONS') return void reply.code(204).headers(preflight).send()
-    }
-    if (request.is404 || request.routeOptions.config.open === true) return done()
-    enter(request, authentication, done)
+    if (request.is404) return done()
+    authenticate(request, authentication, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
     metrics.answered(request.method, routeOf(request), reply.statusCode)
@@ -126,34 +124,67 @@ export async function buildServer({
   endConnectionsOnClose(app)
 
   const { version, publicUrl } = config
-  routes(app, { core, metrics, version, publicUrl, log, ...(offers && { offers }) })
+  registerRoutes(app, { core, metrics, version, publicUrl, log, ...(offers && { offers }) })
   return app
 }
 
-/** Lets a request in once it is known who asks. */
-function enter(
+/**
+ * Answers preflight requests of these origins and lets their pages read every response, errors included. Registered
+ * after the guard, which has refused every other origin, and before authentication, which a preflight cannot pass.
+ */
+async function allowOrigins(app: FastifyInstance, origins: readonly string[]): Promise<void> {
+  // The plugin registers `OPTIONS *`, so that a preflight finds a route.
+  app.addHook('onRoute', (route) => {
+    if (route.url === '*') route.config = { ...route.config, access: 'open' }
+  })
+  await app.register(cors, {
+    // A request without Origin is no CORS request, also where its method is OPTIONS.
+    origin: (origin, decide) => decide(null, origin !== undefined && origins.includes(origin)),
+    strictPreflight: false,
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
+    // Absent, `allowedHeaders` allows the requested ones: MCP names `Mcp-Param-*` after the arguments of a tool.
+    exposedHeaders: [
+      ...['x-trace-id', 'mcp-session-id', 'retry-after', 'www-authenticate', 'allow', 'preference-applied'],
+      ...['etag', 'accept-ranges', 'content-range', 'content-disposition'],
+    ],
+    maxAge: 600,
+  })
+}
+
+/** Authenticates a request as its route requires, and sets `caller` or `admin`. */
+function authenticate(
   request: FastifyRequest,
   { admin, caller, operator }: Authentication,
   done: (error?: Error) => void,
 ): void {
-  if (request.routeOptions.config.operator === true) entering(operator(request.raw), () => {}, done)
-  else if (request.routeOptions.config.admin === true) {
-    entering(admin(request.raw), (who) => (request.admin = who), done)
-  } else entering(caller(request.raw), (who) => (request.caller = who), done)
+  const { access = 'key' } = request.routeOptions.config
+  switch (access) {
+    case 'open':
+      done()
+      return
+    case 'key':
+      settle(caller(request), (who) => (request.caller = who), done)
+      return
+    case 'admin token':
+      settle(admin(request), (who) => (request.admin = who), done)
+      return
+    case 'operator':
+      settle(operator(request), () => {}, done)
+  }
 }
 
-function entering<Who>(who: Who | Promise<Who>, set: (who: Who) => void, done: (error?: Error) => void): void {
-  const enter = (known: Who) => {
+function settle<Who>(who: Who | Promise<Who>, set: (who: Who) => void, done: (error?: Error) => void): void {
+  const finish = (known: Who) => {
     set(known)
     done()
   }
-  if (who instanceof Promise) who.then(enter, done)
-  else enter(who)
+  if (who instanceof Promise) who.then(finish, done)
+  else finish(who)
 }
 
 /**
- * The framework closes what is idle when the close begins. A connection that is busy then would be kept alive by its
- * client after its answer and hold the close up, and one whose client does not read would hold it up for good.
+ * Ends busy connections when the server closes; Fastify ends only those that are idle when the close begins. A busy
+ * one would be kept alive by its client after the response, and one whose client does not read would never end.
  */
 function endConnectionsOnClose(app: FastifyInstance): void {
   let closing = false
@@ -168,14 +199,7 @@ function endConnectionsOnClose(app: FastifyInstance): void {
   })
 }
 
-/** As it is registered: what a client made up is no route. */
+/** Returns the path pattern of a route: the path itself comes from the client and is unbounded. */
 const routeOf = ({ routeOptions }: FastifyRequest): string => routeOptions.url ?? '(none)'
 
 const portOf = ({ raw }: FastifyRequest, { port }: HttpConfig): number => raw.socket.localPort ?? port
-
-/** For pages of an allowed origin; the browser asks before it sends JSON. */
-const preflight = {
-  'access-control-allow-methods': 'GET, POST',
-  'access-control-allow-headers': 'authorization, x-api-key, content-type, accept, mcp-protocol-version',
-  'access-control-max-age': '600',
-}

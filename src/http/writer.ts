@@ -1,17 +1,17 @@
 import type { ServerResponse } from 'node:http'
 
-/** A proxy or client that hears nothing for a minute hangs up; this is a quarter of that. */
+/** A quarter of the minute after which common proxies and clients close a silent connection. */
 const keepAliveMs = 15_000
 
-/** A client that takes not even one piece in this time is let go; what it was reading goes on without it. */
+/** A client that does not read a single piece in this time is disconnected; what it was reading continues. */
 const stallMs = 30_000
 
-/** Small enough that a slow client that still reads takes one well within `stallMs`. */
+/** Small enough that a slow client reads one well within `stallMs`. */
 const pieceCharacters = 32 * 1024
 
 /**
- * Writes to one client at the client's speed. At most one text is held, whoever reads slowly or not at all; once the
- * client is gone everything is dropped.
+ * Writes to one client as fast as it reads, and buffers at most one piece. After the client disconnects everything is
+ * dropped.
  */
 export class Writer {
   readonly #response: ServerResponse
@@ -19,14 +19,14 @@ export class Writer {
   #keepAlive: NodeJS.Timeout | undefined
 
   /**
-   * @param response its head is written already.
-   * @param patienceMs for a client that takes nothing.
+   * @param response whose headers are written already.
+   * @param stallTimeoutMs after which a client that does not read is disconnected.
    */
-  constructor(response: ServerResponse, patienceMs = stallMs) {
+  constructor(response: ServerResponse, stallTimeoutMs = stallMs) {
     this.#response = response
-    this.#stallMs = patienceMs
+    this.#stallMs = stallTimeoutMs
     response.on('error', () => {
-      // A client that went away; `gone` says so.
+      // The client disconnected; `gone` is true.
     })
   }
 
@@ -34,7 +34,7 @@ export class Writer {
     return this.#response.destroyed || this.#response.writableEnded
   }
 
-  /** Says `text` whenever it has been silent for a while, until the end. */
+  /** Writes `text` after every `afterMs` of silence, until the end. */
   keepAlive(text: string, afterMs = keepAliveMs): this {
     this.#keepAlive = setInterval(() => {
       if (!this.gone && !this.#response.writableNeedDrain) this.#response.write(text)
@@ -42,7 +42,7 @@ export class Writer {
     return this
   }
 
-  /** Resolves when there is room for more, or the client is gone. */
+  /** Writes text. Resolves when there is room for more, or the client is gone. */
   async write(text: string): Promise<void> {
     for (let at = 0; at < text.length && !this.gone; ) {
       const end = endOfPiece(text, at)
@@ -52,7 +52,7 @@ export class Writer {
     }
   }
 
-  /** The same for bytes. They are handed on as they are. */
+  /** Writes bytes, in one piece. Resolves like `write`. */
   async writeBytes(bytes: Uint8Array): Promise<void> {
     if (!this.gone && !this.#response.write(bytes)) await this.#room()
   }
@@ -76,7 +76,7 @@ export class Writer {
   }
 }
 
-/** Never between the two halves of a character. */
+/** Returns where a piece ends, never between two surrogates. */
 function endOfPiece(text: string, start: number): number {
   const end = start + pieceCharacters
   const code = text.charCodeAt(end - 1)

@@ -95,13 +95,18 @@ export const topFiles: Readonly<Record<string, string>> = {
 
 /** Packages and the rooms that may know them: each has one place, so that it can be exchanged in one place. */
 export const packageTable: Readonly<Record<string, { rooms: readonly string[]; reason: string }>> = {
+  '@fastify/cors': { rooms: ['http'], reason: 'CORS' },
   ajv: { rooms: ['base'], reason: 'one check of JSON against a schema' },
   commander: { rooms: ['cli'], reason: 'the command line' },
+  'content-type': { rooms: ['http'], reason: 'content type of a POST' },
   fastify: { rooms: ['http'], reason: 'nobody else knows that there is HTTP' },
+  fresh: { rooms: ['http'], reason: 'conditional requests' },
   kysely: { rooms: ['store'], reason: 'nobody else knows that there is SQL' },
+  negotiator: { rooms: ['http'], reason: 'the Accept header' },
   pino: { rooms: ['observe'], reason: 'every line passes the redaction there' },
   'pino-pretty': { rooms: ['observe'], reason: 'every line passes the redaction there' },
   'prom-client': { rooms: ['observe'], reason: 'nobody else knows the form that metrics are told in' },
+  'range-parser': { rooms: ['http'], reason: 'the Range header' },
   typebox: {
     rooms: ['base', 'config', 'runner', 'tools', 'mcp', 'http'],
     reason: 'schemas of what comes from outside',

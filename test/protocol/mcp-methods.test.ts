@@ -119,8 +119,8 @@ describe('the other methods', () => {
     expect(called.error.message).toContain('Unknown tool')
     const rest = await own.post('/v1/sandbox/execute', { code: 'print(1)' })
     expect([rest.status, ((await rest.json()) as { message: string }).message]).toEqual([
-      404,
-      'Unknown tool: sandbox_execute',
+      403,
+      "This key does not have the capability 'execute' (granted by sandbox_execute).",
     ])
     await own.store.hiddenTools.show('org_dev', 'sandbox_execute')
     await vi.waitFor(async () => expect(await list()).toContain('sandbox_execute'), 5_000)

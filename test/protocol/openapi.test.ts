@@ -5,9 +5,11 @@ import { operator } from '../../src/core/admin/admin.ts'
 import { createKey } from '../../src/core/admin/keys.ts'
 import { createOrg } from '../../src/core/admin/orgs.ts'
 import { createToken } from '../../src/core/admin/tokens.ts'
-import { isRaw, type Operation } from '../../src/http/openapi/operation.ts'
-import { operations } from '../../src/http/openapi/operations.ts'
+import { isRaw, type Operation } from '../../src/http/operation.ts'
+import { operations } from '../../src/http/operations.ts'
 import { type Front, openFront, threadsProfile } from '../support/front.ts'
+
+const byName = new Map(operations.map((operation) => [`${operation.method} ${operation.path}`, operation]))
 
 let front: Front
 beforeAll(async () => {
@@ -28,18 +30,16 @@ describe('the OpenAPI document', () => {
 
   it('describes exactly the paths that are served', () => {
     const served = servedPaths(front.app.printRoutes({ commonPrefix: false })).map(toTemplate)
-    const described = Object.keys(operations).map((name) => name.split(' ')[1]!)
+    const described = operations.map(({ path }) => path)
     expect([...new Set(served)].sort()).toEqual([...new Set(described)].sort())
   })
 
   it('describes every method: other methods are answered with the allowed ones', async () => {
     const { key } = await orgWith('methods')
     const token = (await createToken(front.core.administered, operator, { name: 'methods', role: 'owner' })).secret
-    const paths = Map.groupBy(Object.keys(operations), (name) => name.split(' ')[1]!)
-    for (const [path, names] of paths) {
-      const described = names.map((name) => name.split(' ')[0]!)
-      const by = operations[names[0]!]!.by
-      const secret = by === 'admin token' ? token : key
+    for (const [path, ofPath] of Map.groupBy(operations, (operation) => operation.path)) {
+      const described = ofPath.map(({ method }) => method)
+      const secret = ofPath[0]!.access === 'key' ? key : token
       const answer = await fetch(front.url + path.replaceAll(/\{\w+\}/g, 'x'), {
         method: 'OPTIONS',
         headers: { 'x-api-key': secret },
@@ -50,8 +50,8 @@ describe('the OpenAPI document', () => {
   })
 
   it('gives every operation a unique name', () => {
-    const ids = Object.values(operations).map(({ id }) => id)
-    expect(new Set(ids).size).toBe(ids.length)
+    expect(new Set(operations.map(({ id }) => id)).size).toBe(operations.length)
+    expect(byName.size).toBe(operations.length)
   })
 })
 
@@ -142,7 +142,7 @@ describe('two organizations', () => {
     const [mine, other] = [await orgWith('mine'), await orgWith('other-mark')]
     const theirs = await possessionsOf(other)
     let asked = 0
-    for (const [name, operation] of Object.entries(operations)) {
+    for (const [name, operation] of byName) {
       if (namesNothing.has(operation.id)) continue
       const [real, made] = [await ask(mine, name, operation, theirs), await ask(mine, name, operation, nothing)]
       asked += 1
@@ -170,7 +170,7 @@ describe('two organizations', () => {
   }
 
   async function ask(mine: Own, name: string, operation: Operation, ids: Record<string, string>) {
-    const [method = '', template = ''] = name.split(' ')
+    const { method, path: template } = operation
     const words = { ...ids, ...ownWords }
     const path = template.replaceAll(/\{(\w+)\}/g, (_, word: string) => {
       const value = words[word as keyof typeof words]
@@ -179,7 +179,7 @@ describe('two organizations', () => {
     })
     const body = bodies[operation.id]?.(ids.thread ?? '')
     if (path === template && body === undefined) throw new Error(`no recipe for ${name}`)
-    const secret = operation.by === 'admin token' ? mine.token : mine.key
+    const secret = operation.access === 'key' ? mine.key : mine.token
     const sends = body !== undefined || method === 'POST' || (operation.body && !isRaw(operation.body))
     const response = await fetch(front.url + path, {
       method,
@@ -204,12 +204,12 @@ describe('a response', () => {
       const response = await fetch(front.url + path, {
         method,
         headers: {
-          'x-api-key': operations[name]!.by === 'key' ? own.key : token,
+          'x-api-key': byName.get(name)!.access === 'key' ? own.key : token,
           ...(method !== 'GET' && { 'content-type': 'application/json' }),
         },
         ...(body && { body: JSON.stringify(body) }),
       })
-      const schema = operations[name]!.answers[response.status]
+      const schema = byName.get(name)!.answers[response.status]
       expect([name, response.status, schema !== undefined]).toEqual([name, response.status, true])
       if (schema === undefined || schema === null || isRaw(schema)) return
       const validate = ajv.compile(schema)

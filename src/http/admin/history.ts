@@ -1,40 +1,59 @@
 import Type from 'typebox'
-import type { Administered } from '../../core/admin/admin.ts'
 import { historySettingsOf, setHistorySettings } from '../../core/admin/history.ts'
 import { rotateWebhookSecret, webhookSecretOf } from '../../core/admin/webhooks.ts'
-import { administer } from './answer.ts'
+import { adminOperation, type Operation, ok } from '../operation.ts'
+import { adminGroup as group, orgPath } from './orgs.ts'
 
-export const HistoryBody = Type.Object(
+const HistoryBody = Type.Object(
   {
-    keep_code: Type.Optional(Type.Boolean({ description: 'Whether code is kept with the run.' })),
-    keep_output: Type.Optional(Type.Boolean({ description: 'Whether what it printed is kept with the run.' })),
+    keep_code: Type.Optional(Type.Boolean({ description: 'Whether the code of each run is kept.' })),
+    keep_output: Type.Optional(Type.Boolean({ description: 'Whether the output of each run is kept.' })),
   },
   { additionalProperties: false },
 )
 
-export const WebhookSecret = Type.Object({ secret: Type.String({ description: 'whsec_…' }) })
+const WebhookSecret = Type.Object({ secret: Type.String({ description: 'whsec_…' }) })
 
-export const historyOf = (on: Administered) => ({
-  GET: administer(on, {}, async ({ admin, path }) => ({
-    status: 200,
-    body: await historySettingsOf(on, admin, path.org!),
-  })),
-  PATCH: administer(on, { body: HistoryBody }, async ({ admin, path, body }) => ({
-    status: 200,
-    body: await setHistorySettings(on, admin, path.org!, body),
-  })),
-})
-
-export const webhookSecret = (on: Administered) => ({
-  GET: administer(on, {}, async ({ admin, path }) => ({
-    status: 200,
-    body: { secret: await webhookSecretOf(on, admin, path.org!) },
-  })),
-})
-
-export const webhookSecretRotation = (on: Administered) => ({
-  POST: administer(on, {}, async ({ admin, path }) => ({
-    status: 200,
-    body: { secret: await rotateWebhookSecret(on, admin, path.org!) },
-  })),
-})
+export const historyOperations: readonly Operation[] = [
+  adminOperation({
+    id: 'getHistory',
+    method: 'GET',
+    path: `${orgPath}/history`,
+    group,
+    summary: 'Get retention settings',
+    answers: { 200: HistoryBody },
+    refusals: [],
+    handle: async ({ context, admin, params }) => ok(await historySettingsOf(context, admin, params.org)),
+  }),
+  adminOperation({
+    id: 'setHistory',
+    method: 'PATCH',
+    path: `${orgPath}/history`,
+    group,
+    summary: 'Update retention settings',
+    body: HistoryBody,
+    answers: { 200: HistoryBody },
+    refusals: [],
+    handle: async ({ context, admin, params, body }) => ok(await setHistorySettings(context, admin, params.org, body)),
+  }),
+  adminOperation({
+    id: 'getWebhookSecret',
+    method: 'GET',
+    path: `${orgPath}/webhook-secret`,
+    group,
+    summary: 'Get the secret that signs webhooks',
+    answers: { 200: WebhookSecret },
+    refusals: [],
+    handle: async ({ context, admin, params }) => ok({ secret: await webhookSecretOf(context, admin, params.org) }),
+  }),
+  adminOperation({
+    id: 'rotateWebhookSecret',
+    method: 'POST',
+    path: `${orgPath}/webhook-secret/rotate`,
+    group,
+    summary: 'Replace the secret that signs webhooks',
+    answers: { 200: WebhookSecret },
+    refusals: [],
+    handle: async ({ context, admin, params }) => ok({ secret: await rotateWebhookSecret(context, admin, params.org) }),
+  }),
+]

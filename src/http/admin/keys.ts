@@ -1,80 +1,141 @@
 import Type from 'typebox'
-import type { Administered } from '../../core/admin/admin.ts'
 import { createKey, getKey, listKeys, revokeKey, rotateKey, updateKey } from '../../core/admin/keys.ts'
-import { pageWords } from '../query.ts'
-import { administer, pageOf, toList } from './answer.ts'
+import { toPageRequest } from '../../core/paging.ts'
+import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
+import { pageParameters } from '../query.ts'
+import { listOf, orNull, Time } from '../schemas.ts'
+import { adminGroup as group, orgPath } from './orgs.ts'
 
 const nullable = (schema: object) => Type.Unsafe<never>({ anyOf: [schema, { type: 'null' }] })
 
-export const KeyBody = Type.Object(
+const KeyBody = Type.Object(
   {
-    name: Type.Optional(Type.String({ description: 'For people alone.' })),
-    profile: Type.Optional(Type.String({ description: 'Name of a profile; `default` where a new key says nothing.' })),
+    name: Type.Optional(Type.String({ description: 'A name for people.' })),
+    profile: Type.Optional(Type.String({ description: 'Name of a profile; a new key gets `default`.' })),
     expires_at: Type.Optional(
-      Type.Unsafe<string | null>(nullable({ type: 'string', description: 'ISO 8601; null: never.' })),
+      Type.Unsafe<string | null>(nullable({ type: 'string', description: 'ISO 8601; null for no expiry.' })),
     ),
     env_vars: Type.Optional(
       Type.Unsafe<Record<string, string>>({
         type: 'object',
         additionalProperties: { type: 'string' },
-        description: 'Variables of its runs: over those of the profile, below those of a call. Kept sealed.',
+        description:
+          'Environment variables of its runs. They override those of the profile; those of a call override them. Stored encrypted.',
       }),
     ),
     tools: Type.Optional(
       Type.Unsafe<string[] | null>(
-        nullable({ type: 'array', items: { type: 'string' }, description: 'null: all that its profile offers.' }),
+        nullable({ type: 'array', items: { type: 'string' }, description: 'null for all tools of its profile.' }),
       ),
     ),
   },
   { additionalProperties: false },
 )
 
-/** A day of both secrets is enough to bring the new one to every client. */
+/** A week is enough to bring a new secret to every client. */
 const overlapMaxSeconds = 7 * 24 * 3600
 
-export const RotateBody = Type.Object(
+const RotateBody = Type.Object(
   {
     overlap_seconds: Type.Optional(
       Type.Integer({
         minimum: 0,
         maximum: overlapMaxSeconds,
-        description: 'How long the secret before is still good.',
+        description: 'How long the previous secret remains valid; 0 by default.',
       }),
     ),
   },
   { additionalProperties: false },
 )
 
-/** @param tools names of all tools there are. */
-export const keysOf = (on: Administered, tools: readonly string[]) => ({
-  GET: administer(on, { query: pageWords }, async ({ admin, path, query }) => ({
-    status: 200,
-    body: toList(await listKeys(on, admin, path.org!, pageOf(query))),
-  })),
-  POST: administer(on, { body: KeyBody }, async ({ admin, path, body }) => ({
-    status: 201,
-    body: await createKey(on, admin, path.org!, body, tools),
-  })),
+const Key = Type.Object({
+  id: Type.String(),
+  org_id: Type.String(),
+  name: Type.String(),
+  prefix: orNull(Type.String({ description: 'The first characters of its secret.' })),
+  profile: Type.String(),
+  env_names: Type.Array(Type.String()),
+  tools: orNull(Type.Array(Type.String())),
+  created_at: Time,
+  expires_at: orNull(Time),
+  revoked_at: orNull(Time),
 })
+const KeyWithSecret = Type.Object({ ...Key.properties, secret: Type.String({ description: 'Shown only once.' }) })
 
-export const key = (on: Administered, tools: readonly string[]) => ({
-  GET: administer(on, {}, async ({ admin, path }) => ({
-    status: 200,
-    body: await getKey(on, admin, path.org!, path.key!),
-  })),
-  PATCH: administer(on, { body: KeyBody }, async ({ admin, path, body }) => ({
-    status: 200,
-    body: await updateKey(on, admin, { orgId: path.org!, id: path.key! }, body, tools),
-  })),
-  DELETE: administer(on, {}, async ({ admin, path }) => {
-    await revokeKey(on, admin, path.org!, path.key!)
-    return { status: 204 }
+const keyPath = `${orgPath}/keys/{key}` as const
+
+export const keyOperations: readonly Operation[] = [
+  adminOperation({
+    id: 'listKeys',
+    method: 'GET',
+    path: `${orgPath}/keys`,
+    group,
+    summary: 'List keys, without their secrets',
+    query: pageParameters,
+    answers: { 200: listOf(Key) },
+    refusals: [],
+    handle: async ({ context, admin, params, query }) =>
+      okPage(await listKeys(context, admin, params.org, toPageRequest(query))),
   }),
-})
-
-export const keyRotation = (on: Administered) => ({
-  POST: administer(on, { body: RotateBody }, async ({ admin, path, body }) => ({
-    status: 200,
-    body: await rotateKey(on, admin, { orgId: path.org!, id: path.key! }, body.overlap_seconds ?? 0),
-  })),
-})
+  adminOperation({
+    id: 'createKey',
+    method: 'POST',
+    path: `${orgPath}/keys`,
+    group,
+    summary: 'Create a key',
+    body: KeyBody,
+    answers: { 201: KeyWithSecret },
+    refusals: [],
+    handle: async ({ server, context, admin, params, body }) =>
+      created(await createKey(context, admin, params.org, body, server.catalog.toolNames)),
+  }),
+  adminOperation({
+    id: 'getKey',
+    method: 'GET',
+    path: keyPath,
+    group,
+    summary: 'Get a key',
+    answers: { 200: Key },
+    refusals: [],
+    handle: async ({ context, admin, params }) => ok(await getKey(context, admin, params.org, params.key)),
+  }),
+  adminOperation({
+    id: 'updateKey',
+    method: 'PATCH',
+    path: keyPath,
+    group,
+    summary: 'Update the given fields of a key',
+    body: KeyBody,
+    answers: { 200: Key },
+    refusals: ['key_revoked'],
+    handle: async ({ server, context, admin, params, body }) => {
+      const key = { orgId: params.org, id: params.key }
+      return ok(await updateKey(context, admin, key, body, server.catalog.toolNames))
+    },
+  }),
+  adminOperation({
+    id: 'revokeKey',
+    method: 'DELETE',
+    path: keyPath,
+    group,
+    summary: 'Revoke a key permanently',
+    answers: { 204: null },
+    refusals: [],
+    handle: async ({ context, admin, params }) => {
+      await revokeKey(context, admin, params.org, params.key)
+      return noContent
+    },
+  }),
+  adminOperation({
+    id: 'rotateKey',
+    method: 'POST',
+    path: `${keyPath}/rotate`,
+    group,
+    summary: 'Replace the secret of a key',
+    body: RotateBody,
+    answers: { 200: KeyWithSecret },
+    refusals: ['key_revoked'],
+    handle: async ({ context, admin, params, body }) =>
+      ok(await rotateKey(context, admin, { orgId: params.org, id: params.key }, body.overlap_seconds ?? 0)),
+  }),
+]

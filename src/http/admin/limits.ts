@@ -1,44 +1,97 @@
 import Type from 'typebox'
-import type { Administered } from '../../core/admin/admin.ts'
 import { type LimitOwner, limitsOf, setLimits, usageOf } from '../../core/admin/limits.ts'
-import { administer } from './answer.ts'
+import { adminOperation, type Operation, ok } from '../operation.ts'
+import { adminGroup as group, orgPath } from './orgs.ts'
 
 const amount = (description: string) => Type.Optional(Type.Integer({ minimum: 0, maximum: 2 ** 53 - 1, description }))
 
-export const LimitsBody = Type.Object(
+const LimitsBody = Type.Object(
   {
-    runs_per_minute: amount('Runs that begin within any 60 seconds.'),
-    concurrent_runs: amount('Runs at once.'),
-    run_seconds_per_day: amount('Duration of all runs of a day (UTC) together, in seconds.'),
-    storage_bytes: amount('Sum of the quotas of all threads and volumes; of an org alone.'),
+    runs_per_minute: amount('Runs started within any 60 seconds.'),
+    concurrent_runs: amount('Runs at the same time.'),
+    run_seconds_per_day: amount('Total duration of all runs of a day (UTC), in seconds.'),
+    storage_bytes: amount('Sum of the quotas of all threads and volumes; for organizations only.'),
   },
-  { additionalProperties: false, description: 'What is absent is not limited.' },
+  { additionalProperties: false, description: 'Omitted limits are unlimited.' },
 )
 
-const ownerIn = ({ org, key }: Readonly<Record<string, string>>): LimitOwner => ({
+const Limits = Type.Object({
+  runs_per_minute: Type.Optional(Type.Integer()),
+  concurrent_runs: Type.Optional(Type.Integer()),
+  run_seconds_per_day: Type.Optional(Type.Integer()),
+  storage_bytes: Type.Optional(Type.Integer()),
+})
+
+const Usage = Type.Object({
+  data: Type.Array(
+    Type.Object({
+      day: Type.String(),
+      key_id: Type.String(),
+      runs: Type.Integer(),
+      run_seconds: Type.Number(),
+      cpu_seconds: Type.Number(),
+    }),
+  ),
+})
+
+const ownerOf = ({ org, key }: { org?: string; key?: string }): LimitOwner => ({
   orgId: org!,
   ...(key !== undefined && { keyId: key }),
 })
 
-/** Of an org, or of a key where the path names one. */
-export const limits = (on: Administered) => ({
-  GET: administer(on, {}, async ({ admin, path }) => ({ status: 200, body: await limitsOf(on, admin, ownerIn(path)) })),
-  PUT: administer(on, { body: LimitsBody }, async ({ admin, path, body }) => ({
-    status: 200,
-    body: await setLimits(on, admin, ownerIn(path), body),
-  })),
-})
+/** The operations on the limits of an organization, or of a key where the path names one. */
+const limitsAt = (owner: 'Org' | 'Key', path: string) => {
+  const whose = owner === 'Org' ? 'an organization' : 'a key'
+  return [
+    adminOperation({
+      id: `get${owner}Limits`,
+      method: 'GET',
+      path,
+      group,
+      summary: `Get the limits of ${whose}`,
+      answers: { 200: Limits },
+      refusals: [],
+      handle: async ({ context, admin, params }) => ok(await limitsOf(context, admin, ownerOf(params))),
+    }),
+    adminOperation({
+      id: `set${owner}Limits`,
+      method: 'PUT',
+      path,
+      group,
+      summary: `Replace all limits of ${whose}`,
+      body: LimitsBody,
+      answers: { 200: Limits },
+      refusals: [],
+      handle: async ({ context, admin, params, body }) => ok(await setLimits(context, admin, ownerOf(params), body)),
+    }),
+  ]
+}
 
-export const usage = (on: Administered) => ({
-  GET: administer(on, { query: ['until', 'from'] }, async ({ admin, path, query }) => {
-    const rows = await usageOf(on, admin, path.org!, query)
-    const data = rows.map(({ day, keyId, runs, runMs, cpuMs }) => ({
-      day,
-      key_id: keyId,
-      runs,
-      run_seconds: runMs / 1_000,
-      cpu_seconds: cpuMs / 1_000,
-    }))
-    return { status: 200, body: { data } }
+export const limitOperations: readonly Operation[] = [
+  ...limitsAt('Key', `${orgPath}/keys/{key}/limits`),
+  ...limitsAt('Org', `${orgPath}/limits`),
+  adminOperation({
+    id: 'getUsage',
+    method: 'GET',
+    path: `${orgPath}/usage`,
+    group,
+    summary: 'Get the usage of an organization by day and key',
+    query: {
+      from: 'First day, such as 2027-01-31; by default 30 days before `until`.',
+      until: 'The day after the last one; by default tomorrow.',
+    },
+    answers: { 200: Usage },
+    refusals: [],
+    handle: async ({ context, admin, params, query }) => {
+      const rows = await usageOf(context, admin, params.org, query)
+      const data = rows.map(({ day, keyId, runs, runMs, cpuMs }) => ({
+        day,
+        key_id: keyId,
+        runs,
+        run_seconds: runMs / 1_000,
+        cpu_seconds: cpuMs / 1_000,
+      }))
+      return ok({ data })
+    },
   }),
-})
+]

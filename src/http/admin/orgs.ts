@@ -1,31 +1,64 @@
 import Type from 'typebox'
-import type { Administered } from '../../core/admin/admin.ts'
 import { createOrg, getOrg, listOrgs, renameOrg } from '../../core/admin/orgs.ts'
-import { pageWords } from '../query.ts'
-import { administer, pageOf, toList } from './answer.ts'
+import { toPageRequest } from '../../core/paging.ts'
+import { adminOperation, created, type Group, type Operation, ok, okPage } from '../operation.ts'
+import { pageParameters } from '../query.ts'
+import { listOf, Time } from '../schemas.ts'
 
-export const OrgBody = Type.Object({ name: Type.String() }, { additionalProperties: false })
+export const adminGroup: Group = {
+  name: 'Administration',
+  description: 'For operators: organizations, keys, profiles, limits.',
+}
 
-export const Org = Type.Object({ id: Type.String(), name: Type.String(), created_at: Type.String() })
+export const orgPath = '/admin/v1/orgs/{org}'
 
-export const orgs = (on: Administered) => ({
-  GET: administer(on, { query: pageWords }, async ({ admin, query }) => ({
-    status: 200,
-    body: toList(await listOrgs(on, admin, pageOf(query))),
-  })),
-  POST: administer(on, { body: OrgBody }, async ({ admin, body }) => ({
-    status: 201,
-    body: await createOrg(on, admin, body.name),
-  })),
-})
+const OrgBody = Type.Object({ name: Type.String() }, { additionalProperties: false })
+const Org = Type.Object({ id: Type.String(), name: Type.String(), created_at: Time })
 
-export const org = (on: Administered) => ({
-  GET: administer(on, {}, async ({ admin, path }) => ({
-    status: 200,
-    body: await getOrg(on, admin, path.org!),
-  })),
-  PATCH: administer(on, { body: OrgBody }, async ({ admin, path, body }) => ({
-    status: 200,
-    body: await renameOrg(on, admin, path.org!, body.name),
-  })),
-})
+const group = adminGroup
+
+export const orgOperations: readonly Operation[] = [
+  adminOperation({
+    id: 'listOrgs',
+    method: 'GET',
+    path: '/admin/v1/orgs',
+    group,
+    summary: 'List the organizations',
+    query: pageParameters,
+    answers: { 200: listOf(Org) },
+    refusals: [],
+    handle: async ({ context, admin, query }) => okPage(await listOrgs(context, admin, toPageRequest(query))),
+  }),
+  adminOperation({
+    id: 'createOrg',
+    method: 'POST',
+    path: '/admin/v1/orgs',
+    group,
+    summary: 'Create an organization',
+    body: OrgBody,
+    answers: { 201: Org },
+    refusals: ['name_taken'],
+    handle: async ({ context, admin, body }) => created(await createOrg(context, admin, body.name)),
+  }),
+  adminOperation({
+    id: 'getOrg',
+    method: 'GET',
+    path: orgPath,
+    group,
+    summary: 'Get an organization',
+    answers: { 200: Org },
+    refusals: [],
+    handle: async ({ context, admin, params }) => ok(await getOrg(context, admin, params.org)),
+  }),
+  adminOperation({
+    id: 'renameOrg',
+    method: 'PATCH',
+    path: orgPath,
+    group,
+    summary: 'Rename an organization',
+    body: OrgBody,
+    answers: { 200: Org },
+    refusals: ['name_taken'],
+    handle: async ({ context, admin, params, body }) => ok(await renameOrg(context, admin, params.org, body.name)),
+  }),
+]

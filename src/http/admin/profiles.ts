@@ -1,43 +1,91 @@
 import Type from 'typebox'
-import type { Administered } from '../../core/admin/admin.ts'
 import { createProfile, getProfile, listProfiles, removeProfile, replaceProfile } from '../../core/admin/profiles.ts'
-import { pageWords } from '../query.ts'
-import { administer, pageOf, toList } from './answer.ts'
+import { toPageRequest } from '../../core/paging.ts'
+import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
+import { pageParameters } from '../query.ts'
+import { listOf, Time } from '../schemas.ts'
+import { adminGroup as group, orgPath } from './orgs.ts'
 
 const Settings = Type.Unsafe<Record<string, unknown>>({
   type: 'object',
-  description: 'Settings of a profile as in the configuration file; what is left out is as in `default`.',
+  description: 'Profile settings as in the configuration file. Omitted settings are taken from `default`.',
 })
 
-export const NewProfileBody = Type.Object(
+const NewProfileBody = Type.Object(
   { name: Type.String(), settings: Type.Optional(Settings) },
   { additionalProperties: false },
 )
 
-export const ProfileBody = Type.Object({ settings: Settings }, { additionalProperties: false })
+const ProfileBody = Type.Object({ settings: Settings }, { additionalProperties: false })
 
-export const profilesOf = (on: Administered) => ({
-  GET: administer(on, { query: pageWords }, async ({ admin, path, query }) => ({
-    status: 200,
-    body: toList(await listProfiles(on, admin, path.org!, pageOf(query))),
-  })),
-  POST: administer(on, { body: NewProfileBody }, async ({ admin, path, body: { name, settings = {} } }) => ({
-    status: 201,
-    body: await createProfile(on, admin, path.org!, { name, settings }),
-  })),
+const Profile = Type.Object({
+  name: Type.String(),
+  settings: Type.Unsafe<object>({ type: 'object' }),
+  env_names: Type.Array(Type.String()),
+  created_at: Time,
+  updated_at: Time,
 })
 
-export const profile = (on: Administered) => ({
-  GET: administer(on, {}, async ({ admin, path }) => ({
-    status: 200,
-    body: await getProfile(on, admin, path.org!, path.profile!),
-  })),
-  PUT: administer(on, { body: ProfileBody }, async ({ admin, path, body }) => ({
-    status: 200,
-    body: await replaceProfile(on, admin, { orgId: path.org!, name: path.profile! }, body.settings),
-  })),
-  DELETE: administer(on, {}, async ({ admin, path }) => {
-    await removeProfile(on, admin, path.org!, path.profile!)
-    return { status: 204 }
+const profilePath = `${orgPath}/profiles/{profile}` as const
+
+export const profileOperations: readonly Operation[] = [
+  adminOperation({
+    id: 'listProfiles',
+    method: 'GET',
+    path: `${orgPath}/profiles`,
+    group,
+    summary: 'List the profiles of an organization, without those of the configuration file',
+    query: pageParameters,
+    answers: { 200: listOf(Profile) },
+    refusals: [],
+    handle: async ({ context, admin, params, query }) =>
+      okPage(await listProfiles(context, admin, params.org, toPageRequest(query))),
   }),
-})
+  adminOperation({
+    id: 'createProfile',
+    method: 'POST',
+    path: `${orgPath}/profiles`,
+    group,
+    summary: 'Create a profile',
+    body: NewProfileBody,
+    answers: { 201: Profile },
+    refusals: ['name_taken'],
+    handle: async ({ context, admin, params, body: { name, settings = {} } }) =>
+      created(await createProfile(context, admin, params.org, { name, settings })),
+  }),
+  adminOperation({
+    id: 'getProfile',
+    method: 'GET',
+    path: profilePath,
+    group,
+    summary: 'Get a profile',
+    answers: { 200: Profile },
+    refusals: [],
+    handle: async ({ context, admin, params }) => ok(await getProfile(context, admin, params.org, params.profile)),
+  }),
+  adminOperation({
+    id: 'replaceProfile',
+    method: 'PUT',
+    path: profilePath,
+    group,
+    summary: 'Replace all settings of a profile',
+    body: ProfileBody,
+    answers: { 200: Profile },
+    refusals: [],
+    handle: async ({ context, admin, params, body }) =>
+      ok(await replaceProfile(context, admin, { orgId: params.org, name: params.profile }, body.settings)),
+  }),
+  adminOperation({
+    id: 'removeProfile',
+    method: 'DELETE',
+    path: profilePath,
+    group,
+    summary: 'Delete a profile that no key uses',
+    answers: { 204: null },
+    refusals: ['in_use'],
+    handle: async ({ context, admin, params }) => {
+      await removeProfile(context, admin, params.org, params.profile)
+      return noContent
+    },
+  }),
+]

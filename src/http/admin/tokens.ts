@@ -1,42 +1,77 @@
 import Type from 'typebox'
-import { type Administered, type Role, roles } from '../../core/admin/admin.ts'
+import { type Role, roles } from '../../core/admin/admin.ts'
 import { createToken, listTokens, revokeToken } from '../../core/admin/tokens.ts'
-import { pageWords } from '../query.ts'
-import { administer, pageOf, toList } from './answer.ts'
+import { toPageRequest } from '../../core/paging.ts'
+import { adminOperation, created, noContent, type Operation, okPage } from '../operation.ts'
+import { pageParameters } from '../query.ts'
+import { listOf, orNull, Time } from '../schemas.ts'
+import { adminGroup as group } from './orgs.ts'
 
-export const TokenBody = Type.Object(
+const TokenBody = Type.Object(
   {
     name: Type.String(),
     role: Type.Unsafe<Role>({ type: 'string', enum: [...roles] }),
     org_id: Type.Optional(
       Type.Unsafe<string | null>({
         anyOf: [{ type: 'string' }, { type: 'null' }],
-        description: 'The one org that it is for; null: the whole instance.',
+        description: 'The organization that it administers; null for the whole instance.',
       }),
     ),
     expires_at: Type.Optional(
       Type.Unsafe<string | null>({
-        anyOf: [{ type: 'string', description: 'ISO 8601; null: never.' }, { type: 'null' }],
+        anyOf: [{ type: 'string', description: 'ISO 8601; null for no expiry.' }, { type: 'null' }],
       }),
     ),
   },
   { additionalProperties: false },
 )
 
-export const tokens = (on: Administered) => ({
-  GET: administer(on, { query: pageWords }, async ({ admin, query }) => ({
-    status: 200,
-    body: toList(await listTokens(on, admin, pageOf(query))),
-  })),
-  POST: administer(on, { body: TokenBody }, async ({ admin, body }) => ({
-    status: 201,
-    body: await createToken(on, admin, body),
-  })),
+const Token = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  role: Type.String(),
+  org_id: orNull(Type.String()),
+  prefix: Type.String(),
+  created_at: Time,
+  expires_at: orNull(Time),
+  revoked_at: orNull(Time),
 })
+const TokenWithSecret = Type.Object({ ...Token.properties, secret: Type.String({ description: 'Shown only once.' }) })
 
-export const token = (on: Administered) => ({
-  DELETE: administer(on, {}, async ({ admin, path }) => {
-    await revokeToken(on, admin, path.token!)
-    return { status: 204 }
+export const tokenOperations: readonly Operation[] = [
+  adminOperation({
+    id: 'listTokens',
+    method: 'GET',
+    path: '/admin/v1/tokens',
+    group,
+    summary: 'List admin tokens, without their secrets',
+    query: pageParameters,
+    answers: { 200: listOf(Token) },
+    refusals: [],
+    handle: async ({ context, admin, query }) => okPage(await listTokens(context, admin, toPageRequest(query))),
   }),
-})
+  adminOperation({
+    id: 'createToken',
+    method: 'POST',
+    path: '/admin/v1/tokens',
+    group,
+    summary: 'Create an admin token',
+    body: TokenBody,
+    answers: { 201: TokenWithSecret },
+    refusals: [],
+    handle: async ({ context, admin, body }) => created(await createToken(context, admin, body)),
+  }),
+  adminOperation({
+    id: 'revokeToken',
+    method: 'DELETE',
+    path: '/admin/v1/tokens/{token}',
+    group,
+    summary: 'Revoke an admin token',
+    answers: { 204: null },
+    refusals: [],
+    handle: async ({ context, admin, params }) => {
+      await revokeToken(context, admin, params.token)
+      return noContent
+    },
+  }),
+]

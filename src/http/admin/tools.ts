@@ -1,21 +1,41 @@
 import Type from 'typebox'
-import type { Administered } from '../../core/admin/admin.ts'
 import { hiddenToolsOf, switchTool } from '../../core/admin/orgs.ts'
-import { administer } from './answer.ts'
+import { adminOperation, type Operation, ok } from '../operation.ts'
+import { adminGroup as group, orgPath } from './orgs.ts'
 
-export const ToolBody = Type.Object({ shown: Type.Boolean() }, { additionalProperties: false })
+const ToolBody = Type.Object({ shown: Type.Boolean() }, { additionalProperties: false })
 
-/** @param known names of all tools there are. */
-export const toolsOf = (on: Administered, known: readonly string[]) => ({
-  GET: administer(on, {}, async ({ admin, path }) => {
-    const hidden = await hiddenToolsOf(on, admin, path.org!)
-    return { status: 200, body: { data: known.map((name) => ({ name, shown: !hidden.includes(name) })) } }
+const properties = { name: Type.String(), shown: Type.Boolean() }
+const ToolSwitch = Type.Object(properties)
+const ToolSwitches = Type.Object({ data: Type.Array(Type.Object(properties)) })
+
+export const toolOperations: readonly Operation[] = [
+  adminOperation({
+    id: 'listTools',
+    method: 'GET',
+    path: `${orgPath}/tools`,
+    group,
+    summary: 'List all tools and whether the organization shows them',
+    answers: { 200: ToolSwitches },
+    refusals: [],
+    handle: async ({ server, context, admin, params }) => {
+      const hidden = await hiddenToolsOf(context, admin, params.org)
+      return ok({ data: server.catalog.toolNames.map((name) => ({ name, shown: !hidden.includes(name) })) })
+    },
   }),
-})
-
-export const tool = (on: Administered, known: readonly string[]) => ({
-  PUT: administer(on, { body: ToolBody }, async ({ admin, path, body: { shown } }) => {
-    await switchTool(on, admin, path.org!, { tool: path.tool!, shown, known })
-    return { status: 200, body: { name: path.tool, shown } }
+  adminOperation({
+    id: 'switchTool',
+    method: 'PUT',
+    path: `${orgPath}/tools/{tool}`,
+    group,
+    summary: 'Show a tool to all keys of an organization, or hide it',
+    body: ToolBody,
+    answers: { 200: ToolSwitch },
+    refusals: [],
+    handle: async ({ server, context, admin, params, body: { shown } }) => {
+      const { org, tool } = params
+      await switchTool(context, admin, org, { tool, shown, known: server.catalog.toolNames })
+      return ok({ name: tool, shown })
+    },
   }),
-})
+]

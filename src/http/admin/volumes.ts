@@ -1,20 +1,24 @@
 import Type from 'typebox'
-import type { Administered } from '../../core/admin/admin.ts'
 import { createVolume, inspectVolume, listVolumes, removeVolume, updateVolume } from '../../core/admin/volumes.ts'
-import { pageWords } from '../query.ts'
-import { administer, pageOf, toList } from './answer.ts'
+import { toPageRequest } from '../../core/paging.ts'
+import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
+import { pageParameters } from '../query.ts'
+import { listOf } from '../schemas.ts'
+import { adminGroup as group, orgPath } from './orgs.ts'
 
-const slug = Type.String({ description: 'Where runs find it: /volumes/<slug>.' })
-const rest = {
-  name: Type.Optional(Type.String({ description: 'For people alone.' })),
-  quota_bytes: Type.Optional(Type.Integer({ description: 'What it may hold; it grows, and never shrinks.' })),
-  quota_files: Type.Optional(Type.Integer({ description: 'Files, directories and links from when it is made.' })),
+const slug = Type.String({ description: 'Runs find the volume at /volumes/<slug>.' })
+const settings = {
+  name: Type.Optional(Type.String({ description: 'A name for people.' })),
+  quota_bytes: Type.Optional(Type.Integer({ description: 'Maximum size of its files. It can be increased only.' })),
+  quota_files: Type.Optional(
+    Type.Integer({ description: 'Maximum number of files, directories and links. Fixed when the volume is created.' }),
+  ),
 }
 
-export const NewVolumeBody = Type.Object({ slug, ...rest }, { additionalProperties: false })
-export const VolumeBody = Type.Object({ slug: Type.Optional(slug), ...rest }, { additionalProperties: false })
+const NewVolumeBody = Type.Object({ slug, ...settings }, { additionalProperties: false })
+const VolumeBody = Type.Object({ slug: Type.Optional(slug), ...settings }, { additionalProperties: false })
 
-const shown = {
+const properties = {
   id: Type.String(),
   org_id: Type.String(),
   slug: Type.String(),
@@ -24,37 +28,73 @@ const shown = {
   created_at: Type.String(),
   removing_at: Type.Union([Type.String(), Type.Null()]),
 }
-export const Volume = Type.Object(shown)
-export const InspectedVolume = Type.Object({
-  ...shown,
+const Volume = Type.Object(properties)
+const InspectedVolume = Type.Object({
+  ...properties,
   size_bytes: Type.Integer(),
   used_bytes: Type.Integer(),
   used_files: Type.Integer(),
 })
 
-export const volumesOf = (on: Administered) => ({
-  GET: administer(on, { query: pageWords }, async ({ admin, path, query }) => ({
-    status: 200,
-    body: toList(await listVolumes(on, admin, path.org!, pageOf(query))),
-  })),
-  POST: administer(on, { body: NewVolumeBody }, async ({ admin, path, body }) => ({
-    status: 201,
-    body: await createVolume(on, admin, path.org!, body),
-  })),
-})
+const volumePath = `${orgPath}/volumes/{volume}` as const
 
-/** One, by its slug. */
-export const volume = (on: Administered) => ({
-  GET: administer(on, {}, async ({ admin, path }) => ({
-    status: 200,
-    body: await inspectVolume(on, admin, path.org!, path.volume!),
-  })),
-  PATCH: administer(on, { body: VolumeBody }, async ({ admin, path, body }) => ({
-    status: 200,
-    body: await updateVolume(on, admin, { orgId: path.org!, slug: path.volume! }, body),
-  })),
-  DELETE: administer(on, {}, async ({ admin, path }) => {
-    await removeVolume(on, admin, path.org!, path.volume!)
-    return { status: 204 }
+export const adminVolumeOperations: readonly Operation[] = [
+  adminOperation({
+    id: 'listOrgVolumes',
+    method: 'GET',
+    path: `${orgPath}/volumes`,
+    group,
+    summary: 'List the volumes of an organization',
+    query: pageParameters,
+    answers: { 200: listOf(Volume) },
+    refusals: [],
+    handle: async ({ context, admin, params, query }) =>
+      okPage(await listVolumes(context, admin, params.org, toPageRequest(query))),
   }),
-})
+  adminOperation({
+    id: 'createVolume',
+    method: 'POST',
+    path: `${orgPath}/volumes`,
+    group,
+    summary: 'Create a volume',
+    body: NewVolumeBody,
+    answers: { 201: Volume },
+    refusals: ['name_taken'],
+    handle: async ({ context, admin, params, body }) => created(await createVolume(context, admin, params.org, body)),
+  }),
+  adminOperation({
+    id: 'getVolume',
+    method: 'GET',
+    path: volumePath,
+    group,
+    summary: 'Get a volume',
+    answers: { 200: InspectedVolume },
+    refusals: [],
+    handle: async ({ context, admin, params }) => ok(await inspectVolume(context, admin, params.org, params.volume)),
+  }),
+  adminOperation({
+    id: 'updateVolume',
+    method: 'PATCH',
+    path: volumePath,
+    group,
+    summary: 'Rename a volume or increase its quota',
+    body: VolumeBody,
+    answers: { 200: Volume },
+    refusals: ['name_taken', 'in_use'],
+    handle: async ({ context, admin, params, body }) =>
+      ok(await updateVolume(context, admin, { orgId: params.org, slug: params.volume }, body)),
+  }),
+  adminOperation({
+    id: 'removeVolume',
+    method: 'DELETE',
+    path: volumePath,
+    group,
+    summary: 'Delete a volume that no profile mounts',
+    answers: { 204: null },
+    refusals: ['in_use'],
+    handle: async ({ context, admin, params }) => {
+      await removeVolume(context, admin, params.org, params.volume)
+      return noContent
+    },
+  }),
+]

@@ -1,15 +1,26 @@
 import { hash } from 'node:crypto'
-import type { RouteHandlerMethod } from 'fastify'
 import { sendJson } from '../answer.ts'
-import { openApiDocument } from './document.ts'
+import { isUnchanged } from '../conditional.ts'
+import { serverGroup } from '../health.ts'
+import type { Operation } from '../operation.ts'
 
-/** The document, made once. It tells nothing of this server but its version. */
-export function openApi(version: string): RouteHandlerMethod {
-  const json = JSON.stringify(openApiDocument(version))
-  const etag = `"${hash('sha256', json).slice(0, 32)}"`
-  return async (request, reply) => {
-    reply.header('etag', etag)
-    if (request.headers['if-none-match'] === etag) return reply.code(304).send()
-    return sendJson(reply, 200, json)
-  }
+/** The OpenAPI document. It reveals nothing about the server except its version. */
+export const openApiOperation: Operation = {
+  id: 'openapi',
+  method: 'GET',
+  path: '/openapi.json',
+  access: 'open',
+  capability: null,
+  group: serverGroup,
+  summary: 'Get this document',
+  answers: { 200: { mediaType: 'application/json' }, 304: null },
+  refusals: [],
+  handler: ({ openApiJson }) => {
+    const etag = `"${hash('sha256', openApiJson).slice(0, 32)}"`
+    return async ({ headers }, reply) => {
+      reply.header('etag', etag)
+      if (isUnchanged(headers, etag)) return reply.code(304).send()
+      return sendJson(reply, 200, openApiJson)
+    }
+  },
 }

@@ -1,29 +1,49 @@
-/** What signed links lead to: the bytes of one file, down or up, without a key. */
 import type { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
-import { Refusal } from '../../base/errors.ts'
+import Type from 'typebox'
+import { Refusal, type RefusalCode } from '../../base/errors.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
 import type { FileStatus, OpenFile } from '../../core/storage/files.ts'
 import type { Link } from '../../core/storage/signed-links.ts'
 import { sendJson, startWriting } from '../answer.ts'
+import { isUnchanged } from '../conditional.ts'
+import type { Group, Operation, Raw, ServerContext } from '../operation.ts'
 import { attachment, etagOf, readRange } from './download-headers.ts'
 
-/** A sender that is silent for so long is gone; how long the whole takes is its own affair. */
-const silenceMs = 60_000
+export const fileGroup: Group = { name: 'Files', description: 'Files of threads and volumes.' }
 
-/** Who the link stands for. @throws Refusal link_invalid, also when its key is revoked or over. */
-async function bearerOf(core: Core, request: FastifyRequest, method: 'GET' | 'PUT'): Promise<[Link, Caller]> {
+/** What every operation on a file can be refused with. */
+export const fileRefusals: readonly RefusalCode[] = [
+  'invalid_argument',
+  'path_invalid',
+  'thread_unknown',
+  'path_not_found',
+  'not_a_file',
+  'threads_unavailable',
+  'volumes_unavailable',
+  'files_busy',
+  'unavailable',
+]
+
+/** An upload that receives no byte for so long is aborted. Its total duration has no limit. */
+const idleTimeoutMs = 60_000
+
+/**
+ * Reads the signed link in the path and finds the caller that it was made for.
+ * @throws Refusal link_invalid, also when the key of the caller is revoked or expired.
+ */
+async function readLink(core: Core, request: FastifyRequest, method: 'GET' | 'PUT'): Promise<[Link, Caller]> {
   const { token } = request.params as { token: string }
   const link = core.links.read(token, method)
   return [link, await core.callerOfLink(link)]
 }
 
-/** Sends a file, or the part that is asked for. HEAD is answered as GET, without the bytes. */
-export const getBlob =
-  (core: Core): RouteHandlerMethod =>
+/** Sends a file or one range of it. HEAD sends the same headers without the bytes. */
+const getBlob =
+  ({ core }: ServerContext): RouteHandlerMethod =>
   async (request, reply) => {
-    const [link, caller] = await bearerOf(core, request, 'GET')
+    const [link, caller] = await readLink(core, request, 'GET')
     const status = await core.files.stat(caller, link)
     if (status.isDirectory) throw new Refusal('not_a_file', { path: link.path, kind: 'directory' })
     const etag = etagOf(status)
@@ -35,7 +55,7 @@ export const getBlob =
       'last-modified': new Date(status.modifiedMs).toUTCString(),
       etag,
     })
-    if (request.headers['if-none-match'] === etag) return reply.code(304).send()
+    if (isUnchanged(request.headers, etag)) return reply.code(304).send()
     const range = readRange(request.headers, status.sizeBytes)
     if (range === 'unsatisfiable') {
       reply.header('content-range', `bytes */${status.sizeBytes}`)
@@ -52,7 +72,11 @@ export const getBlob =
     return sendBytes(reply, file, part.lengthBytes, status)
   }
 
-/** At the client's pace. A file that changed since it was looked at ends the connection, never the answer as if whole. */
+/**
+ * Sends the bytes as fast as the client reads them. If the file changes meanwhile, the connection is closed before the
+ * announced length, so that the client notices.
+ * @throws Refusal file_busy where it changed before the first byte.
+ */
 async function sendBytes(reply: FastifyReply, file: OpenFile, lengthBytes: number, seen: FileStatus): Promise<void> {
   if (file.lengthBytes !== lengthBytes || file.status.sizeBytes !== seen.sizeBytes) {
     file.stop()
@@ -73,11 +97,11 @@ async function sendBytes(reply: FastifyReply, file: OpenFile, lengthBytes: numbe
   else reply.raw.destroy()
 }
 
-/** Writes a file, whole or not at all. */
-export const putBlob =
-  (core: Core): RouteHandlerMethod =>
+/** Writes a file atomically. */
+const putBlob =
+  ({ core }: ServerContext): RouteHandlerMethod =>
   async (request, reply) => {
-    const [link, caller] = await bearerOf(core, request, 'PUT')
+    const [link, caller] = await readLink(core, request, 'PUT')
     const sizeBytes = link.sizeBytes ?? 0
     requireLength(request, sizeBytes)
     await core.links.use(link)
@@ -103,11 +127,11 @@ function requireLength({ headers }: FastifyRequest, sizeBytes: number): void {
   }
 }
 
-/** The body as it arrives. @throws Refusal upload_broken where it ends early or stalls: nothing is written then. */
+/** Yields the body as it arrives. @throws Refusal upload_broken where it ends early or stalls; nothing is written then. */
 async function* exactly(request: IncomingMessage, sizeBytes: number): AsyncGenerator<Uint8Array, void, undefined> {
   const { socket } = request
-  const stalled = () => request.destroy(new Error('the sender is silent'))
-  socket.setTimeout(silenceMs, stalled)
+  const stalled = () => request.destroy(new Error('the upload stalled'))
+  socket.setTimeout(idleTimeoutMs, stalled)
   let receivedBytes = 0
   try {
     for await (const piece of request as AsyncIterable<Buffer>) {
@@ -115,10 +139,58 @@ async function* exactly(request: IncomingMessage, sizeBytes: number): AsyncGener
       yield piece
     }
   } catch {
-    // It ends below.
+    // Reported below, by its length.
   } finally {
     socket.setTimeout(0)
     socket.off('timeout', stalled)
   }
   if (receivedBytes !== sizeBytes) throw new Refusal('upload_broken', { receivedBytes, sizeBytes })
 }
+
+const octets: Raw = { mediaType: 'application/octet-stream' }
+const UploadedFile = Type.Object({ path: Type.String(), size: Type.Integer({ minimum: 0 }) })
+
+const blob = { path: '/v1/blobs/{token}', access: 'open', group: fileGroup } as const
+
+export const blobOperations: readonly Operation[] = [
+  {
+    ...blob,
+    id: 'getBlob',
+    method: 'GET',
+    capability: 'files.read',
+    summary: 'Download a file, or one range of it, through a signed link',
+    answers: { 200: octets, 206: octets, 304: null },
+    refusals: ['link_invalid', ...fileRefusals, 'range_unsatisfiable'],
+    handler: getBlob,
+  },
+  {
+    ...blob,
+    id: 'headBlob',
+    method: 'HEAD',
+    capability: 'files.read',
+    summary: 'Get the size of a file without its content through a signed link',
+    answers: { 200: null, 206: null, 304: null },
+    refusals: ['link_invalid'],
+    handler: getBlob,
+  },
+  {
+    ...blob,
+    id: 'putBlob',
+    method: 'PUT',
+    capability: 'files.write',
+    summary: 'Upload a file atomically through a signed link',
+    body: octets,
+    answers: { 200: UploadedFile },
+    refusals: [
+      'link_invalid',
+      'link_used',
+      'length_required',
+      'upload_too_large',
+      'upload_broken',
+      'thread_busy',
+      'storage_full',
+      ...fileRefusals,
+    ],
+    handler: putBlob,
+  },
+]

@@ -1,13 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { parse as parseRange } from 'range-parser'
 import type { FileRange, FileStatus } from '../../core/storage/files.ts'
 
-/** Weak: a program may write other bytes and set the time back. RFC 9110, section 8.8.1. */
+/** The ETag of a file. Weak, since a program can write other bytes and set the time back: RFC 9110, section 8.8.1. */
 export const etagOf = ({ sizeBytes, modifiedMs }: FileStatus): string =>
   `W/"${sizeBytes.toString(16)}-${Math.trunc(modifiedMs).toString(16)}"`
 
 /**
- * Names the file as something to be saved, never shown. RFC 6266, and RFC 8187 for what is not ASCII.
- * @param path whose last part is the name.
+ * Returns the Content-Disposition that saves a file instead of showing it: RFC 6266, and RFC 8187 for `filename*`.
+ * @param path the last part of which becomes the file name.
  */
 export function attachment(path: string): string {
   const name = path.split('/').at(-1) ?? ''
@@ -22,22 +23,19 @@ export function attachment(path: string): string {
 }
 
 /**
- * The part that a request asks for. RFC 9110, section 14: what is no single byte range is ignored, and so is one that
- * depends on an entity tag, since ours are weak.
- * @returns nothing where the whole file is asked for.
+ * Returns the range that a request selects: RFC 9110, section 14. Several ranges, other units, and ranges that depend
+ * on If-Range are ignored, the last since our ETags are weak.
+ * @returns `undefined` for the whole file.
  */
 export function readRange(
   { range, 'if-range': condition }: IncomingHttpHeaders,
   sizeBytes: number,
 ): FileRange | 'unsatisfiable' | undefined {
-  const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(range ?? '') ?? []
-  if (condition !== undefined || (first === '' && last === '')) return undefined
-  if (first === '') {
-    const lengthBytes = Math.min(Number(last), sizeBytes)
-    return lengthBytes === 0 ? 'unsatisfiable' : { offset: sizeBytes - lengthBytes, lengthBytes }
-  }
-  const offset = Number(first)
-  const end = last === '' ? sizeBytes - 1 : Math.min(Number(last), sizeBytes - 1)
-  if (last !== '' && Number(last) < offset) return undefined
-  return offset >= sizeBytes ? 'unsatisfiable' : { offset, lengthBytes: end - offset + 1 }
+  if (range === undefined || condition !== undefined) return undefined
+  const { type, code, ranges } = parseRange(sizeBytes, range)
+  const isMalformed = (code & 1) !== 0
+  if (type !== 'bytes' || isMalformed || ranges.length > 1) return undefined
+  const [selected] = ranges
+  if (selected) return { offset: selected.start, lengthBytes: selected.end - selected.start + 1 }
+  return code === 0 ? undefined : 'unsatisfiable'
 }

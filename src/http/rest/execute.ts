@@ -1,9 +1,8 @@
-import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import Type from 'typebox'
 import { timestamp } from '../../base/clock.ts'
-import { Refusal } from '../../base/errors.ts'
-import { parseJson } from '../../base/json.ts'
-import { compile } from '../../base/schema-check.ts'
+import { Refusal, type RefusalCode } from '../../base/errors.ts'
+import { executionStatuses } from '../../base/execution-status.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
 import { addressMissing } from '../../core/jobs/webhooks.ts'
@@ -14,21 +13,24 @@ import { toTranscript } from '../../core/runs/transcript.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Asked } from '../../tools/execute/result.ts'
 import { toRequest } from '../../tools/execute/sandbox-execute.ts'
-import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
+import { SandboxExecuteInput, SandboxExecuteOutput } from '../../tools/execute/schema.ts'
 import { errorBody, sendJson, startWriting } from '../answer.ts'
+import { keyOperation, type Operation } from '../operation.ts'
+import { oneOf, orNull, Time } from '../schemas.ts'
 import { imagesOf, toExecution } from './execution.ts'
-import { encodingOf, wantsLines } from './execution-output.ts'
+import { encodingMeaning, encodingOf, wantsLines } from './execution-output.ts'
 import type { OutputEncoding } from './output-lines.ts'
 import { RunLines } from './run-lines.ts'
 
-/** The arguments of the tool, and where the ending is told. */
-export const ExecuteBody = Type.Object(
+/** The arguments of `sandbox_execute`, and the webhook of a detached run. */
+const ExecuteBody = Type.Object(
   {
     ...SandboxExecuteInput.properties,
     webhook_url: Type.Optional(
       Type.String({
         maxLength: 2_048,
-        description: 'With Prefer: respond-async: where the execution is posted to when it has ended. Must be https.',
+        description:
+          'With Prefer: respond-async: the https address to which the execution is posted when the run has ended.',
       }),
     ),
   },
@@ -36,40 +38,77 @@ export const ExecuteBody = Type.Object(
 )
 
 /** The answer to `Prefer: respond-async`. */
-export const Accepted = Type.Object({ trace_id: Type.String(), status: Type.Literal('running') })
+const Accepted = Type.Object({ trace_id: Type.String(), status: Type.Literal('running') })
 
-const checkBody = compile(ExecuteBody)
+const { status: _, ...output } = SandboxExecuteOutput.properties
 
-/** Cancels nothing: a run is ended by its limits or by `/v1/executions/{id}/cancel`, never by a lost connection. */
+const FinishedExecution = Type.Object(
+  {
+    ...output,
+    status: oneOf(executionStatuses),
+    success: Type.Boolean(),
+    error: orNull(Type.String({ description: 'How the run ended, as a sentence; null on success.' })),
+    truncated: Type.Boolean({ description: 'Whether output was omitted.' }),
+    created_at: Time,
+    completed_at: Time,
+    delivery_mode: oneOf(['inline', 'streaming', 'webhook']),
+  },
+  { description: 'A run that has ended.' },
+)
+
+const refusals: readonly RefusalCode[] = [
+  'invalid_argument',
+  'code_empty',
+  'code_too_large',
+  'language_unavailable',
+  'timeout_too_long',
+  'thread_busy',
+  'subject_conflict',
+  'idempotency_conflict',
+  'limit_reached',
+  'queue_full',
+  'unavailable',
+]
+
+/** Never aborts: a lost connection does not end a run. Its limits and `/v1/executions/{id}/cancel` do. */
 const never = new AbortController().signal
 
-/**
- * Runs code. Answers with one JSON object, or with `Accept: application/x-ndjson` line by line as it happens. A run
- * that started is a 200, however it ended. `?encoding=base64` gives the bytes of the lines as they were printed.
- */
-export const executeCode =
-  (core: Core): RouteHandlerMethod =>
-  async (request, reply) => {
-    const body = checkBody(parseJson(request.body as Buffer))
-    const told = { timings: body.timings === true }
-    const encoding = encodingOf((request.query as { encoding?: unknown }).encoding)
-    const mode = prefersAsync(request) ? 'webhook' : wantsLines(request) ? 'streaming' : 'inline'
-    const asked: ExecuteRequest = {
-      ...toRequest(body, true),
-      kept: true,
-      deliveryMode: mode,
-      ...webhookOf(mode, body.webhook_url, request.caller),
-    }
-    const events = core.execute(request.caller, asked, never)
-    switch (mode) {
-      case 'webhook':
-        return sendAccepted(reply, core, events)
-      case 'streaming':
-        return sendLines(reply, events, { ...told, encoding }, request.log as Log)
-      case 'inline':
-        return sendOnce(reply, events, told)
-    }
-  }
+export const executeOperations: readonly Operation[] = [
+  keyOperation({
+    id: 'execute',
+    method: 'POST',
+    path: '/v1/sandbox/execute',
+    capability: 'execute',
+    group: { name: 'Execute', description: 'Run code.' },
+    summary:
+      'Run code. With Accept: application/x-ndjson the answer streams line by line; with Prefer: respond-async it is posted to webhook_url. Every run that started is answered with 200, however it ended',
+    query: { encoding: encodingMeaning },
+    unknownQuery: 'ignored',
+    body: ExecuteBody,
+    answers: { 200: FinishedExecution, 202: Accepted },
+    refusals,
+    handle: async ({ core, caller, request, reply, query, body }) => {
+      const asked = { timings: body.timings === true }
+      const encoding = encodingOf(query.encoding)
+      const mode = prefersAsync(request) ? 'webhook' : wantsLines(request) ? 'streaming' : 'inline'
+      const run: ExecuteRequest = {
+        ...toRequest(body, true),
+        kept: true,
+        deliveryMode: mode,
+        ...webhookOf(mode, body.webhook_url, caller),
+      }
+      const events = core.execute(caller, run, never)
+      switch (mode) {
+        case 'webhook':
+          return sendAccepted(reply, core, events)
+        case 'streaming':
+          return sendAsLines(reply, events, { ...asked, encoding }, request.log as Log)
+        case 'inline':
+          return sendOnce(reply, events, asked)
+      }
+    },
+  }),
+]
 
 /** https://www.rfc-editor.org/rfc/rfc7240#section-4.1 */
 const prefersAsync = ({ headers }: FastifyRequest): boolean =>
@@ -86,41 +125,42 @@ function webhookOf(mode: string, url: string | undefined, { profile }: Caller): 
     return { webhookUrl }
   }
   if (url === undefined) return {}
-  throw new Refusal('invalid_argument', { field: 'webhook_url', problem: 'takes the header Prefer: respond-async' })
+  throw new Refusal('invalid_argument', { field: 'webhook_url', problem: 'requires the header Prefer: respond-async' })
 }
 
-/** The run goes on by itself; its row, and the promise to tell its ending, are on the disk. */
-async function sendAccepted(reply: FastifyReply, core: Core, events: AsyncGenerator<ExecuteEvent>): Promise<void> {
+/** Answers once the run and its pending webhook delivery are stored. The run continues in the background. */
+async function sendAccepted(reply: FastifyReply, core: Core, events: AsyncGenerator<ExecuteEvent>): Promise<undefined> {
   const { value: accepted } = await events.next()
-  if (accepted?.kind !== 'accepted') throw new Error('a run told of itself before it was accepted')
+  if (accepted?.kind !== 'accepted') throw new Error('the first event of a run is not its acceptance')
   core.leave(events)
   reply.header('x-trace-id', accepted.runId).header('preference-applied', 'respond-async')
-  return sendJson(reply, 202, JSON.stringify({ trace_id: accepted.runId, status: 'running' }))
+  await sendJson(reply, 202, JSON.stringify({ trace_id: accepted.runId, status: 'running' }))
 }
 
-async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent>, asked: Asked): Promise<void> {
+async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent>, asked: Asked): Promise<undefined> {
   const { value: accepted } = await events.next()
-  if (accepted?.kind !== 'accepted') throw new Error('a run told of itself before it was accepted')
+  if (accepted?.kind !== 'accepted') throw new Error('the first event of a run is not its acceptance')
   const { runId, createdAt } = accepted
   reply.header('x-trace-id', runId)
   for await (const event of events) {
     if (event.kind !== 'ended' && event.kind !== 'recorded') continue
     const how = { createdAt, completedAt: timestamp(), deliveryMode: 'inline' } as const
     const transcript = toTranscript(runId, event.result, event.output)
-    return sendJson(reply, 200, JSON.stringify({ ...toExecution(transcript, how, asked), ...imagesOf(transcript) }))
+    await sendJson(reply, 200, JSON.stringify({ ...toExecution(transcript, how, asked), ...imagesOf(transcript) }))
+    return
   }
   throw new Error(`the events of ${runId} stopped before its ending`)
 }
 
-/** Events are read to their end at their own pace, also when the client is slow or gone. */
-async function sendLines(
+/** Streams events as lines. They are read to the end without waiting for the client, also when it disconnects. */
+async function sendAsLines(
   reply: FastifyReply,
   events: AsyncGenerator<ExecuteEvent>,
   { encoding, ...asked }: Asked & { encoding: OutputEncoding },
   log: Log,
-): Promise<void> {
+): Promise<undefined> {
   const { value: accepted } = await events.next()
-  if (accepted?.kind !== 'accepted') throw new Error('a run told of itself before it was accepted')
+  if (accepted?.kind !== 'accepted') throw new Error('the first event of a run is not its acceptance')
   reply.code(200).header('content-type', 'application/x-ndjson').header('x-accel-buffering', 'no')
   reply.header('x-trace-id', accepted.runId)
   const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')

@@ -1,59 +1,116 @@
-import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import Negotiator from 'negotiator'
+import Type from 'typebox'
 import { Refusal } from '../../base/errors.ts'
+import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
+import { nothingKept, toStreamText, wholeCharacters } from '../../core/runs/transcript.ts'
 import { fault, type Log } from '../../observe/log.ts'
+import { endingOnTheWire } from '../../tools/execute/result.ts'
 import { errorBody, startWriting } from '../answer.ts'
-import { readQuery } from '../query.ts'
-import { toRecorded } from './execution.ts'
-import { sendOutputOnce } from './executions.ts'
+import { type Answer, keyOperation, ok } from '../operation.ts'
+import { oneOf, orNull } from '../schemas.ts'
+import { executionGroup, toRecorded } from './execution.ts'
 import { line, type OutputEncoding, OutputLines } from './output-lines.ts'
 import { openingLine } from './run-lines.ts'
 
-/**
- * What a run prints. With `Accept: application/x-ndjson` line by line as the streaming execute tells it, from after a
- * number on to the end; otherwise one object with what there is so far.
- */
-export const executionOutput =
-  (core: Core): RouteHandlerMethod =>
-  async (request, reply) => {
-    const { id } = request.params as { id: string }
-    const query = readQuery(request.query, ['after', 'encoding'])
-    const leaving = new AbortController()
-    reply.raw.once('close', () => leaving.abort())
-    const look = { caller: request.caller, signal: leaving.signal }
+/** The output of a run so far, or all of it. */
+const ExecutionOutput = Type.Object({
+  trace_id: Type.String(),
+  status: oneOf(['running', 'ended']),
+  ending: orNull(Type.Unsafe({ type: 'object' })),
+  stdout: orNull(Type.String()),
+  stderr: orNull(Type.String()),
+  truncated: Type.Boolean(),
+  output_kept: Type.Boolean(),
+})
+
+const linesMediaType = 'application/x-ndjson'
+
+export const encodingMeaning = 'Encoding of output in lines: text (the default), or base64 for the exact bytes.'
+
+export const executionOutput = keyOperation({
+  id: 'getExecutionOutput',
+  method: 'GET',
+  path: '/v1/executions/{id}/output',
+  capability: 'executions.read',
+  group: executionGroup,
+  summary:
+    'Get the output of a run. With Accept: application/x-ndjson it is replayed line by line and followed until the run ends',
+  query: { after: 'Replay only what follows this seq.', encoding: encodingMeaning },
+  answers: { 200: ExecutionOutput },
+  refusals: ['invalid_argument', 'run_unknown', 'unavailable'],
+  handle: async ({ core, caller, request, reply, params: { id }, query }) => {
+    const closed = new AbortController()
+    reply.raw.once('close', () => closed.abort())
+    const reader = { caller, signal: closed.signal }
     if (wantsLines(request)) {
-      // Known before the first byte of the answer.
-      await core.execution(request.caller, id)
+      // Refused here, an unknown run is a 404; the stream below could only report it in a line.
+      await core.execution(caller, id)
       const lines = new OutputLines(encodingOf(query.encoding), afterOf(query.after))
-      return sendLines(core, reply, id, look, lines, request.log as Log)
+      return sendAsLines(core, reply, id, reader, lines, request.log as Log)
     }
     for (const field of ['after', 'encoding'] as const) {
       if (query[field] === undefined) continue
-      throw new Refusal('invalid_argument', { field, problem: 'takes the header Accept: application/x-ndjson' })
+      throw new Refusal('invalid_argument', { field, problem: `requires the header Accept: ${linesMediaType}` })
     }
-    return sendOutputOnce(core, reply, id, look)
-  }
+    reply.header('x-trace-id', id)
+    return outputSoFar(core, id, reader)
+  },
+})
 
-/** A reader that is slow is waited for: nothing is held but one event, since the run is kept elsewhere. */
-async function sendLines(
+interface Reader {
+  caller: Caller
+  /** Aborts when the client disconnects. */
+  signal: AbortSignal
+}
+
+async function outputSoFar(core: Core, id: string, { caller, signal }: Reader): Promise<Answer> {
+  const { ending, output } = await core.look(caller, id, { waitMs: 0, signal })
+  const kept = output ?? nothingKept
+  const isEnded = ending !== null
+  const [stdout, stderr] = (['stdout', 'stderr'] as const).map((stream) =>
+    toStreamText(isEnded ? kept[stream] : wholeCharacters(kept[stream]), 0),
+  )
+  return ok({
+    trace_id: id,
+    status: isEnded ? 'ended' : 'running',
+    ending: ending && endingOnTheWire(ending),
+    stdout: output && stdout!.text,
+    stderr: output && stderr!.text,
+    truncated: stdout!.omittedBytes + stderr!.omittedBytes > 0,
+    output_kept: output !== null,
+  })
+}
+
+/** Streams output as lines. A slow client delays only itself: one event at a time is read from what is stored. */
+async function sendAsLines(
   core: Core,
   reply: FastifyReply,
   id: string,
-  { caller, signal }: { caller: FastifyRequest['caller']; signal: AbortSignal },
+  { caller, signal }: Reader,
   lines: OutputLines,
   log: Log,
-): Promise<void> {
-  reply.code(200).header('content-type', 'application/x-ndjson').header('x-accel-buffering', 'no')
+): Promise<undefined> {
+  reply.code(200).header('content-type', linesMediaType).header('x-accel-buffering', 'no')
   reply.header('x-trace-id', id)
   const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')
   try {
     await writer.write(openingLine(id))
     for await (const event of core.follow(caller, id, signal)) {
-      if (event.kind === 'output' || event.kind === 'gap') await writer.write(lines.add(event))
-      else if (event.kind === 'ended') {
-        const rest = lines.rest('stdout', event.seq) + lines.rest('stderr', event.seq)
-        const execution = toRecorded(await core.execution(caller, id))
-        await writer.write(rest + line({ type: 'result', seq: event.seq, ...execution }))
+      switch (event.kind) {
+        case 'running':
+          break
+        case 'output':
+        case 'gap':
+        case 'image':
+          await writer.write(lines.add(event))
+          break
+        case 'ended': {
+          const rest = lines.rest('stdout', event.seq) + lines.rest('stderr', event.seq)
+          const execution = toRecorded(await core.execution(caller, id))
+          await writer.write(rest + line({ type: 'result', seq: event.seq, ...execution }))
+        }
       }
     }
   } catch (error) {
@@ -64,8 +121,9 @@ async function sendLines(
   }
 }
 
-export const wantsLines = ({ headers }: FastifyRequest): boolean =>
-  (headers.accept ?? '').toLowerCase().includes('application/x-ndjson')
+/** Whether the client names lines of JSON in `Accept`. Wildcards do not: they stand for the default. */
+export const wantsLines = (request: FastifyRequest): boolean =>
+  new Negotiator(request.raw).mediaTypes().some((type) => type.toLowerCase() === linesMediaType)
 
 export function encodingOf(encoding: unknown = 'text'): OutputEncoding {
   if (encoding === 'text' || encoding === 'base64') return encoding
@@ -74,5 +132,5 @@ export function encodingOf(encoding: unknown = 'text'): OutputEncoding {
 
 function afterOf(after = '0'): number {
   if (/^\d{1,15}$/.test(after)) return Number(after)
-  throw new Refusal('invalid_argument', { field: 'after', problem: 'must be the seq of a line that came before' })
+  throw new Refusal('invalid_argument', { field: 'after', problem: 'must be the seq of an earlier line' })
 }

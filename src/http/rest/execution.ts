@@ -6,27 +6,32 @@ import { type Transcript, toTranscript } from '../../core/runs/transcript.ts'
 import { endingInWords, exitCodeOf } from '../../tools/execute/ending-words.ts'
 import { type Asked, endingOnTheWire, succeeded, toStructuredContent } from '../../tools/execute/result.ts'
 import { inBase64 } from '../../tools/execute/rich.ts'
+import type { Group } from '../operation.ts'
+import { oneOf, orNull } from '../schemas.ts'
 
-const oneOf = <const Values extends readonly string[]>(values: Values) =>
-  Type.Unsafe<Values[number]>({ type: 'string', enum: [...values] })
-const orNull = (type: 'integer' | 'number' | 'string' | 'boolean' | 'object', description: string) =>
-  Type.Unsafe<unknown>({ anyOf: [{ type }, { type: 'null' }], description })
+export const executionGroup: Group = { name: 'Executions', description: 'Runs, while they are running and after.' }
 
-/** What is told of every run, in a list too. */
+const AnyObject = Type.Unsafe({ type: 'object' })
+
+/** The fields of a run in a list. */
 const listed = {
   trace_id: Type.String(),
   status: oneOf(executionStatuses),
-  success: orNull('boolean', 'null while it goes on.'),
-  exit_code: orNull('integer', '124 timed out, 137 out of memory, 128 + N ended by signal N; null while it goes on.'),
-  ending: Type.Unsafe<unknown>({ anyOf: [{ type: 'object' }, { type: 'null' }], description: 'How it ended.' }),
-  error: orNull('string', 'How it ended, in words; null on success and while it goes on.'),
-  duration_ms: orNull('number', 'Wall time of the program; null while it goes on.'),
+  success: orNull(Type.Boolean(), { description: 'null while it is running.' }),
+  exit_code: orNull(Type.Integer(), {
+    description: '124 timed out, 137 out of memory, 128 + N ended by signal N; null while it is running.',
+  }),
+  ending: orNull(AnyObject, { description: 'How it ended; null while it is running.' }),
+  error: orNull(Type.String(), {
+    description: 'How it ended, as a sentence; null on success and while it is running.',
+  }),
+  duration_ms: orNull(Type.Number(), { description: 'Wall time of the program; null while it is running.' }),
   language: oneOf(languages),
-  thread_id: orNull('string', 'The thread that was its home.'),
-  metadata: orNull('object', 'As it was sent.'),
-  subject: orNull('string', 'As it was sent.'),
+  thread_id: orNull(Type.String(), { description: 'The thread that it used.' }),
+  metadata: orNull(AnyObject, { description: 'The metadata of the request.' }),
+  subject: orNull(Type.String(), { description: 'The subject of the request.' }),
   created_at: Type.String(),
-  completed_at: orNull('string', 'null while it goes on.'),
+  completed_at: orNull(Type.String(), { description: 'null while it is running.' }),
   delivery_mode: oneOf(['inline', 'streaming', 'webhook']),
 }
 
@@ -36,25 +41,25 @@ export const ListedExecution = Type.Object(listed)
 export const Execution = Type.Object(
   {
     ...listed,
-    stdout: orNull('string', 'null while it goes on, and where what it printed is not kept.'),
-    stderr: orNull('string', 'As stdout.'),
-    truncated: orNull('boolean', 'Whether output was left out.'),
+    stdout: orNull(Type.String(), { description: 'null while it is running, and where output is not kept.' }),
+    stderr: orNull(Type.String(), { description: 'As stdout.' }),
+    truncated: orNull(Type.Boolean(), { description: 'Whether output was omitted.' }),
     images: Type.Optional(
       Type.Array(Type.Object({ mime_type: Type.String(), data_base64: Type.String() }), {
-        description: 'What it showed, where that is kept; absent where there was nothing.',
+        description: 'The images that it showed, where they are kept; absent where there are none.',
       }),
     ),
-    output_kept: Type.Boolean({ description: 'Whether stdout and stderr are what it printed.' }),
-    code: orNull('string', 'Where the org keeps code.'),
-    delivery: Type.Unsafe<unknown>({
-      anyOf: [{ type: 'object' }, { type: 'null' }],
-      description: 'Of a webhook: status pending, delivered or failed, attempts, next_attempt_at and problem.',
+    output_kept: Type.Boolean({ description: 'Whether stdout and stderr are available.' }),
+    code: orNull(Type.String(), { description: 'The code, where the organization keeps it.' }),
+    delivery: orNull(AnyObject, {
+      description:
+        'Webhook delivery: status (pending, delivered or failed), attempts, next_attempt_at and problem; null without a webhook.',
     }),
   },
-  { description: 'One that has ended has the fields of the result of sandbox_execute as well.' },
+  { description: 'A run that has ended has the fields of the result of sandbox_execute as well.' },
 )
 
-/** A finished run as REST clients read it; besides the common fields it carries everything the tool answers. */
+/** Returns a run that has ended as REST answers it: the fields of every execution and those of the tool result. */
 export function toExecution(
   transcript: Transcript,
   {
@@ -75,7 +80,7 @@ export function toExecution(
   }
 }
 
-/** What a run showed, where that is told at once. */
+/** Returns the `images` field, absent where the run showed none. */
 export const imagesOf = ({ images }: Transcript): object =>
   images.length > 0 ? { images: images.map(imageOnTheWire) } : {}
 
@@ -84,7 +89,7 @@ export const imageOnTheWire = ({ mimeType, bytes }: ShownImage): { mime_type: st
   data_base64: inBase64(bytes),
 })
 
-/** A run in a list: without what it printed. */
+/** Returns a run as lists have it, without its output. */
 export function toListed(row: HistoryRun): Record<string, unknown> {
   const { ending, result, metadata } = row
   return {
@@ -101,24 +106,24 @@ export function toListed(row: HistoryRun): Record<string, unknown> {
   }
 }
 
-/** A run with all that is kept of it. */
+/** Returns a run with everything that is kept of it. */
 export function toRecorded({ row, output, code, delivery }: RecordedRun): Record<string, unknown> {
   const { finishedAt: completedAt, createdAt, deliveryMode } = row
-  const beside = { code, delivery: delivery && toDelivery(delivery) }
+  const kept = { code, delivery: delivery && toDelivery(delivery) }
   if (completedAt === null) {
-    return { ...toListed(row), stdout: null, stderr: null, truncated: null, output_kept: false, ...beside }
+    return { ...toListed(row), stdout: null, stderr: null, truncated: null, output_kept: false, ...kept }
   }
   const how = { createdAt, completedAt, deliveryMode }
   const transcript = toTranscript(row.id, resultOf(row), output)
   const ended = { ...toExecution(transcript, how, { timings: true }), ...imagesOf(transcript) }
   const lost = output === null ? { stdout: null, stderr: null } : {}
-  return { ...ended, ...toListed(row), ...lost, output_kept: output !== null, ...beside }
+  return { ...ended, ...toListed(row), ...lost, output_kept: output !== null, ...kept }
 }
 
-/** What a webhook is sent: the run, without how that goes, and without images, which may be asked for. */
+/** Returns the body of a webhook: the run without its delivery, its code and its images, which clients can fetch. */
 export function toDelivered(run: RecordedRun): Record<string, unknown> {
-  const { delivery: _, code: __, images: ___, ...told } = toRecorded(run)
-  return told
+  const { delivery: _, code: __, images: ___, ...delivered } = toRecorded(run)
+  return delivered
 }
 
 const unfinished = {

@@ -1,33 +1,32 @@
-import type { FastifyRequest, RouteHandlerMethod } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import Type from 'typebox'
 import { Refusal } from '../../base/errors.ts'
-import { parseJson } from '../../base/json.ts'
-import { compile } from '../../base/schema-check.ts'
-import type { Core } from '../../core/core.ts'
 import { lifeMaxSeconds, uploadMaxBytes } from '../../core/storage/signed-links.ts'
 import { blobUrl } from '../../tools/files/blob-url.ts'
-import { sendJson } from '../answer.ts'
 import { baseUrlOf } from '../base-url.ts'
+import { type Answer, keyOperation, type Operation, ok, type ServerContext } from '../operation.ts'
+import { NextCursor, oneOf, Time } from '../schemas.ts'
+import { fileGroup as group, fileRefusals as refusals } from './blobs.ts'
 
-const place = {
-  source: Type.Unsafe<'thread' | 'volume'>({ type: 'string', enum: ['thread', 'volume'] }),
+const location = {
+  source: oneOf(['thread', 'volume']),
   id: Type.String({ description: 'The thread_id, or the slug of the volume.' }),
 }
 const path = Type.String({ description: 'Relative to the root of the thread or volume.' })
-const life = Type.Optional(
+const lifetime = Type.Optional(
   Type.Integer({
     minimum: 1,
     maximum: lifeMaxSeconds,
-    description: 'How long the link is good; 15 minutes by default.',
+    description: 'Lifetime of the link in seconds; 900 by default.',
   }),
 )
 
-export const ListBody = Type.Object(
+const ListBody = Type.Object(
   {
-    ...place,
+    ...location,
     path: Type.Optional(Type.String({ description: 'A directory; the root by default.' })),
     relative: Type.Optional(
-      Type.Boolean({ description: 'Give paths relative to `path`; by default they are relative to the root.' }),
+      Type.Boolean({ description: 'Return paths relative to `path`; by default they are relative to the root.' }),
     ),
     cursor: Type.Optional(Type.String({ maxLength: 64 })),
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
@@ -35,110 +34,143 @@ export const ListBody = Type.Object(
   { additionalProperties: false },
 )
 
-export const UploadBody = Type.Object(
+const UploadBody = Type.Object(
   {
-    ...place,
+    ...location,
     path,
-    size: Type.Integer({ minimum: 0, maximum: uploadMaxBytes, description: 'Exact length of the file in bytes.' }),
-    content_type: Type.Optional(Type.String({ maxLength: 255, description: 'Accepted and not kept.' })),
-    once: Type.Optional(Type.Boolean({ description: 'Whether the link is good for one upload alone.' })),
-    expires_in: life,
+    size: Type.Integer({ minimum: 0, maximum: uploadMaxBytes, description: 'Exact size of the file in bytes.' }),
+    content_type: Type.Optional(Type.String({ maxLength: 255, description: 'Accepted, but not stored.' })),
+    once: Type.Optional(Type.Boolean({ description: 'Whether the link accepts a single upload only.' })),
+    expires_in: lifetime,
   },
   { additionalProperties: false },
 )
 
-export const DownloadBody = Type.Object({ ...place, path, expires_in: life }, { additionalProperties: false })
+const DownloadBody = Type.Object({ ...location, path, expires_in: lifetime }, { additionalProperties: false })
 
-export const DeleteBody = Type.Object(
+const DeleteBody = Type.Object(
   {
-    ...place,
+    ...location,
     path: Type.Optional(path),
     paths: Type.Optional(Type.Array(Type.String(), { minItems: 1, maxItems: 1000 })),
-    recursive: Type.Optional(Type.Boolean({ description: 'Whether a directory goes with all that it holds.' })),
+    recursive: Type.Optional(Type.Boolean({ description: 'Whether to delete directories with their content.' })),
   },
   { additionalProperties: false },
 )
 
-const checks = {
-  list: compile(ListBody),
-  upload: compile(UploadBody),
-  download: compile(DownloadBody),
-  delete: compile(DeleteBody),
-}
+const FileList = Type.Object({
+  files: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      path: Type.String(),
+      size: Type.Integer({ minimum: 0, description: 'In bytes; 0 for a directory.' }),
+      modified: Time,
+      is_directory: Type.Boolean(),
+    }),
+  ),
+  next_cursor: NextCursor,
+})
 
-const bodyOf = (request: FastifyRequest): unknown => parseJson(request.body as Buffer)
+const SignedLink = Type.Object({
+  url: Type.String({ description: 'Requires no key.' }),
+  method: oneOf(['GET', 'PUT']),
+  headers: Type.Array(Type.Object({ name: Type.String(), value: Type.String() })),
+  expires_at: Time,
+})
 
-/** A part of a directory. */
-export const listFiles =
-  (core: Core): RouteHandlerMethod =>
-  async (request, reply) => {
-    const { files } = core
-    const { source, id, path: directory = '', relative = false, cursor, limit = 1000 } = checks.list(bodyOf(request))
-    const page = { limit, ...(cursor !== undefined && { cursor }) }
-    const { entries, nextCursor } = await files.list(request.caller, { source, id, path: directory }, page)
-    const above = relative ? '' : directory.split('/').filter(Boolean).join('/')
-    const listed = entries.map(({ name, isDirectory, sizeBytes, modifiedMs }) => ({
-      name,
-      path: above === '' ? name : `${above}/${name}`,
-      size: isDirectory ? 0 : sizeBytes,
-      modified: new Date(modifiedMs).toISOString(),
-      is_directory: isDirectory,
-    }))
-    return sendJson(reply, 200, JSON.stringify({ files: listed, next_cursor: nextCursor }))
-  }
+const DeletedFiles = Type.Object({
+  deleted: Type.Integer({ minimum: 0, description: 'Number of files and directories deleted.' }),
+})
 
-/** A link that uploads one file. */
-export const uploadFile =
-  (core: Core, publicUrl: string): RouteHandlerMethod =>
-  async (request, reply) => {
-    const { files, links } = core
-    const { caller } = request
-    const { source, id, path: name, size, once = false, expires_in: lifeSeconds } = checks.upload(bodyOf(request))
-    const file = { source, id, path: name }
-    await files.requireWritable(caller, file)
-    const signed = await links.signUpload(caller, {
-      ...file,
-      sizeBytes: size,
-      once,
-      ...(lifeSeconds && { lifeSeconds }),
-    })
-    const headers = [{ name: 'Content-Length', value: String(size) }]
-    return sendJson(reply, 200, linkBody(request, publicUrl, 'PUT', signed, headers))
-  }
+export const fileOperations: readonly Operation[] = [
+  keyOperation({
+    id: 'listFiles',
+    method: 'POST',
+    path: '/v1/files/list',
+    capability: 'files.read',
+    group,
+    summary: 'List a directory, page by page',
+    body: ListBody,
+    answers: { 200: FileList },
+    refusals: [...refusals, 'not_a_directory'],
+    handle: async ({ core, caller, body }) => {
+      const { source, id, path: directory = '', relative = false, cursor, limit = 1000 } = body
+      const page = { limit, ...(cursor !== undefined && { cursor }) }
+      const { entries, nextCursor } = await core.files.list(caller, { source, id, path: directory }, page)
+      const parent = relative ? '' : directory.split('/').filter(Boolean).join('/')
+      const files = entries.map(({ name, isDirectory, sizeBytes, modifiedMs }) => ({
+        name,
+        path: parent === '' ? name : `${parent}/${name}`,
+        size: isDirectory ? 0 : sizeBytes,
+        modified: new Date(modifiedMs).toISOString(),
+        is_directory: isDirectory,
+      }))
+      return ok({ files, next_cursor: nextCursor })
+    },
+  }),
+  keyOperation({
+    id: 'uploadFile',
+    method: 'POST',
+    path: '/v1/files/upload',
+    capability: 'files.write',
+    group,
+    summary: 'Create a link that uploads a file',
+    body: UploadBody,
+    answers: { 200: SignedLink },
+    refusals,
+    handle: async ({ server, core, caller, request, body }) => {
+      const { source, id, path: name, size, once = false, expires_in: lifeSeconds } = body
+      const file = { source, id, path: name }
+      await core.files.requireWritable(caller, file)
+      const upload = { ...file, sizeBytes: size, once, ...(lifeSeconds && { lifeSeconds }) }
+      const headers = [{ name: 'Content-Length', value: String(size) }]
+      return signedLink(request, server, 'PUT', await core.links.signUpload(caller, upload), headers)
+    },
+  }),
+  keyOperation({
+    id: 'downloadFile',
+    method: 'POST',
+    path: '/v1/files/download',
+    capability: 'files.read',
+    group,
+    summary: 'Create a link that downloads a file',
+    body: DownloadBody,
+    answers: { 200: SignedLink },
+    refusals,
+    handle: async ({ server, core, caller, request, body }) => {
+      const { source, id, path: name, expires_in: lifeSeconds } = body
+      const file = { source, id, path: name }
+      const { isDirectory } = await core.files.stat(caller, file)
+      if (isDirectory) throw new Refusal('not_a_file', { path: name, kind: 'directory' })
+      const download = { ...file, ...(lifeSeconds && { lifeSeconds }) }
+      return signedLink(request, server, 'GET', await core.links.signDownload(caller, download), [])
+    },
+  }),
+  keyOperation({
+    id: 'deleteFiles',
+    method: 'POST',
+    path: '/v1/files/delete',
+    capability: 'files.write',
+    group,
+    summary: 'Delete files, and directories with their content where `recursive` is true',
+    body: DeleteBody,
+    answers: { 200: DeletedFiles },
+    refusals: [...refusals, 'directory_not_empty', 'thread_busy'],
+    handle: async ({ core, caller, body }) => {
+      const { source, id, path: one, paths = [], recursive = false } = body
+      const all = one === undefined ? paths : [one, ...paths]
+      if (all.length === 0) throw new Refusal('invalid_argument', { field: 'path', problem: 'is required and missing' })
+      let deleted = 0
+      for (const name of all) deleted += await core.files.delete(caller, { source, id, path: name }, recursive)
+      return ok({ deleted })
+    },
+  }),
+]
 
-/** A link that downloads one file that is there. */
-export const downloadFile =
-  (core: Core, publicUrl: string): RouteHandlerMethod =>
-  async (request, reply) => {
-    const { files, links } = core
-    const { caller } = request
-    const { source, id, path: name, expires_in: lifeSeconds } = checks.download(bodyOf(request))
-    const file = { source, id, path: name }
-    const { isDirectory } = await files.stat(caller, file)
-    if (isDirectory) throw new Refusal('not_a_file', { path: name, kind: 'directory' })
-    const signed = await links.signDownload(caller, { ...file, ...(lifeSeconds && { lifeSeconds }) })
-    return sendJson(reply, 200, linkBody(request, publicUrl, 'GET', signed, []))
-  }
-
-function linkBody(
+const signedLink = (
   request: FastifyRequest,
-  publicUrl: string,
+  { publicUrl }: ServerContext,
   method: 'GET' | 'PUT',
   { token, expiresAt }: { token: string; expiresAt: string },
   headers: { name: string; value: string }[],
-): string {
-  return JSON.stringify({ url: blobUrl(baseUrlOf(request, publicUrl), token), method, headers, expires_at: expiresAt })
-}
-
-/** Deletes files, and directories with what they hold where asked. */
-export const deleteFiles =
-  (core: Core): RouteHandlerMethod =>
-  async (request, reply) => {
-    const { files } = core
-    const { source, id, path: one, paths = [], recursive = false } = checks.delete(bodyOf(request))
-    const all = one === undefined ? paths : [one, ...paths]
-    if (all.length === 0) throw new Refusal('invalid_argument', { field: 'path', problem: 'is required and missing' })
-    let deleted = 0
-    for (const name of all) deleted += await files.delete(request.caller, { source, id, path: name }, recursive)
-    return sendJson(reply, 200, JSON.stringify({ deleted }))
-  }
+): Answer => ok({ url: blobUrl(baseUrlOf(request, publicUrl), token), method, headers, expires_at: expiresAt })

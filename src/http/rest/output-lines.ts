@@ -5,19 +5,19 @@ import { imageOnTheWire } from './execution.ts'
 
 export type OutputEncoding = 'text' | 'base64'
 
-/** What a run prints as lines of JSON. */
+/** Turns the output of a run into lines of JSON. */
 export class OutputLines {
   readonly #live = new StreamDecoder()
   readonly #encoding: OutputEncoding
   readonly #afterSeq: number
 
-  /** @param afterSeq nothing is told that its reader knows already: what came up to this number. */
+  /** @param afterSeq output up to this seq is skipped: its reader has it. */
   constructor(encoding: OutputEncoding, afterSeq = 0) {
     this.#encoding = encoding
     this.#afterSeq = afterSeq
   }
 
-  /** @returns one or more lines, or nothing where the event says nothing by itself. */
+  /** Returns zero or more lines. Bytes of an incomplete character wait for the rest of it. */
   add(event: OutputEvent): string {
     const { seq } = event
     if (event.kind === 'image') {
@@ -29,18 +29,18 @@ export class OutputLines {
       return seq > this.#afterSeq ? rest + line({ type: 'gap', seq, stream, bytes: event.bytes }) : ''
     }
     const knownBytes = Math.max(event.bytes.length - Math.max(seq - this.#afterSeq, 0), 0)
-    const news = event.bytes.subarray(knownBytes)
+    const added = event.bytes.subarray(knownBytes)
     if (this.#encoding === 'base64') {
-      if (news.length === 0) return ''
-      return line({ type: stream, seq, data_base64: Buffer.from(news).toString('base64') })
+      if (added.length === 0) return ''
+      return line({ type: stream, seq, data_base64: Buffer.from(added).toString('base64') })
     }
-    // A character whose beginning was known is told whole, since its reader was not given that part.
+    // A character that begins before `afterSeq` is sent whole: the line before it ended without that part.
     this.#live.add(stream, event.bytes.subarray(0, knownBytes))
-    const data = this.#live.add(stream, news)
+    const data = this.#live.add(stream, added)
     return data === '' ? '' : line({ type: stream, seq, data })
   }
 
-  /** What is left of a stretch that ends with `seq`. */
+  /** Returns the line of an incomplete character at the end of a stream, or an empty string. */
   rest(stream: Stream, seq: number): string {
     const data = this.#live.flush(stream)
     return data === '' || seq <= this.#afterSeq ? '' : line({ type: stream, seq, data })

@@ -5,7 +5,7 @@ import type { Asked } from '../../tools/execute/result.ts'
 import { imageOnTheWire, toExecution } from './execution.ts'
 import { line, type OutputEncoding, OutputLines } from './output-lines.ts'
 
-/** The events of one run as lines of JSON; the last one is the whole execution. */
+/** Turns the events of one run into lines of JSON. The last line is the whole execution. */
 export class RunLines {
   readonly #output: OutputLines
   readonly #accepted: AcceptedEvent
@@ -17,12 +17,12 @@ export class RunLines {
     this.#output = new OutputLines(encoding)
   }
 
-  /** Tells the id, so that a client can cancel from the first line on. */
+  /** Returns the first line. It has the id, so that a client can cancel the run. */
   opening(): string {
     return openingLine(this.#accepted.runId)
   }
 
-  /** @returns one or more lines, or nothing where an event says nothing by itself. */
+  /** Returns zero or more lines. */
   add(event: ExecuteEvent): string {
     switch (event.kind) {
       case 'accepted':

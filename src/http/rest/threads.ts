@@ -1,63 +1,81 @@
-import type { RouteHandlerMethod } from 'fastify'
 import Type from 'typebox'
-import { parseJson } from '../../base/json.ts'
-import { compile } from '../../base/schema-check.ts'
-import type { Core } from '../../core/core.ts'
-import { sendJson } from '../answer.ts'
-import { pageAsked } from '../query.ts'
+import type { RefusalCode } from '../../base/errors.ts'
+import { toPageRequest } from '../../core/paging.ts'
+import { created, type Group, keyOperation, noContent, type Operation, ok, okPage } from '../operation.ts'
+import { pageParameters } from '../query.ts'
+import { listOf } from '../schemas.ts'
 
-const shown = {
+const group: Group = { name: 'Threads', description: 'Home directories that persist between runs.' }
+
+const properties = {
   id: Type.String(),
-  size_bytes: Type.Integer({ description: 'Room that it takes on the disk.' }),
+  size_bytes: Type.Integer({ description: 'Disk space that it occupies.' }),
   created_at: Type.String(),
   last_used_at: Type.String(),
-  busy: Type.Boolean({ description: 'Whether a run has it.' }),
+  busy: Type.Boolean({ description: 'Whether a run is using it.' }),
 }
-export const Thread = Type.Object(shown)
-export const ThreadList = Type.Object({
-  data: Type.Array(Thread),
-  next_cursor: Type.Union([Type.String(), Type.Null()]),
-})
-export const InspectedThread = Type.Object({
-  ...shown,
-  quota_bytes: Type.Integer({ description: 'What it may hold.' }),
-  used_bytes: Type.Integer({ description: 'What it holds.' }),
+const Thread = Type.Object(properties)
+const InspectedThread = Type.Object({
+  ...properties,
+  quota_bytes: Type.Integer({ description: 'Maximum size of its files.' }),
+  used_bytes: Type.Integer({ description: 'Current size of its files.' }),
 })
 
-export const ForkBody = Type.Object(
-  { to: Type.String({ description: 'Name of the copy; it must not exist yet.' }) },
+const ForkBody = Type.Object(
+  { to: Type.String({ description: 'Name of the copy. It must not exist yet.' }) },
   { additionalProperties: false },
 )
-const checkFork = compile(ForkBody)
 
-/** The threads of the caller's org, by name. */
-export const listThreads =
-  (core: Core): RouteHandlerMethod =>
-  async (request, reply) => {
-    const { items, nextCursor } = await core.threads.list(request.caller, pageAsked(request))
-    return sendJson(reply, 200, JSON.stringify({ data: items, next_cursor: nextCursor }))
-  }
+const refusals: readonly RefusalCode[] = ['invalid_argument', 'threads_unavailable', 'thread_unknown', 'unavailable']
 
-export const getThread =
-  (core: Core): RouteHandlerMethod =>
-  async (request, reply) =>
-    sendJson(reply, 200, JSON.stringify(await core.threads.inspect(request.caller, idOf(request.params))))
-
-/** Deletes a thread with all that it holds. */
-export const deleteThread =
-  (core: Core): RouteHandlerMethod =>
-  async (request, reply) => {
-    await core.threads.remove(request.caller, idOf(request.params))
-    await reply.code(204).send()
-  }
-
-/** Copies a thread, whole or not at all. */
-export const forkThread =
-  (core: Core): RouteHandlerMethod =>
-  async (request, reply) => {
-    const { to } = checkFork(parseJson(request.body as Buffer))
-    const made = await core.threads.fork(request.caller, idOf(request.params), to)
-    return sendJson(reply, 201, JSON.stringify(made))
-  }
-
-const idOf = (params: unknown): string => (params as { id: string }).id
+export const threadOperations: readonly Operation[] = [
+  keyOperation({
+    id: 'listThreads',
+    method: 'GET',
+    path: '/v1/threads',
+    capability: 'threads.read',
+    group,
+    summary: 'List the threads of the organization by name',
+    query: pageParameters,
+    answers: { 200: listOf(Thread) },
+    refusals,
+    handle: async ({ core, caller, query }) => okPage(await core.threads.list(caller, toPageRequest(query))),
+  }),
+  keyOperation({
+    id: 'getThread',
+    method: 'GET',
+    path: '/v1/threads/{id}',
+    capability: 'threads.read',
+    group,
+    summary: 'Get a thread with its size, its last use, and whether a run is using it',
+    answers: { 200: InspectedThread },
+    refusals,
+    handle: async ({ core, caller, params }) => ok(await core.threads.inspect(caller, params.id)),
+  }),
+  keyOperation({
+    id: 'deleteThread',
+    method: 'DELETE',
+    path: '/v1/threads/{id}',
+    capability: 'threads.write',
+    group,
+    summary: 'Delete a thread and all its files',
+    answers: { 204: null },
+    refusals: [...refusals, 'thread_busy'],
+    handle: async ({ core, caller, params }) => {
+      await core.threads.remove(caller, params.id)
+      return noContent
+    },
+  }),
+  keyOperation({
+    id: 'forkThread',
+    method: 'POST',
+    path: '/v1/threads/{id}/fork',
+    capability: 'threads.write',
+    group,
+    summary: 'Copy a thread atomically',
+    body: ForkBody,
+    answers: { 201: InspectedThread },
+    refusals: [...refusals, 'thread_busy', 'thread_exists'],
+    handle: async ({ core, caller, params, body }) => created(await core.threads.fork(caller, params.id, body.to)),
+  }),
+]

@@ -1,0 +1,29 @@
+import Type, { type TObject, type TSchema } from 'typebox'
+
+/** A time as every answer has it. */
+export const Time = Type.String({ description: 'ISO 8601, UTC.' })
+
+/** A value of this schema, or `null`. */
+export const orNull = (schema: TSchema, options: { description?: string } = {}): TSchema =>
+  Type.Unsafe({ anyOf: [schema, { type: 'null' }], ...options })
+
+export const NextCursor = orNull(Type.String(), {
+  description: 'Pass it as `cursor` to get the next page; null on the last page.',
+})
+
+/** One page of a list. */
+export const listOf = (item: TSchema): TObject => Type.Object({ data: Type.Array(item), next_cursor: NextCursor })
+
+/** One of these strings. */
+export const oneOf = <const Values extends readonly string[]>(values: Values) =>
+  Type.Unsafe<Values[number]>({ type: 'string', enum: [...values] })
+
+/** The body of every error. */
+export const ErrorBody = Type.Object(
+  {
+    error: Type.String({ description: 'Kind of the problem, for programs.' }),
+    message: Type.String({ description: 'What is wrong, for people and models.' }),
+    hint: Type.Optional(Type.String({ description: 'How to fix it.' })),
+  },
+  { description: 'The body of every error.' },
+)
