@@ -1,5 +1,4 @@
-/** An engine of its own for one test file: own directories, own cgroups, own guest built from the sources. */
-import { execFileSync } from 'node:child_process'
+/** A separate engine for one test file: own directories, own cgroups, and the guest built from the current sources. */
 import { randomBytes } from 'node:crypto'
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,6 +7,7 @@ import type { Language, Limits, RunSpec } from '../../src/base/run.ts'
 import { type Machine, openMachine } from '../../src/engine/machine.ts'
 import { type EngineSettings, engineDefaults, type RuntimeName } from '../../src/engine/settings.ts'
 import type { OpenDock, Slot, SlotRun, SlotRunResult } from '../../src/engine/slots/slot.ts'
+import { builtGuest } from './built-guest.ts'
 
 export interface EngineMachine {
   settings: EngineSettings
@@ -20,15 +20,15 @@ export interface EngineMachine {
 export function engineMachine(runtime: 'auto' | RuntimeName): EngineMachine {
   const dir = mkdtempSync(join(tmpdir(), 'glovebox-engine-'))
   chmodSync(dir, 0o711)
-  execFileSync('sh', [join(import.meta.dirname, '../../guest/build.sh'), join(dir, 'built')])
+  const guest = builtGuest('static')
   const settings: EngineSettings = {
     ...engineDefaults,
     runtime,
     stateDir: join(dir, 'state'),
     instanceId: `t${randomBytes(4).toString('hex')}`,
     idLeaseDir: join(dir, 'ids'),
-    guestPath: join(dir, 'built/guest'),
-    pythonZygotePath: join(dir, 'built/python-zygote.so'),
+    guestPath: join(guest, 'guest'),
+    pythonZygotePath: join(guest, 'python-zygote.so'),
     nodePath: process.execPath,
   }
   return {

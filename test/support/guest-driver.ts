@@ -1,6 +1,5 @@
 /**
  * Drives a guest in a minimal slot made with runc, with nothing of the engine in between: frames in, frames out.
- * Builds the guest it runs, so that a test never meets an old one.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { randomBytes, randomInt } from 'node:crypto'
@@ -19,8 +18,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
-
-const guestDirectory = join(import.meta.dirname, '../../guest')
+import { builtGuest, type GuestBuild } from './built-guest.ts'
 
 export const kinds = {
   prepare: 1,
@@ -41,8 +39,6 @@ export const kinds = {
 } as const
 export type Kind = (typeof kinds)[keyof typeof kinds]
 
-export type Build = 'static' | 'sanitized'
-
 /** Why slots cannot be made on this machine, or undefined. */
 export const slotsMissing: string | undefined = whySlotsAreMissing()
 
@@ -54,13 +50,6 @@ function whySlotsAreMissing(): string | undefined {
   } catch {
     return 'runc is not installed'
   }
-}
-
-/** Builds guest, or guest-sanitized and guest-fuzz, into a new directory. The caller removes it. */
-export function buildGuest(build: Build): string {
-  const out = mkdtempSync(join(tmpdir(), 'glovebox-guest-build-'))
-  execFileSync('sh', [join(guestDirectory, 'build.sh'), out, ...(build === 'sanitized' ? ['sanitize'] : [])])
-  return out
 }
 
 export function frame(kind: number, run: number, payload: Uint8Array = new Uint8Array()): Buffer {
@@ -150,7 +139,7 @@ export interface Outcome {
 /** The first and last id of the slot's own range; far above what a machine gives its users. */
 const idsPerSlot = 65536
 
-function ociConfig(root: string, image: string, idBase: number, id: string, build: Build) {
+function ociConfig(root: string, image: string, idBase: number, id: string, build: GuestBuild) {
   const capabilities = [
     'SYS_ADMIN',
     'SETUID',
@@ -233,7 +222,7 @@ function makeImage(image: string): void {
       cpSync(`/etc/${name}`, join(image, 'etc', name), { recursive: true, verbatimSymlinks: true })
 }
 
-function makeRoot(root: string, guest: string, build: Build): void {
+function makeRoot(root: string, guest: string, build: GuestBuild): void {
   makeDirectories(root, ['proc', 'dev', 'scratch', 'image', ...(build === 'sanitized' ? ['usr'] : [])])
   if (build === 'sanitized') for (const name of links) symlinkSync(`usr/${name}`, join(root, name))
   cpSync(guest, join(root, 'guest'))
@@ -241,9 +230,7 @@ function makeRoot(root: string, guest: string, build: Build): void {
 }
 
 export interface SlotOptions {
-  build: Build
-  /** Where buildGuest put it. */
-  guestDirectory: string
+  build: GuestBuild
   /** runc stays and hands on the guest's exit code: see `Slot.exitCode`. */
   foreground?: boolean
   /** Changes the image before the slot starts. */
@@ -275,7 +262,7 @@ export class Slot {
       string,
       string,
     ]
-    const binary = join(options.guestDirectory, options.build === 'sanitized' ? 'guest-sanitized' : 'guest')
+    const binary = join(builtGuest(options.build), options.build === 'sanitized' ? 'guest-sanitized' : 'guest')
     makeDirectories(this.#directory, ['root', 'image', 'bundle'])
     makeImage(image)
     options.image?.(image)

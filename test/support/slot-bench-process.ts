@@ -12,6 +12,7 @@ import type { Machine } from '../../src/engine/machine.ts'
 import type { RuntimeName } from '../../src/engine/settings.ts'
 import { idsPerSlot } from '../../src/engine/slots/id-ranges.ts'
 import { createSlot, type Slot, type SlotMachine, type SlotRun } from '../../src/engine/slots/slot.ts'
+import { builtGuest } from './built-guest.ts'
 import { engineMachine } from './engine-machine.ts'
 import type { Answer, Asked, Request } from './slot-bench.ts'
 
@@ -54,7 +55,7 @@ function hostWith(guest: string): Promise<SlotMachine> {
     const dir = mkdtempSync(join(tmpdir(), 'glovebox-bench-image-'))
     chmodSync(dir, 0o711)
     undo.add(() => rmSync(dir, { recursive: true, force: true }))
-    const pythonZygotePath = join(import.meta.dirname, '../../build/python-zygote.so')
+    const pythonZygotePath = join(builtGuest('static'), 'python-zygote.so')
     made = openImage(dir, { guestPath: guest, nodePath: process.execPath, pythonZygotePath }).then((image) => ({
       ...base,
       image: undo.owns(image),

@@ -1,17 +1,9 @@
 /** What a jail guarantees to and about its program, with the real guest in a real slot; also under sanitizers. */
 import { execFileSync } from 'node:child_process'
-import { readdirSync, readFileSync, rmSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  type Build,
-  buildGuest,
-  frame,
-  kinds,
-  openSlot,
-  type Request,
-  type Slot,
-  slotsMissing,
-} from '../../support/guest-driver.ts'
+import type { GuestBuild } from '../../support/built-guest.ts'
+import { frame, kinds, openSlot, type Request, type Slot, slotsMissing } from '../../support/guest-driver.ts'
 
 /** The command lines of all processes on this host. */
 function commandLines(): string[] {
@@ -115,20 +107,17 @@ const granted: [string, number, number[]][] = [
   ['prctl(PR_GET_NO_NEW_PRIVS)', 157, [39, 0, 0, 0, 0]],
 ]
 
-const builds: Build[] = ['static', 'sanitized']
+const builds: GuestBuild[] = ['static', 'sanitized']
 
 describe.skipIf(slotsMissing !== undefined).each(builds)('a jail made by the %s guest', (build) => {
-  let directory: string
   let slot: Slot
 
   beforeAll(async () => {
-    directory = buildGuest(build)
-    slot = await openSlot({ build, guestDirectory: directory })
+    slot = await openSlot({ build })
   })
   afterAll(async () => {
     await slot?.close()
     expect(slot?.diagnostics).toBe('') // sanitizers report here
-    rmSync(directory, { recursive: true, force: true })
   })
 
   const bash = (script: string, more: Partial<Request> = {}) => slot.run({ args: ['bash', '-c', script], ...more })

@@ -1,11 +1,10 @@
 /** guest/PROTOCOL.md, from the side of the runner: the order of frames, the states of a run, and protocol violations. */
 import { execFileSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync, readlinkSync, rmdirSync, rmSync, symlinkSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, readlinkSync, rmdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { builtGuest, type GuestBuild } from '../../support/built-guest.ts'
 import {
-  type Build,
-  buildGuest,
   frame,
   kinds,
   openSlot,
@@ -118,17 +117,10 @@ function processesOf(guestPid: number): Seen[] {
     })
 }
 
-const builds: Build[] = ['static', 'sanitized']
+const builds: GuestBuild[] = ['static', 'sanitized']
 
 describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build) => {
-  let directory: string
-  let options: SlotOptions
-
-  beforeAll(() => {
-    directory = buildGuest(build)
-    options = { build, guestDirectory: directory }
-  })
-  afterAll(() => rmSync(directory, { recursive: true, force: true }))
+  const options: SlotOptions = { build }
 
   describe('exits with 70 on', () => {
     it.each(broken)('%s', async (_, frames) => {
@@ -328,13 +320,8 @@ describe.skipIf(slotsMissing !== undefined).each(builds)('the %s guest', (build)
 
 describe('the parsers of frames and records', () => {
   it('survive mutated input under sanitizers', () => {
-    const directory = buildGuest('sanitized')
-    try {
-      const seed = String(Date.now())
-      const said = execFileSync(join(directory, 'guest-fuzz'), ['5', seed]).toString()
-      expect(said).toMatch(/^streams \d{4,} frames/)
-    } finally {
-      rmSync(directory, { recursive: true, force: true })
-    }
+    const seed = String(Date.now())
+    const report = execFileSync(join(builtGuest('sanitized'), 'guest-fuzz'), ['5', seed]).toString()
+    expect(report).toMatch(/^streams \d{4,} frames/)
   })
 })
