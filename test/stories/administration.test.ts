@@ -3,22 +3,18 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Glovebox, Place, program } from '../support/glovebox.ts'
+import { describe, expect, it } from 'vitest'
+import { program } from '../support/glovebox.ts'
 import { manageKeys } from '../support/keys.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let server: Glovebox
-beforeAll(async () => {
-  server = await place.start('--no-dev')
-}, 60_000)
-afterAll(() => place.remove())
+const story = openStory(['--no-dev'])
 
 /** Runs an administration command beside the server, as an operator does. */
 async function glovebox(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   const own = [
-    ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
-    ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`],
+    ...['--home', join(story.place.directory, 'home'), '--state-dir', join(story.place.directory, 'state')],
+    ...['--front-uid', `${story.place.frontUid}`, '--front-gid', `${story.place.frontUid}`],
   ]
   const child = spawn(program, [...words, ...own], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -29,7 +25,7 @@ async function glovebox(...words: string[]): Promise<{ code: number; stdout: str
 }
 
 const run = (secret: string, code: string) =>
-  fetch(`${server.url}/v1/sandbox/execute`, {
+  fetch(`${story.url}/v1/sandbox/execute`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-api-key': secret },
     body: JSON.stringify({ language: 'bash', code }),
@@ -39,7 +35,7 @@ describe('administration on the command line', () => {
   it('creates an organization with its own profile and key, which can run code immediately', async () => {
     expect((await glovebox('orgs', 'create', 'acme')).stdout).toMatch(/^org_/)
     expect((await glovebox('orgs', 'create', 'acme')).code).toBe(64)
-    const file = join(place.directory, 'shell.yaml')
+    const file = join(story.place.directory, 'shell.yaml')
     writeFileSync(file, 'languages: [bash]\ndefault_language: bash\nenv: { WHERE: profile }\n')
     expect(await glovebox('profiles', 'set', 'shell', file, '--org', 'acme')).toMatchObject({ code: 0, stderr: '' })
     expect((await glovebox('profiles', 'list', '--org', 'acme')).stdout).toMatch(/shell +acme/)
@@ -51,7 +47,7 @@ describe('administration on the command line', () => {
   })
 
   it('rotates, changes and revokes a key', async () => {
-    const { stderr, stdout: first } = await manageKeys(place, ['create', '--org', 'beta'])
+    const { stderr, stdout: first } = await manageKeys(story.place, ['create', '--org', 'beta'])
     const id = /key_[\w-]+/.exec(stderr)?.[0] ?? ''
     const second = (await glovebox('keys', 'rotate', id)).stdout.trim()
     expect([(await run(first.trim(), 'true')).status, (await run(second, 'true')).status]).toEqual([401, 200])
@@ -62,7 +58,7 @@ describe('administration on the command line', () => {
   })
 
   it('sets limits that take effect within a second', async () => {
-    const key = (await manageKeys(place, ['create', '--org', 'gamma'])).stdout.trim()
+    const key = (await manageKeys(story.place, ['create', '--org', 'gamma'])).stdout.trim()
     expect((await glovebox('limits', '--org', 'gamma', '--runs-per-minute', '0')).stdout).toContain(
       '"runs_per_minute": 0',
     )
@@ -74,7 +70,7 @@ describe('administration on the command line', () => {
   it('creates tokens for /admin/v1', async () => {
     const made = await glovebox('tokens', 'create', '--role', 'member', '--name', 'dashboard')
     const orgs = () =>
-      fetch(`${server.url}/admin/v1/orgs`, { headers: { authorization: `Bearer ${made.stdout.trim()}` } })
+      fetch(`${story.url}/admin/v1/orgs`, { headers: { authorization: `Bearer ${made.stdout.trim()}` } })
     expect((await orgs()).status).toBe(200)
     expect((await glovebox('tokens', 'list')).stdout).toMatch(/member +all +dashboard/)
     const id = /tok_[\w-]+/.exec(made.stderr)?.[0] ?? ''
@@ -95,8 +91,8 @@ describe('administration on the command line', () => {
   })
 
   it('verifies the audit log and erases the data of a subject', async () => {
-    const key = (await manageKeys(place, ['create', '--org', 'epsilon'])).stdout.trim()
-    await fetch(`${server.url}/v1/sandbox/execute`, {
+    const key = (await manageKeys(story.place, ['create', '--org', 'epsilon'])).stdout.trim()
+    await fetch(`${story.url}/v1/sandbox/execute`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-api-key': key },
       body: JSON.stringify({ language: 'bash', code: 'echo x >f', thread_id: 'of-ada', subject: 'Ada' }),

@@ -1,25 +1,18 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { callTool, execute, type Following, follow, post } from '../support/calls.ts'
-import { type Glovebox, Place, until } from '../support/glovebox.ts'
+import { until } from '../support/glovebox.ts'
 import { slotsOf } from '../support/machine.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let server: Glovebox
-let url = ''
-beforeAll(async () => {
-  server = await place.start('--no-prewarm-jails', '--runs-max', '1', '--queue-per-org', '2', '--queue-wait-s', '2')
-  url = server.url
-})
-afterAll(async () => {
-  await place.remove()
-  expect(server.troubles).toEqual([])
+const story = openStory(['--no-prewarm-jails', '--runs-max', '1', '--queue-per-org', '2', '--queue-wait-s', '2'], {
+  expectNoWarnings: true,
 })
 
-const cancel = (runId: string) => post(`${url}/v1/executions/${runId}/cancel`, {})
+const cancel = (runId: string) => post(`${story.url}/v1/executions/${runId}/cancel`, {})
 
 /** Starts a run that occupies the only place. */
 async function occupy(): Promise<Following> {
-  const run = await follow(url, 'bash', 'echo on; sleep 60')
+  const run = await follow(story.url, 'bash', 'echo on; sleep 60')
   await run.said('on')
   return run
 }
@@ -29,12 +22,12 @@ describe('a server that executes one run at a time', () => {
     const first = await occupy()
     const order: string[] = []
     const waiting = ['a', 'b'].map(async (name) => {
-      const run = await execute(url, 'bash', `echo ${name}`)
+      const run = await execute(story.url, 'bash', `echo ${name}`)
       order.push(run.stdout)
       return run
     })
-    await until(() => place.runs().length === 3, 'both wait')
-    expect(slotsOf(place).filter(({ runPids }) => runPids.length > 0)).toHaveLength(1)
+    await until(() => story.place.runs().length === 3, 'both wait')
+    expect(slotsOf(story.place).filter(({ runPids }) => runPids.length > 0)).toHaveLength(1)
     await cancel(first.runId)
     for (const run of await Promise.all(waiting)) expect(run).toMatchObject({ exit_code: 0 })
     expect(order).toEqual(['a\n', 'b\n'])
@@ -42,54 +35,54 @@ describe('a server that executes one run at a time', () => {
 
   it('rejects a run immediately when the queue is full, names a retry delay, and accepts it later', async () => {
     const first = await occupy()
-    const rows = place.runs().length
-    const waiting = [execute(url, 'bash', 'echo a'), execute(url, 'bash', 'echo b')]
-    await until(() => place.runs().length === rows + 2, 'both wait')
+    const rows = story.place.runs().length
+    const waiting = [execute(story.url, 'bash', 'echo a'), execute(story.url, 'bash', 'echo b')]
+    await until(() => story.place.runs().length === rows + 2, 'both wait')
 
-    const rest = await post<{ error: string; message: string }>(`${url}/v1/sandbox/execute`, { code: 'print(1)' })
+    const rest = await post<{ error: string; message: string }>(`${story.url}/v1/sandbox/execute`, { code: 'print(1)' })
     expect(rest.status).toBe(503)
     expect(Number(rest.headers.get('retry-after'))).toBeGreaterThan(0)
     expect(rest.body).toMatchObject({
       error: 'unavailable',
       message: 'All slots are busy (1 running) and the queue is full (2 waiting).',
     })
-    const mcp = await callTool(url, { code: 'print(1)' })
+    const mcp = await callTool(story.url, { code: 'print(1)' })
     expect(mcp.status).toBe(503)
     expect(Number(mcp.headers.get('retry-after'))).toBeGreaterThan(0)
     expect(mcp.body).toMatchObject({ id: 1, error: { code: -32000, data: { error: 'unavailable' } } })
-    expect((await fetch(`${url}/readyz`)).status).toBe(200)
+    expect((await fetch(`${story.url}/readyz`)).status).toBe(200)
 
     await cancel(first.runId)
     await Promise.all(waiting)
-    expect(await execute(url, 'python', 'print("now")')).toMatchObject({ stdout: 'now\n' })
-    const refused = place.runs().filter(({ ending }) => String(ending).includes('not_started'))
+    expect(await execute(story.url, 'python', 'print("now")')).toMatchObject({ stdout: 'now\n' })
+    const refused = story.place.runs().filter(({ ending }) => String(ending).includes('not_started'))
     expect(refused).toHaveLength(2)
   })
 
   it('rejects a run that has waited too long', async () => {
     const first = await occupy()
-    const answer = await post<{ error: string }>(`${url}/v1/sandbox/execute`, { code: 'print(1)' })
+    const answer = await post<{ error: string }>(`${story.url}/v1/sandbox/execute`, { code: 'print(1)' })
     expect(answer.status).toBe(503)
     expect(answer.body.error).toBe('unavailable')
     await cancel(first.runId)
-    expect(await execute(url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n' })
+    expect(await execute(story.url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n' })
   })
 
   it('cancels a waiting run before it executes', async () => {
     const first = await occupy()
-    const rows = place.runs().length
-    const waiting = execute(url, 'bash', 'echo never')
-    await until(() => place.runs().length === rows + 1, 'it waits')
-    const { id } = place.runs().at(-1) ?? {}
+    const rows = story.place.runs().length
+    const waiting = execute(story.url, 'bash', 'echo never')
+    await until(() => story.place.runs().length === rows + 1, 'it waits')
+    const { id } = story.place.runs().at(-1) ?? {}
     expect((await cancel(String(id))).status).toBe(200)
     expect(await waiting).toMatchObject({ ending: { kind: 'cancelled' }, stdout: '', duration_ms: 0 })
     await cancel(first.runId)
     await first.result
-    expect(await execute(url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n' })
+    expect(await execute(story.url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n' })
   })
 
   it('rejects cancelling a run that has ended or never existed', async () => {
-    const { trace_id } = await execute(url, 'bash', 'true')
+    const { trace_id } = await execute(story.url, 'bash', 'true')
     expect((await cancel(trace_id)).status).toBe(409)
     expect((await cancel('trc_AAAAAAAAAAAAAAAAAAAA')).status).toBe(404)
     expect((await cancel(encodeURIComponent('../../x'))).status).toBe(404)

@@ -5,22 +5,17 @@ import { mkdirSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type Answer, callTool, execute, executeBody, follow, post, type RpcAnswer } from '../support/calls.ts'
-import { type Glovebox, Place, program, until, within } from '../support/glovebox.ts'
+import { Place, program, until, within } from '../support/glovebox.ts'
 import { slotsOf, tracesOf } from '../support/machine.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let server: Glovebox
-let url = ''
-beforeAll(async () => {
-  server = await place.start('--no-prewarm-jails', '--runs-max', '2')
-  url = server.url
-})
-afterAll(() => place.remove())
+const story = openStory(['--no-prewarm-jails', '--runs-max', '2'])
 
-const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
-const refused = (body: object, on = url) => post<{ error: string; message: string }>(`${on}/v1/sandbox/execute`, body)
+const nothingRuns = () => slotsOf(story.place).every(({ runPids }) => runPids.length === 0)
+const refused = (body: object, on = story.url) =>
+  post<{ error: string; message: string }>(`${on}/v1/sandbox/execute`, body)
 
 describe('code of any size', () => {
   // Linux limits one command-line argument to 128 KiB: https://man7.org/linux/man-pages/man2/execve.2.html
@@ -40,8 +35,8 @@ describe('code of any size', () => {
         const filler = `${'ab\n'.repeat(size / 3).slice(0, size - Buffer.byteLength(frame('')) - 1)}Z`
         const code = frame(filler)
         expect(Buffer.byteLength(code)).toBe(size)
-        expect(await execute(url, language, code)).toMatchObject({ stdout: `${filler.length} Z\n`, exit_code: 0 })
-        const { body } = await callTool(url, { language, code })
+        expect(await execute(story.url, language, code)).toMatchObject({ stdout: `${filler.length} Z\n`, exit_code: 0 })
+        const { body } = await callTool(story.url, { language, code })
         expect(body.result?.structuredContent.stdout).toBe(`${filler.length} Z\n`)
       }
     },
@@ -83,7 +78,7 @@ describe('an environment variable of a call', () => {
     const answer = await refused({ language: 'bash', code: 'echo ran', env_vars })
     expect(answer).toMatchObject({ status: 400, body: { error: 'validation_error' } })
     expect(answer.body.message).toContain(name)
-    const { body } = await callTool(url, { language: 'bash', code: 'echo ran', env_vars })
+    const { body } = await callTool(story.url, { language: 'bash', code: 'echo ran', env_vars })
     expect(body.result?.isError ?? body.error).toBeTruthy()
     expect(JSON.stringify(body)).not.toContain('ran\\n')
   })
@@ -97,12 +92,12 @@ describe('an environment variable of a call', () => {
       LESSOPEN: '|evil',
     }
     const code = 'open("sitecustomize.py", "w").write("print(1)"); import os; print(os.environ["PYTHONPATH"])'
-    expect((await execute(url, 'python', code, { env_vars })).stdout).toBe('/home/baponi\n')
-    expect(await execute(url, 'python', 'import os; print("PYTHONPATH" in os.environ)')).toMatchObject({
+    expect((await execute(story.url, 'python', code, { env_vars })).stdout).toBe('/home/baponi\n')
+    expect(await execute(story.url, 'python', 'import os; print("PYTHONPATH" in os.environ)')).toMatchObject({
       stdout: 'False\n',
       stderr: '',
     })
-    expect((await execute(url, 'bash', 'echo $LANG $LESSOPEN')).stdout).toBe('C.UTF-8\n')
+    expect((await execute(story.url, 'bash', 'echo $LANG $LESSOPEN')).stdout).toBe('C.UTF-8\n')
   })
 
   it('does not affect the preparation of a run, whatever its value', async () => {
@@ -112,7 +107,7 @@ describe('an environment variable of a call', () => {
       A: '$(touch /tmp/x) `id` ; \' " \\ \n %s',
       LC_ALL: 'xx_YY',
     }
-    const run = await execute(url, 'bash', 'printf %s "$A"; ls /tmp', { env_vars })
+    const run = await execute(story.url, 'bash', 'printf %s "$A"; ls /tmp', { env_vars })
     expect(run).toMatchObject({ stdout: env_vars.A, exit_code: 0 })
   })
 })
@@ -138,51 +133,61 @@ describe('an invalid call', () => {
   })
 
   it('to run a faulty program succeeds and reports the error of the program', async () => {
-    const run = await execute(url, 'python', 'import os; os.chdir("/does/not/exist")')
+    const run = await execute(story.url, 'python', 'import os; os.chdir("/does/not/exist")')
     expect(run).toMatchObject({ exit_code: 1, stderr: expect.stringContaining("'/does/not/exist'") })
   })
 })
 
 describe('a cancelled call', () => {
-  it.each(['rest', 'mcp'])('over %s releases its place, its processes and its response', async (door) => {
+  it.each(['rest', 'mcp'])('over %s releases its story.place, its processes and its response', async (door) => {
     const code = 'echo begun; setsid sleep 600 & setsid sleep 600'
-    const occupied = await follow(url, 'bash', 'sleep 600', { timeout: 60 })
+    const occupied = await follow(story.url, 'bash', 'sleep 600', { timeout: 60 })
     let answer: Promise<unknown>
     let cancel: () => Promise<unknown>
     if (door === 'rest') {
-      const run = await follow(url, 'bash', code, { timeout: 60 })
+      const run = await follow(story.url, 'bash', code, { timeout: 60 })
       await run.said('begun')
-      cancel = () => post(`${url}/v1/executions/${run.runId}/cancel`, {})
+      cancel = () => post(`${story.url}/v1/executions/${run.runId}/cancel`, {})
       answer = run.result.then(({ ending }) => ending?.kind)
     } else {
-      const calling = post<RpcAnswer>(`${url}/mcp`, executeBody('to cancel', { language: 'bash', code, timeout: 60 }))
-      await until(() => slotsOf(place).some(({ runPids }) => runPids.length > 2), 'the call runs')
+      const calling = post<RpcAnswer>(
+        `${story.url}/mcp`,
+        executeBody('to cancel', { language: 'bash', code, timeout: 60 }),
+      )
+      await until(() => slotsOf(story.place).some(({ runPids }) => runPids.length > 2), 'the call runs')
       const params = { requestId: 'to cancel', reason: 'no longer wanted' }
-      cancel = () => post(`${url}/mcp`, { jsonrpc: '2.0', method: 'notifications/cancelled', params })
+      cancel = () => post(`${story.url}/mcp`, { jsonrpc: '2.0', method: 'notifications/cancelled', params })
       answer = calling.then(({ body }: Answer<RpcAnswer>) => body.result?.structuredContent.ending.kind ?? 'resolved')
     }
     // Both places are taken, so this run waits for one.
-    const next = execute(url, 'bash', 'echo next')
+    const next = execute(story.url, 'bash', 'echo next')
     await cancel()
     expect(await next).toMatchObject({ stdout: 'next\n' })
     expect(await answer).toMatch(/cancelled|resolved/)
-    await post(`${url}/v1/executions/${occupied.runId}/cancel`, {})
+    await post(`${story.url}/v1/executions/${occupied.runId}/cancel`, {})
     await occupied.result
     await until(nothingRuns, 'nothing of it is left')
   })
 
   it('never executes when it was still waiting', async () => {
     const taken = [
-      await follow(url, 'bash', 'sleep 600', { timeout: 60 }),
-      await follow(url, 'bash', 'sleep 600', { timeout: 60 }),
+      await follow(story.url, 'bash', 'sleep 600', { timeout: 60 }),
+      await follow(story.url, 'bash', 'sleep 600', { timeout: 60 }),
     ]
-    const waiting = post<RpcAnswer>(`${url}/mcp`, executeBody('waiting', { language: 'bash', code: 'echo never' }))
-    await until(() => place.runs().filter(({ ending }) => ending === null).length === 3, 'it waits')
-    await post(`${url}/mcp`, { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'waiting' } })
+    const waiting = post<RpcAnswer>(
+      `${story.url}/mcp`,
+      executeBody('waiting', { language: 'bash', code: 'echo never' }),
+    )
+    await until(() => story.place.runs().filter(({ ending }) => ending === null).length === 3, 'it waits')
+    await post(`${story.url}/mcp`, {
+      jsonrpc: '2.0',
+      method: 'notifications/cancelled',
+      params: { requestId: 'waiting' },
+    })
     expect(JSON.stringify((await waiting).body ?? '')).not.toContain('never\\n')
-    for (const { runId } of taken) await post(`${url}/v1/executions/${runId}/cancel`, {})
+    for (const { runId } of taken) await post(`${story.url}/v1/executions/${runId}/cancel`, {})
     for (const { result } of taken) await result
-    expect(place.runs().at(-1)).toMatchObject({ ending: expect.stringContaining('cancelled') })
+    expect(story.place.runs().at(-1)).toMatchObject({ ending: expect.stringContaining('cancelled') })
   })
 })
 
@@ -198,13 +203,13 @@ for what, go in (
     ("six", lambda: socket.create_connection(("2001:db8::1", 80), 5)),
     ("resolver", lambda: socket.create_connection(("169.254.169.254", 80), 5)),
     ("machine", lambda: socket.create_connection(("127.0.0.1", ${port}), 5)),
-    ("server", lambda: socket.create_connection(("127.0.0.1", ${server.port}), 5)),
+    ("server", lambda: socket.create_connection(("127.0.0.1", ${story.server.port}), 5)),
 ):
     try: go(); print(what, "REACHED")
     except socket.gaierror as e: print(what, "no name")
     except OSError as e: print(what, errno.errorcode[e.errno])
 `
-    const run = await execute(url, 'python', code, { timeout: 10 })
+    const run = await execute(story.url, 'python', code, { timeout: 10 })
     listener.close()
     expect(run.ending).toEqual({ kind: 'exited', code: 0 })
     expect(run.stdout.trim().split('\n')).toEqual([
@@ -252,7 +257,7 @@ describe('a server that shuts down', () => {
 describe('a host that lacks a required isolation feature', () => {
   /** Starts a server after some shell commands, in its own mount namespace. */
   async function startAfter(commands: string, ...words: string[]): Promise<{ code: number; stderr: string }> {
-    const { directory, frontUid } = place
+    const { directory, frontUid } = story.place
     const home = join(directory, 'lacking')
     mkdirSync(home, { recursive: true })
     const own = [

@@ -5,20 +5,16 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { callTool, execute, follow, post } from '../support/calls.ts'
-import { Place, program, until } from '../support/glovebox.ts'
+import { program, until } from '../support/glovebox.ts'
 import { slotsOf } from '../support/machine.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let url = ''
-beforeAll(async () => {
-  url = (await place.start('--no-prewarm-jails', '--runs-max', '8')).url
-})
-afterAll(() => place.remove())
+const story = openStory(['--no-prewarm-jails', '--runs-max', '8'])
 
-const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
-const cancel = (runId: string) => post(`${url}/v1/executions/${runId}/cancel`, {})
+const nothingRuns = () => slotsOf(story.place).every(({ runPids }) => runPids.length === 0)
+const cancel = (runId: string) => post(`${story.url}/v1/executions/${runId}/cancel`, {})
 
 /** Programs that resist termination, by method. */
 const stubborn: readonly [what: string, language: string, code: string][] = [
@@ -54,13 +50,13 @@ const stubborn: readonly [what: string, language: string, code: string][] = [
 
 describe('a run that is terminated', () => {
   it.each(stubborn)('by its timeout leaves no process behind: %s', async (_what, language, code) => {
-    const run = await execute(url, language, code, { timeout: 1 })
+    const run = await execute(story.url, language, code, { timeout: 1 })
     expect(run.ending).toEqual({ kind: 'timed_out', limit_ms: 1000 })
     expect(nothingRuns()).toBe(true)
   })
 
   it.each(stubborn)('by its caller leaves no process behind: %s', async (_what, language, code) => {
-    const run = await follow(url, language, code, { timeout: 60 })
+    const run = await follow(story.url, language, code, { timeout: 60 })
     if (code.includes('up')) await run.said('up')
     await cancel(run.runId)
     expect(await run.result).toMatchObject({ ending: { kind: 'cancelled' } })
@@ -69,8 +65,8 @@ describe('a run that is terminated', () => {
 
   it('does not delay the next run', async () => {
     for (let count = 0; count < 3; count++) {
-      await execute(url, 'bash', 'trap "" TERM; sleep 600', { timeout: 1 })
-      expect(await execute(url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n', exit_code: 0 })
+      await execute(story.url, 'bash', 'trap "" TERM; sleep 600', { timeout: 1 })
+      expect(await execute(story.url, 'bash', 'echo next')).toMatchObject({ stdout: 'next\n', exit_code: 0 })
     }
   })
 })
@@ -92,7 +88,7 @@ describe('a server process left in the background', () => {
       "require('node:child_process').spawn('yes', { stdio: 'inherit', detached: true }).unref(); console.error('ok')",
     ],
   ])('does not hold up the answer of %s: %s', async (language, code) => {
-    const run = await execute(url, language, code, { timeout: 30 })
+    const run = await execute(story.url, language, code, { timeout: 30 })
     expect(run.ending).toEqual({ kind: 'exited', code: 0 })
     expect(run.stderr).toContain('ok\n')
     await until(nothingRuns, 'nothing of it is left')
@@ -106,28 +102,28 @@ describe('a signal that a program raises', () => {
     ['INT', 130],
     ['USR1', 138],
   ])('SIG%s is what it ended by, long before its timeout', async (signal, code) => {
-    const run = await execute(url, 'bash', `echo before; kill -${signal} $$; sleep 600`, { timeout: 30 })
+    const run = await execute(story.url, 'bash', `echo before; kill -${signal} $$; sleep 600`, { timeout: 30 })
     expect(run).toMatchObject({ ending: { kind: 'signaled', signal }, stdout: 'before\n' })
     expect(run.exit_code).toBe(code)
-    const answer = await callTool(url, { language: 'bash', code: `kill -${signal} $$`, timeout: 30 })
+    const answer = await callTool(story.url, { language: 'bash', code: `kill -${signal} $$`, timeout: 30 })
     expect(answer.body.result?.content[0]?.text).toContain(`SIG${signal}`)
     expect(answer.body.result?.content[0]?.text).not.toMatch(/timed? ?out/i)
   })
 
   it('in a child process becomes the exit code that a shell reports', async () => {
-    const run = await execute(url, 'bash', '(kill -TERM $BASHPID); echo $?; (kill -KILL $BASHPID); echo $?')
+    const run = await execute(story.url, 'bash', '(kill -TERM $BASHPID); echo $?; (kill -KILL $BASHPID); echo $?')
     expect(run).toMatchObject({ stdout: '143\n137\n', exit_code: 0 })
   })
 })
 
 describe('a command that does not exist', () => {
   it('is reported by name, with exit code 127', async () => {
-    const run = await execute(url, 'bash', 'no-such-command --help')
+    const run = await execute(story.url, 'bash', 'no-such-command --help')
     expect(run).toMatchObject({
       ending: { kind: 'exited', code: 127 },
       stderr: expect.stringContaining('no-such-command'),
     })
-    const denied = await execute(url, 'bash', 'echo hi > file; ./file')
+    const denied = await execute(story.url, 'bash', 'echo hi > file; ./file')
     expect(denied).toMatchObject({ exit_code: 126, stderr: expect.stringContaining('Permission denied') })
   })
 })
@@ -145,7 +141,7 @@ describe('standard input', () => {
     ['python', 'import subprocess; print(subprocess.run(["cat"], capture_output=True).stdout)', "b''\n"],
     ['bash', 'python3 -c "import sys; print(len(sys.stdin.read()))"; sort | wc -l', '0\n0\n'],
   ])('is at its end at once where none is given: %s %s', async (language, code, stdout) => {
-    expect(await execute(url, language, code, { timeout: 20 })).toMatchObject({ stdout, exit_code: 0 })
+    expect(await execute(story.url, language, code, { timeout: 20 })).toMatchObject({ stdout, exit_code: 0 })
   })
 
   it('arrives complete at two megabytes in every language', async () => {
@@ -160,7 +156,7 @@ describe('standard input', () => {
         "process.stdin.pipe(require('node:crypto').createHash('sha256')).on('finish', function () { console.log(this.digest('hex')) })",
       ],
     ] as const) {
-      expect((await execute(url, language, code, { stdin })).stdout).toBe(`${sum}\n`)
+      expect((await execute(story.url, language, code, { stdin })).stdout).toBe(`${sum}\n`)
     }
   })
 
@@ -168,7 +164,7 @@ describe('standard input', () => {
     const stdin = 'unread\n'.repeat(150_000)
     const runs = await Promise.all(
       Array.from({ length: 24 }, (_, at) =>
-        execute(url, 'bash', `echo "mine ${at}" >&2; exit ${at + 1}`, { stdin, timeout: 60 }),
+        execute(story.url, 'bash', `echo "mine ${at}" >&2; exit ${at + 1}`, { stdin, timeout: 60 }),
       ),
     )
     expect(runs.map((run) => [run.exit_code, run.stderr])).toEqual(runs.map((_, at) => [at + 1, `mine ${at}\n`]))
@@ -178,7 +174,7 @@ describe('standard input', () => {
     const code =
       'cat <<EOF\n$((6 * 7)) and "quotes"\nEOF\npython3 - <<\'EOF\'\nprint("nested", 1 + 1)\nEOF\ncat <<-EOF | tr a-z A-Z\n\ttabbed\nEOF'
     for (const more of [{}, { stdin: 'not this' }]) {
-      expect((await execute(url, 'bash', code, more)).stdout).toBe('42 and "quotes"\nnested 2\nTABBED\n')
+      expect((await execute(story.url, 'bash', code, more)).stdout).toBe('42 and "quotes"\nnested 2\nTABBED\n')
     }
   })
 })
@@ -188,7 +184,7 @@ describe('glovebox run', () => {
   async function run(words: string[], code: string): Promise<{ code: number | null; stdout: string; stderr: string }> {
     const file = join(place.directory, 'script.sh')
     writeFileSync(file, code)
-    const child = spawn(program, ['run', file, '--url', url, ...words], { env: { PATH: process.env.PATH ?? '' } })
+    const child = spawn(program, ['run', file, '--url', story.url, ...words], { env: { PATH: process.env.PATH ?? '' } })
     child.stdin.write('this is not for it\n')
     const [stdout, stderr, [exit]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
     child.stdin.destroy()

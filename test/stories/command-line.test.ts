@@ -2,30 +2,23 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Glovebox, Place, program, until, within } from '../support/glovebox.ts'
+import { describe, expect, it } from 'vitest'
+import { program, until, within } from '../support/glovebox.ts'
 import { slotsOf } from '../support/machine.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let server: Glovebox
-beforeAll(async () => {
-  server = await place.start('--no-prewarm-jails', '--no-prewarm-jails')
-})
-afterAll(async () => {
-  await place.remove()
-  expect(server.troubles).toEqual([])
-})
+const story = openStory(['--no-prewarm-jails', '--no-prewarm-jails'], { expectNoWarnings: true })
 
 /** Writes a program file. */
 function file(name: string, text: string): string {
-  const path = join(place.directory, name)
+  const path = join(story.place.directory, name)
   writeFileSync(path, text)
   return path
 }
 
 /** Runs `glovebox` with these arguments in its own process. */
 function start(words: string[], input = '') {
-  const child = spawn(program, words, { env: { PATH: process.env.PATH ?? '', GLOVEBOX_URL: server.url } })
+  const child = spawn(program, words, { env: { PATH: process.env.PATH ?? '', GLOVEBOX_URL: story.url } })
   const said = { stdout: '', stderr: '' }
   child.stdout.setEncoding('latin1').on('data', (text: string) => (said.stdout += text))
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said.stderr += text))
@@ -36,7 +29,7 @@ function start(words: string[], input = '') {
 }
 
 const run = (...words: string[]) => start(['run', ...words]).ended
-const nothingRuns = () => slotsOf(place).every(({ runPids }) => runPids.length === 0)
+const nothingRuns = () => slotsOf(story.place).every(({ runPids }) => runPids.length === 0)
 
 describe('glovebox run', () => {
   it.each([
@@ -78,7 +71,7 @@ describe('glovebox run', () => {
     child.kill('SIGINT')
     expect((await ended).code).toBe(130)
     await until(nothingRuns, 'no process of it is left')
-    expect(place.runs().at(-1)?.ending).toBe('{"kind":"cancelled"}')
+    expect(story.place.runs().at(-1)?.ending).toBe('{"kind":"cancelled"}')
   })
 
   it('reports how a program died, and exits like a shell', async () => {
@@ -88,7 +81,7 @@ describe('glovebox run', () => {
   })
 
   it('explains why nothing ran', async () => {
-    expect(await run(join(place.directory, 'gone.py'))).toMatchObject({
+    expect(await run(join(story.place.directory, 'gone.py'))).toMatchObject({
       code: 125,
       stderr: expect.stringMatching(/gone.py cannot be read/),
     })

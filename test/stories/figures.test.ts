@@ -1,16 +1,11 @@
 import { existsSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { callTool, post } from '../support/calls.ts'
-import { type Glovebox, Place } from '../support/glovebox.ts'
+import { openStory } from '../support/story.ts'
 
 const hasMatplotlib = existsSync('/usr/lib/python3/dist-packages/matplotlib')
 
-const place = new Place()
-let server: Glovebox
-beforeAll(async () => {
-  server = await place.start('--limit-thread', '64MiB', '--storage-reserve', '0')
-}, 60_000)
-afterAll(() => place.remove())
+const story = openStory(['--limit-thread', '64MiB', '--storage-reserve', '0'])
 
 interface Item {
   type: string
@@ -34,7 +29,7 @@ interface Shown {
 const sizeOf = (image: Buffer) => `${image.readUInt32BE(16)}x${image.readUInt32BE(20)}`
 
 async function run(code: string, more: object = {}): Promise<Shown> {
-  const { body } = await callTool(server.url, { language: 'python', code, ...more })
+  const { body } = await callTool(story.url, { language: 'python', code, ...more })
   const content = body.result?.content as unknown as Item[]
   const images = content.filter(({ type }) => type === 'image')
   for (const { mimeType } of images) expect(mimeType).toBe('image/png')
@@ -117,11 +112,11 @@ describe('an image', () => {
     expect((await run(code)).sizes).toEqual(['5x7'])
     const body = { language: 'python', code }
     const { body: execution } = await post<{ images: { mime_type: string; data_base64: string }[] }>(
-      `${server.url}/v1/sandbox/execute`,
+      `${story.url}/v1/sandbox/execute`,
       body,
     )
     expect(execution.images.map(({ mime_type }) => mime_type)).toEqual(['image/png'])
-    const response = await fetch(`${server.url}/v1/sandbox/execute`, {
+    const response = await fetch(`${story.url}/v1/sandbox/execute`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', accept: 'application/x-ndjson' },
       body: JSON.stringify(body),

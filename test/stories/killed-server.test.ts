@@ -1,20 +1,13 @@
 import { connect } from 'node:net'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { follow } from '../support/calls.ts'
-import { killIfThere, Place, until, within } from '../support/glovebox.ts'
+import { killIfThere, until, within } from '../support/glovebox.ts'
 import { processesOf, slotsOf, tracesOf } from '../support/machine.ts'
 import { rawRequest } from '../support/raw-http.ts'
 import { atRest, endingOf, leftOf, runsAgain, slotIdsOf, withoutFiles } from '../support/recovery.ts'
+import { disposablePlaces } from '../support/story.ts'
 
-const places: Place[] = []
-const newPlace = (): Place => {
-  const place = new Place()
-  places.push(place)
-  return place
-}
-afterAll(async () => {
-  for (const place of places) await place.remove()
-})
+const newPlace = disposablePlaces()
 
 const jsonTo = (port: number) => ({ host: `127.0.0.1:${port}`, 'content-type': 'application/json' })
 

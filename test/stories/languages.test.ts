@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await place.remove()
-  expect(server.troubles).toEqual([])
+  expect(server.warnings).toEqual([])
 })
 
 type Case = [what: string, code: string, ending: object, stdout?: string | RegExp, stderr?: string | RegExp]

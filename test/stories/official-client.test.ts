@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await client.close()
   await place.remove()
-  expect(server.troubles).toEqual([])
+  expect(server.warnings).toEqual([])
 })
 
 const call = (args: Record<string, unknown>, options = {}) =>

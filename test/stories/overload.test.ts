@@ -19,7 +19,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await place.remove()
-  expect(server.troubles).toEqual([])
+  expect(server.warnings).toEqual([])
 })
 
 type Called = Answer<Execution & { error?: string }>

@@ -1,14 +1,9 @@
 import { createHash } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { post } from '../support/calls.ts'
-import { type Glovebox, Place } from '../support/glovebox.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let server: Glovebox
-beforeAll(async () => {
-  server = await place.start('--limit-thread', '64MiB', '--storage-reserve', '0')
-}, 60_000)
-afterAll(() => place.remove())
+const story = openStory(['--limit-thread', '64MiB', '--storage-reserve', '0'])
 
 interface Item {
   type: string
@@ -26,7 +21,7 @@ async function call(code: string, thread_id: string | undefined, version = '2025
   const args = { code, language: 'bash', ...(thread_id && { thread_id }) }
   const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'sandbox_execute', arguments: args } }
   const headers = { 'mcp-protocol-version': version }
-  return (await post<{ result: Answer }>(`${server.url}/mcp`, message, headers)).body.result
+  return (await post<{ result: Answer }>(`${story.url}/mcp`, message, headers)).body.result
 }
 
 const linksOf = ({ content }: Answer) => content.filter(({ type }) => type === 'resource_link')
@@ -65,7 +60,7 @@ describe('a run with a thread', () => {
 
   it('lists its files in REST responses', async () => {
     const body = { code: 'echo x >x.txt', language: 'bash', thread_id: 'rest' }
-    const { body: execution } = await post<object>(`${server.url}/v1/sandbox/execute`, body)
+    const { body: execution } = await post<object>(`${story.url}/v1/sandbox/execute`, body)
     expect(execution).toMatchObject({ files: [{ path: 'x.txt', size_bytes: 2, mime_type: 'text/plain' }] })
   })
 })

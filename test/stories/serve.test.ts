@@ -4,21 +4,13 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { execute } from '../support/calls.ts'
-import { type Glovebox, Place, program, within } from '../support/glovebox.ts'
+import { type Glovebox, program, within } from '../support/glovebox.ts'
 import { slotsOf, tracesOf } from '../support/machine.ts'
+import { disposablePlaces } from '../support/story.ts'
 
-const places: Place[] = []
-const newPlace = (): Place => {
-  const place = new Place()
-  places.push(place)
-  return place
-}
-
-afterAll(async () => {
-  for (const place of places) await place.remove()
-})
+const newPlace = disposablePlaces()
 
 describe('glovebox serve', () => {
   const place = newPlace()

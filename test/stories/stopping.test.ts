@@ -1,19 +1,12 @@
 import { connect } from 'node:net'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { callTool, execute, follow } from '../support/calls.ts'
-import { Place, until, within } from '../support/glovebox.ts'
+import { type Place, until, within } from '../support/glovebox.ts'
 import { slotsOf, tracesOf } from '../support/machine.ts'
 import { rawRequest } from '../support/raw-http.ts'
+import { disposablePlaces } from '../support/story.ts'
 
-const places: Place[] = []
-const newPlace = (): Place => {
-  const place = new Place()
-  places.push(place)
-  return place
-}
-afterAll(async () => {
-  for (const place of places) await place.remove()
-})
+const newPlace = disposablePlaces()
 
 const ended = { code: 0, signal: null }
 const withoutFiles = (place: Place) => ({ ...tracesOf(place), files: [] })
@@ -44,7 +37,7 @@ describe('a server that is stopped', () => {
     expect(await stopped).toEqual(ended)
     expect(place.runs().map(({ ending }) => ending)).toEqual(Array(2).fill('{"kind":"shutdown"}'))
     expect(withoutFiles(place)).toEqual(before)
-    expect(server.troubles).toEqual([])
+    expect(server.warnings).toEqual([])
   })
 
   it('lets a run finish within the drain time, and accepts no other', async () => {
@@ -58,7 +51,7 @@ describe('a server that is stopped', () => {
     expect(late).toMatch(/503|fetch failed/)
     expect(await run.result).toMatchObject({ ending: { kind: 'exited', code: 7 }, stdout: 'on\ndone\n' })
     expect(await stopped).toEqual(ended)
-    expect(server.troubles).toEqual([])
+    expect(server.warnings).toEqual([])
   })
 
   it('does not wait for idle, slow or silent clients', async () => {

@@ -1,20 +1,13 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { plain } from '../support/attacks.ts'
 import { execute, follow } from '../support/calls.ts'
-import { type Glovebox, killIfThere, Place, program, until } from '../support/glovebox.ts'
+import { type Glovebox, killIfThere, type Place, program, until } from '../support/glovebox.ts'
+import { disposablePlaces } from '../support/story.ts'
 
-const places: Place[] = []
-const newPlace = (): Place => {
-  const place = new Place()
-  places.push(place)
-  return place
-}
-afterAll(async () => {
-  for (const place of places) await place.remove()
-})
+const newPlace = disposablePlaces()
 
 const flags = ['--limit-thread', '32MiB', '--storage-reserve', '0', '--front-grace-s', '1']
 
@@ -99,7 +92,7 @@ describe('threads of a real server', () => {
     })
     expect((await call(url, 'DELETE', '/v1/threads/copy')).status).toBe(204)
     expect(imagesOf(server.place)).toEqual(['busy', 'origin'])
-    expect(server.troubles).toEqual([])
+    expect(server.warnings).toEqual([])
   }, 120_000)
 
   for (const victim of ['runner', 'front'] as const) {
@@ -177,11 +170,11 @@ describe('volumes of a real server', () => {
     expect(await glovebox('volumes', 'grow', 'other', '2GiB')).toMatchObject({ code: 0 })
     expect(await glovebox('volumes', 'delete', 'other')).toMatchObject({ code: 0 })
     await until(async () => !(await glovebox('volumes', 'list')).stdout.includes('other'), 'it is erased')
-    expect(server.troubles).toEqual([])
+    expect(server.warnings).toEqual([])
     // The command does not know the flags that the server was started with.
     expect(await glovebox('volumes', 'delete', 'data')).toMatchObject({ code: 0 })
-    await until(() => server.troubles.length > 0, 'the server says that it keeps the volume')
-    expect(server.troubles).toMatchObject([
+    await until(() => server.warnings.length > 0, 'the server says that it keeps the volume')
+    expect(server.warnings).toMatchObject([
       { msg: 'a volume was not removed, since a profile mounts it', volume: 'data' },
     ])
     expect((await execute(url, 'bash', 'ls /volumes/data | wc -l')).stdout).toBe('8\n')

@@ -1,19 +1,12 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { execute } from '../support/calls.ts'
-import { type Glovebox, Place, until } from '../support/glovebox.ts'
+import { until } from '../support/glovebox.ts'
 import { allProcesses, slotsOf, tracesOf } from '../support/machine.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let server: Glovebox
-beforeAll(async () => {
-  // Short lifetimes of slots, so that creating and destroying them is included; none ends during a comparison.
-  server = await place.start('--slot-max-runs', '60')
-})
-afterAll(async () => {
-  await place.remove()
-  expect(server.troubles).toEqual([])
-})
+// Short lifetimes of slots, so that creating and destroying them is included; none ends during a comparison.
+const story = openStory(['--slot-max-runs', '60'], { expectNoWarnings: true })
 
 const kinds = [
   ['bash', 'echo $N', 0],
@@ -28,7 +21,7 @@ async function run(from: number, count: number): Promise<void> {
   for (let index = from; index < from + count; index++) {
     // Mostly the cheapest: a node run costs as much as four bash runs.
     const [language, code, exitCode] = kinds[index % 20 < kinds.length ? index % 20 : 0]!
-    const answer = await execute(server.url, language, code, { env_vars: { N: `${index}` } })
+    const answer = await execute(story.url, language, code, { env_vars: { N: `${index}` } })
     expect(answer).toMatchObject({ stdout: `${index}\n`, exit_code: exitCode })
   }
 }
@@ -48,12 +41,12 @@ function useOf(pid: number): Use {
   }
 }
 
-const uses = () => ({ runner: useOf(server.runnerPid), front: useOf(server.frontPid) })
+const uses = () => ({ runner: useOf(story.server.runnerPid), front: useOf(story.server.frontPid) })
 
 /** The traces of the server, without what differs between slots. */
 function shape() {
   const nameless = (lines: string[]) => [...new Set(lines.map((line) => line.replaceAll(/slt_[\w-]+/g, 'slt_')))].sort()
-  const { mounts, cgroups, containers, files, temporaryFiles, loopDevices, sockets, idLeases } = tracesOf(place)
+  const { mounts, cgroups, containers, files, temporaryFiles, loopDevices, sockets, idLeases } = tracesOf(story.place)
   return {
     mounts,
     temporaryFiles,
@@ -66,7 +59,7 @@ function shape() {
 
 /** Two slots: one bound and one ready. */
 const atRest = () =>
-  until(() => slotsOf(place).length === 2 && tracesOf(place).idLeases.length === 2, 'two slots and no more')
+  until(() => slotsOf(story.place).length === 2 && tracesOf(story.place).idLeases.length === 2, 'two slots and no more')
 
 describe('a thousand runs in sequence', () => {
   it('leave no zombie, no file descriptor, no memory and no file behind', async () => {
@@ -85,9 +78,9 @@ describe('a thousand runs in sequence', () => {
       // A heap fluctuates; a leak of one kilobyte per run, or of the data that each run carries, would exceed this.
       expect(is.residentMiB - was.residentMiB).toBeLessThan(32)
     }
-    const own = new Set([server.supervisorPid, server.runnerPid, server.frontPid])
+    const own = new Set([story.server.supervisorPid, story.server.runnerPid, story.server.frontPid])
     expect(allProcesses().filter(({ state, parent }) => state === 'Z' && own.has(parent))).toEqual([])
-    const rows = place.runs()
+    const rows = story.place.runs()
     expect(rows).toHaveLength(1000)
     expect(rows.filter(({ finished_at }) => finished_at === null)).toEqual([])
   }, 300_000)

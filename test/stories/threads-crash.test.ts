@@ -1,21 +1,14 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { execute, follow, post } from '../support/calls.ts'
-import { type Glovebox, killIfThere, Place, until } from '../support/glovebox.ts'
+import { type Glovebox, killIfThere, type Place, until } from '../support/glovebox.ts'
 import { type Traces, tracesOf } from '../support/machine.ts'
 import { loopDevicesOf } from '../support/storage-traces.ts'
+import { disposablePlaces } from '../support/story.ts'
 
-const places: Place[] = []
-const newPlace = (): Place => {
-  const place = new Place()
-  places.push(place)
-  return place
-}
-afterAll(async () => {
-  for (const place of places) await place.remove()
-})
+const newPlace = disposablePlaces()
 
 const flags = ['--limit-thread', '32MiB', '--storage-reserve', '0', '--front-grace-s', '1']
 

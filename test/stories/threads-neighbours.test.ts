@@ -1,20 +1,15 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { callTool, execute, type Following, follow, post } from '../support/calls.ts'
-import { type Glovebox, Place } from '../support/glovebox.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
+const story = openStory([
+  ...['--storage-reserve', '0', '--limit-thread', '32MiB', '--limit-thread-files', '2000'],
+  // Sixty Python processes with their own pages fit, so that the fork bomb reaches the process limit.
+  ...['--limit-memory', '256MiB', '--limit-pids', '64', '--output-hard', '1GiB', '--runs-max', '4'],
+])
 const quotaBytes = 32 * 1024 ** 2
-let server: Glovebox
-beforeAll(async () => {
-  server = await place.start(
-    ...['--storage-reserve', '0', '--limit-thread', '32MiB', '--limit-thread-files', '2000'],
-    // Sixty Python processes with their own pages fit, so that the fork bomb reaches the process limit.
-    ...['--limit-memory', '256MiB', '--limit-pids', '64', '--output-hard', '1GiB', '--runs-max', '4'],
-  )
-}, 60_000)
-afterAll(() => place.remove())
 
 /** Each runs forever, and prints a line as soon as what it fills is full, or its limit was reached once. */
 const attacks: Readonly<Record<string, [code: string, language?: string]>> = {
@@ -74,24 +69,24 @@ while True: time.sleep(0.01); os.rename('fifo0', 'fifo'); os.rename('fifo', 'fif
   ],
 }
 
-const cancel = ({ runId }: Following) => post(`${server.url}/v1/executions/${runId}/cancel`, {})
+const cancel = ({ runId }: Following) => post(`${story.url}/v1/executions/${runId}/cancel`, {})
 
 async function download(id: string, path: string): Promise<string> {
   const args = { source: 'thread', id, path }
   const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'files_download', arguments: args } }
-  return JSON.stringify((await post(`${server.url}/mcp`, message)).body)
+  return JSON.stringify((await post(`${story.url}/mcp`, message)).body)
 }
 
 /** Makes each kind of call ten times, as other clients do, and expects correct results. */
 async function serveOthers(thread: string): Promise<void> {
   for (let n = 0; n < 10; n++) {
-    const kept = await execute(server.url, 'bash', `echo ${n} >>log; tail -n 1 log`, { thread_id: thread })
+    const kept = await execute(story.url, 'bash', `echo ${n} >>log; tail -n 1 log`, { thread_id: thread })
     expect(kept).toMatchObject({ stdout: `${n}\n`, exit_code: 0 })
     const answers = await Promise.all([
-      callTool(server.url, { code: `print(${n})` }).then(({ body }) => body.result?.structuredContent.stdout),
+      callTool(story.url, { code: `print(${n})` }).then(({ body }) => body.result?.structuredContent.stdout),
       download(thread, 'log').then((text) => text.includes(`${n}\\n`)),
-      fetch(`${server.url}/healthz`).then(({ status }) => status),
-      fetch(`${server.url}/readyz`).then(({ status }) => status),
+      fetch(`${story.url}/healthz`).then(({ status }) => status),
+      fetch(`${story.url}/readyz`).then(({ status }) => status),
     ])
     expect(answers).toEqual([`${n}\n`, true, 200, 200])
   }
@@ -100,7 +95,7 @@ async function serveOthers(thread: string): Promise<void> {
 describe('other clients are served normally while a run in its thread is', () => {
   it.each(Object.entries(attacks))('%s', async (what, [code, language = 'python']) => {
     const thread_id = what.replaceAll(' ', '-')
-    const run = await follow(server.url, language, code, { timeout: 60, thread_id })
+    const run = await follow(story.url, language, code, { timeout: 60, thread_id })
     let ended = false
     void run.result.finally(() => (ended = true)).catch(() => undefined)
     try {
@@ -113,7 +108,7 @@ describe('other clients are served normally while a run in its thread is', () =>
       await cancel(run)
     }
     expect(await run.result).toMatchObject({ ending: { kind: 'cancelled' } })
-    expect(await execute(server.url, 'bash', 'ls >/dev/null; echo free', { thread_id })).toMatchObject({
+    expect(await execute(story.url, 'bash', 'ls >/dev/null; echo free', { thread_id })).toMatchObject({
       stdout: 'free\n',
     })
   })
@@ -123,7 +118,7 @@ describe('other clients are served normally while a run in its thread is', () =>
     const runs = await Promise.all(
       three.map((what) => {
         const [code, language = 'python'] = attacks[what] ?? ['']
-        return follow(server.url, language, code, { timeout: 60, thread_id: `all-${what.replaceAll(' ', '-')}` })
+        return follow(story.url, language, code, { timeout: 60, thread_id: `all-${what.replaceAll(' ', '-')}` })
       }),
     )
     await Promise.all(runs.map((run) => run.said('met')))
@@ -133,11 +128,11 @@ describe('other clients are served normally while a run in its thread is', () =>
   })
 
   it('and none uses more disk than its quota, or disturbs the server', () => {
-    const images = join(place.directory, 'home/storage/threads/org_dev')
+    const images = join(story.place.directory, 'home/storage/threads/org_dev')
     const taken = readdirSync(images).map((file) => statSync(join(images, file)).blocks * 512)
     expect(taken.length).toBeGreaterThan(12)
     // ext4 needs some for itself: the journal and the inodes.
     expect(Math.max(...taken)).toBeLessThan(quotaBytes + 8 * 1024 ** 2)
-    expect(server.troubles).toEqual([])
+    expect(story.server.warnings).toEqual([])
   })
 })

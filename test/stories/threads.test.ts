@@ -1,23 +1,19 @@
 import { execFileSync } from 'node:child_process'
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { callTool, execute, post } from '../support/calls.ts'
-import { type Glovebox, Place, until } from '../support/glovebox.ts'
+import { until } from '../support/glovebox.ts'
 import { loopDevicesOf } from '../support/storage-traces.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let server: Glovebox
-beforeAll(async () => {
-  server = await place.start(
-    ...['--limit-thread', '16MiB', '--limit-thread-files', '3000', '--storage-reserve', '0'],
-    ...['--threads-mounted-max', '32', '--thread-idle-s', '1'],
-  )
-}, 60_000)
-afterAll(() => place.remove())
+const story = openStory([
+  ...['--limit-thread', '16MiB', '--limit-thread-files', '3000', '--storage-reserve', '0'],
+  ...['--threads-mounted-max', '32', '--thread-idle-s', '1'],
+])
 
 const inThread = (thread_id: string, code: string, language = 'bash') =>
-  execute(server.url, language, code, { thread_id })
+  execute(story.url, language, code, { thread_id })
 
 interface Download {
   result: { isError: boolean; content: { type: string; text: string; data?: string }[] }
@@ -26,10 +22,10 @@ interface Download {
 async function download(id: string, path: string): Promise<Download['result']> {
   const args = { source: 'thread', id, path }
   const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'files_download', arguments: args } }
-  return (await post<Download>(`${server.url}/mcp`, message)).body.result
+  return (await post<Download>(`${story.url}/mcp`, message)).body.result
 }
 
-const images = () => join(place.directory, 'home/storage/threads/org_dev')
+const images = () => join(story.place.directory, 'home/storage/threads/org_dev')
 
 describe('a thread', () => {
   it('keeps files for every language, and nothing else of a call', async () => {
@@ -78,19 +74,19 @@ print(oct(os.stat('data.db').st_mode & 0o777), os.getxattr(' ü\\n-rf *', 'user.
 
   it('rejects a second call while busy, and is free when its call is cancelled', async () => {
     const controller = new AbortController()
-    const going = fetch(`${server.url}/v1/sandbox/execute`, {
+    const going = fetch(`${story.url}/v1/sandbox/execute`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', accept: 'application/x-ndjson' },
       body: JSON.stringify({ code: 'echo on; sleep 60', language: 'bash', thread_id: 'busy' }),
       signal: controller.signal,
     })
     const traceId = (await going).headers.get('x-trace-id')
-    const refused = await callTool(server.url, { code: 'true', language: 'bash', thread_id: 'busy' })
+    const refused = await callTool(story.url, { code: 'true', language: 'bash', thread_id: 'busy' })
     expect(refused).toMatchObject({ status: 409, body: { error: { code: -32000 } } })
-    await post(`${server.url}/v1/executions/${traceId}/cancel`, {})
+    await post(`${story.url}/v1/executions/${traceId}/cancel`, {})
     await until(
       () =>
-        execute(server.url, 'bash', 'true', { thread_id: 'busy' }).then(
+        execute(story.url, 'bash', 'true', { thread_id: 'busy' }).then(
           () => true,
           () => false,
         ),
@@ -102,7 +98,7 @@ print(oct(os.stat('data.db').st_mode & 0o777), os.getxattr(' ü\\n-rf *', 'user.
   it('is given to exactly one of fifty simultaneous first calls', async () => {
     const body = { code: 'sleep 1; echo once >>log; cat log', language: 'bash', thread_id: 'first' }
     const answers = await Promise.all(
-      Array.from({ length: 50 }, () => post<{ stdout?: string }>(`${server.url}/v1/sandbox/execute`, body)),
+      Array.from({ length: 50 }, () => post<{ stdout?: string }>(`${story.url}/v1/sandbox/execute`, body)),
     )
     const statuses = answers.map(({ status }) => status)
     expect(statuses.filter((status) => status === 200)).toHaveLength(1)
@@ -162,15 +158,15 @@ describe('a thousand threads', () => {
       }
     }
     await Promise.all(Array.from({ length: 8 }, worker))
-    expect(loopDevicesOf(place.directory).length).toBeLessThanOrEqual(32)
-    await until(() => loopDevicesOf(place.directory).length === 0, 'idle threads are unmounted')
+    expect(loopDevicesOf(story.place.directory).length).toBeLessThanOrEqual(32)
+    await until(() => loopDevicesOf(story.place.directory).length === 0, 'idle threads are unmounted')
     const allocated = readdirSync(images())
       .filter((file) => file.startsWith('many-'))
       .map((file) => statSync(join(images(), file)).blocks * 512)
     expect(allocated).toHaveLength(1_000)
     expect(allocated.reduce((sum, bytes) => sum + bytes, 0) / 1_000).toBeLessThan(300 * 1024)
     expect((await inThread('many-7', 'cat n')).stdout).toBe('many-7\n')
-    await until(() => loopDevicesOf(place.directory).length === 0, 'it is unmounted again')
+    await until(() => loopDevicesOf(story.place.directory).length === 0, 'it is unmounted again')
     execFileSync('e2fsck', ['-fn', join(images(), 'many-7.ext4')], { stdio: 'pipe' })
   }, 240_000)
 })

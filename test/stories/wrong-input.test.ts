@@ -1,19 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { type Answer, callTool, execute, executeBody, post, type RpcAnswer } from '../support/calls.ts'
-import { type Glovebox, Place } from '../support/glovebox.ts'
 import { rawRequest, sendRaw, statusOf } from '../support/raw-http.ts'
+import { openStory } from '../support/story.ts'
 
-const place = new Place()
-let server: Glovebox
-let url = ''
-beforeAll(async () => {
-  server = await place.start('--timeout-max-s', '60', '--languages', 'python,bash')
-  url = server.url
-})
-afterAll(async () => {
-  await place.remove()
-  expect(server.troubles).toEqual([])
-})
+const story = openStory(['--timeout-max-s', '60', '--languages', 'python,bash'], { expectNoWarnings: true })
 
 interface ErrorBody {
   error: string
@@ -57,14 +47,14 @@ const refusedArguments: [what: string, args: object, said: RegExp][] = [
 
 describe('invalid arguments', () => {
   it.each(refusedArguments)('are rejected over REST: %s', async (_what, args, said) => {
-    const answer = await post<ErrorBody>(`${url}/v1/sandbox/execute`, args)
+    const answer = await post<ErrorBody>(`${story.url}/v1/sandbox/execute`, args)
     expect(answer.status).toBe(400)
     expect(answer.body).toMatchObject({ error: 'validation_error', hint: expect.stringMatching(/./) })
     expect(answer.body.message).toMatch(said)
   })
 
   it.each(refusedArguments)('are rejected over MCP, as a protocol error: %s', async (_what, args, said) => {
-    const answer = await callTool(url, args, { 'mcp-protocol-version': '2025-06-18' })
+    const answer = await callTool(story.url, args, { 'mcp-protocol-version': '2025-06-18' })
     expect(answer.status).toBe(200)
     expect(answer.body).toMatchObject({ id: 1, error: { code: -32602, data: { error: 'validation_error' } } })
     expect(answer.body.error?.message).toMatch(said)
@@ -73,7 +63,7 @@ describe('invalid arguments', () => {
   it.each(refusedArguments)(
     'are rejected over MCP since 2025-11-25, as a result that a model sees: %s',
     async (_what, args, said) => {
-      const answer = await callTool(url, args, { 'mcp-protocol-version': '2025-11-25' })
+      const answer = await callTool(story.url, args, { 'mcp-protocol-version': '2025-11-25' })
       expect(answer.status).toBe(200)
       expect(answer.body.result?.isError).toBe(true)
       expect(answer.body.result?.content[0]?.text).toMatch(said)
@@ -81,7 +71,7 @@ describe('invalid arguments', () => {
   )
 
   it('leave no row and no run behind', () => {
-    expect(place.runs()).toEqual([])
+    expect(story.place.runs()).toEqual([])
   })
 })
 
@@ -96,7 +86,7 @@ describe('an unreadable body', () => {
   ]
   it.each(bodies)('is rejected over REST and MCP: %s', async (_what, body, said) => {
     for (const path of ['/v1/sandbox/execute', '/mcp']) {
-      const response = await fetch(url + path, {
+      const response = await fetch(story.url + path, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body,
@@ -108,7 +98,7 @@ describe('an unreadable body', () => {
 
   it('is rejected when it is too large', async () => {
     for (const path of ['/v1/sandbox/execute', '/mcp']) {
-      const response = await fetch(url + path, {
+      const response = await fetch(story.url + path, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body: ' '.repeat(4 * 1024 * 1024 + 1),
@@ -119,13 +109,14 @@ describe('an unreadable body', () => {
 
   it('is not confused with a readable one: a megabyte of code whose every character is escaped', async () => {
     const escaped = `{"language":"bash","code":"echo \\u0023${'\\u0078'.repeat(600_000)}"}`
-    const answer = await post(`${url}/v1/sandbox/execute`, escaped)
+    const answer = await post(`${story.url}/v1/sandbox/execute`, escaped)
     expect(answer.status).toBe(200)
   })
 })
 
 describe('messages that are not MCP', () => {
-  const mcp = (body: unknown, headers: object = {}): Promise<Answer<RpcAnswer>> => post(`${url}/mcp`, body, headers)
+  const mcp = (body: unknown, headers: object = {}): Promise<Answer<RpcAnswer>> =>
+    post(`${story.url}/mcp`, body, headers)
 
   it.each([
     ['a number', 1],
@@ -175,7 +166,7 @@ describe('messages that are not MCP', () => {
   it('do not pollute prototypes', async () => {
     const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sandbox_execute","arguments":{"code":"print(1)","__proto__":{"language":"bash"}}}}`
     expect((await mcp(body)).body.error?.message).toMatch(/"__proto__" is not an argument/)
-    expect((await callTool(url, { code })).body.result?.structuredContent.stdout).toBe('1\n')
+    expect((await callTool(story.url, { code })).body.result?.structuredContent.stdout).toBe('1\n')
   })
 })
 
@@ -183,11 +174,11 @@ describe('a request that a web page could send', () => {
   const body = JSON.stringify(executeBody(1, { code }))
   const send = (path: string, headers: Record<string, string>, method = 'POST') =>
     sendRaw(
-      server.port,
+      story.server.port,
       rawRequest(
         method,
         path,
-        { host: `127.0.0.1:${server.port}`, 'content-type': 'application/json', ...headers },
+        { host: `127.0.0.1:${story.server.port}`, 'content-type': 'application/json', ...headers },
         method === 'POST' ? body : '',
       ),
     )
@@ -213,11 +204,11 @@ describe('a request that a web page could send', () => {
   })
 
   it('never executes code', async () => {
-    const before = place.runs().length
+    const before = story.place.runs().length
     for (const headers of [{ host: 'evil.example' }, { origin: 'null' }, { 'content-type': 'text/plain' }]) {
       await send('/mcp', headers)
     }
-    expect(place.runs()).toHaveLength(before)
+    expect(story.place.runs()).toHaveLength(before)
   })
 
   it('is accepted from a client that is not a browser', async () => {
@@ -241,7 +232,7 @@ describe('a malformed HTTP request', () => {
       'GET http://evil.example/healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n',
     ],
   ])('is refused: %s', async (_what, request) => {
-    const status = statusOf(await sendRaw(server.port, request))
+    const status = statusOf(await sendRaw(story.server.port, request))
     expect(status === 0 || (status >= 400 && status < 500)).toBe(true)
   })
 
@@ -251,15 +242,15 @@ describe('a malformed HTTP request', () => {
       ['/v1/sandbox/execute', 'POST'],
       ['/healthz', 'GET'],
     ] as const) {
-      const response = await fetch(url + path, { method: 'PUT' })
+      const response = await fetch(story.url + path, { method: 'PUT' })
       expect(response.status).toBe(405)
       expect(response.headers.get('allow')).toContain(allowed)
     }
-    expect((await fetch(`${url}/nothing/here`)).status).toBe(404)
+    expect((await fetch(`${story.url}/nothing/here`)).status).toBe(404)
   })
 
   it('leaves the server working', async () => {
-    expect(await execute(url, 'python', 'print("well")')).toMatchObject({ stdout: 'well\n' })
-    expect(server.log.filter(({ msg }) => msg === 'a process died; it is restarted')).toEqual([])
+    expect(await execute(story.url, 'python', 'print("well")')).toMatchObject({ stdout: 'well\n' })
+    expect(story.server.log.filter(({ msg }) => msg === 'a process died; it is restarted')).toEqual([])
   })
 })

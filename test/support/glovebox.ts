@@ -117,7 +117,7 @@ export class Glovebox {
   }
 
   /** What a server that nobody harms never says: faults, deaths of its processes, words that are no line of its log. */
-  get troubles(): LogLine[] {
+  get warnings(): LogLine[] {
     return this.log.filter(({ level }) => level === undefined || ['warn', 'error', 'fatal'].includes(level))
   }
 

@@ -1,7 +1,7 @@
 /**
  * Drives a guest in a minimal slot made with runc, with nothing of the engine in between: frames in, frames out.
  */
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
 import { randomBytes, randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import {
@@ -18,7 +18,10 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
+import { promisify } from 'node:util'
 import { builtGuest, type GuestBuild } from './built-guest.ts'
+
+const execute = promisify(execFile)
 
 export const kinds = {
   prepare: 1,
@@ -397,7 +400,7 @@ export class Slot {
   async close(): Promise<void> {
     this.hangUp()
     await this.exitCode
-    execFileSync('runc', [...this.#state(), 'delete', '--force', this.#id], { stdio: 'ignore' })
+    await execute('runc', [...this.#state(), 'delete', '--force', this.#id])
     rmSync(this.#directory, { recursive: true, force: true })
   }
 }
