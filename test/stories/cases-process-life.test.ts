@@ -182,7 +182,7 @@ describe('standard input', () => {
 describe('glovebox run', () => {
   /** The standard input of this process stays open while the command runs. */
   async function run(words: string[], code: string): Promise<{ code: number | null; stdout: string; stderr: string }> {
-    const file = join(place.directory, 'script.sh')
+    const file = join(story.place.directory, 'script.sh')
     writeFileSync(file, code)
     const child = spawn(program, ['run', file, '--url', story.url, ...words], { env: { PATH: process.env.PATH ?? '' } })
     child.stdin.write('this is not for it\n')
