@@ -6,9 +6,9 @@ import { programs } from './programs.ts'
 
 export interface Burst {
   runs: number
-  /** Times that a call was told to come again later. */
+  /** Calls that were rejected with a retry delay. */
   refusals: number
-  /** Answers that were neither a result nor a refusal that says when to come again. */
+  /** Responses that were neither a result nor a refusal with a retry delay. */
   failures: number
   firstMs: number
   p50Ms: number
@@ -21,8 +21,8 @@ const runs = 100
 const settleMs = 500
 
 /**
- * Many calls at once to a server that nobody has called yet. Who is refused comes again when told to.
- * @param server freshly started, as it comes.
+ * Sends many simultaneous calls to a server that is idle. Rejected calls are repeated after the retry delay.
+ * @param server freshly started, with default settings.
  */
 export async function measureBurst(server: GloveboxServer): Promise<Burst> {
   const { code } = programs.python

@@ -6,12 +6,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { median } from './figures.ts'
 
 const moves = 15
-/** Longer than the kernel stays ready for the next move after one. */
+/** Longer than the kernel stays ready for another move. */
 const pauseMs = 30
 
 /**
- * What it takes here to move a process into another cgroup when none was moved just before; each run contains such a
- * move. Without `favordynmods` the kernel waits for an RCU grace period, milliseconds in which nothing is worked:
+ * Measures the time to move a process into another cgroup when none was moved just before; each run contains such a
+ * move. Without `favordynmods` the kernel waits for an RCU grace period, milliseconds in which nothing is computed:
  * https://docs.kernel.org/admin-guide/cgroup-v2.html#mounting
  *
  * @returns milliseconds, median.

@@ -11,12 +11,12 @@ export interface ColdSlot {
   p95Ms: number
 }
 
-/** Long enough for the slot before to be gone: what is measured is making one. */
+/** Long enough for the previous slot to be gone: only the creation is measured. */
 const betweenMs = 60
 
 /**
- * What a run waits for its slot when none is ready, for each runtime that is there, in turn.
- * @param slots how many are made with each.
+ * Measures how long a run waits for its slot when none is ready, for each installed runtime in turn.
+ * @param slots how many are created with each.
  */
 export async function measureColdSlots(
   slots: number,
@@ -47,7 +47,7 @@ export async function measureColdSlots(
   return { measured, absent }
 }
 
-/** The program says in a sentence of its own why it does not start. */
+/** The program explains in one sentence why it does not start. */
 const reasonIn = (said: string): string =>
   said
     .split('\n')

@@ -18,7 +18,7 @@ export interface DownloadFigure {
   what: string
   unit: 'files/s' | 'MB/s'
   ours: number
-  /** Absent where nginx could not be had. */
+  /** Absent when nginx is not available. */
   nginx: number | undefined
 }
 
@@ -31,7 +31,7 @@ export interface DownloadPlan {
 const smallBytes = 4096
 const thread = 'bench-downloads'
 
-/** A small and a large file through signed links, against nginx on the same bytes, turn by turn. */
+/** Measures a small and a large file through signed links, and nginx with the same bytes, in turn. */
 export async function measureDownloads(plan: DownloadPlan): Promise<DownloadFigure[]> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-downloads-'))
   const quotaMib = Math.ceil((plan.transferBytes * 2) / 2 ** 20) + 256
@@ -91,7 +91,7 @@ async function filesPerSecond(url: string, connections: number, blockMs: number)
   return files / ((performance.now() - startedMs) / 1000)
 }
 
-/** As often as it takes to see how much one differs from the next. */
+/** Enough repetitions to see the variation. */
 const largeRounds = 3
 
 async function compareLarge(
@@ -109,7 +109,7 @@ async function compareLarge(
   return { what, unit: 'MB/s', ours: median(own), nginx: nginx === undefined ? undefined : median(other) }
 }
 
-/** Debian's, unpacked where it is measured: installed, it would serve on its own. @returns nothing where there is none. */
+/** Debian's package, unpacked in the working directory: when installed, it would start serving. @returns nothing when it is not available. */
 async function startNginx(
   directory: string,
   largeBytes: number,

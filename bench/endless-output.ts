@@ -4,7 +4,7 @@ import { rssBytesOf } from './process-figures.ts'
 export interface EndlessOutput {
   runs: number
   atOnce: number
-  /** Written by all of them. */
+  /** Bytes written by all of them. */
   outputBytes: number
   seconds: number
   front: Growth
@@ -25,7 +25,7 @@ const batches = 12
 const atOnce = 4
 const sampleEveryMs = 50
 
-/** Memory of front and runner while programs print without end, four at once. @param runs how many of them in all. */
+/** Measures the memory of front and runner while programs print without end, four at once. @param runs total number of programs. */
 export async function measureEndlessOutput(server: GloveboxServer, runs: number): Promise<EndlessOutput> {
   const { front, runner } = server.parts()
   const seen = { front: [] as number[], runner: [] as number[] }
@@ -52,7 +52,7 @@ export async function measureEndlessOutput(server: GloveboxServer, runs: number)
   return { runs, atOnce, outputBytes, seconds, front: growth('front'), runner: growth('runner') }
 }
 
-/** @returns bytes that its programs wrote. @throws Error when one of them ended otherwise than by its limit. */
+/** @returns bytes that its programs wrote. @throws Error when one of them did not end by its output limit. */
 async function runBatch(server: GloveboxServer, runs: number): Promise<number> {
   let left = runs
   let outputBytes = 0

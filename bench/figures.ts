@@ -1,11 +1,11 @@
-/** What a list of measurements comes to. */
+/** Statistics of a list of measurements. */
 
 export function median(values: readonly number[]): number {
   return quantile(values, 0.5)
 }
 
 /**
- * The value below which a share of the measurements lies, by the nearest rank.
+ * Returns the value below which a share of the measurements lies, by the nearest rank.
  * @param share from 0 to 1.
  * @returns NaN for no measurements, which every table shows as such.
  */
@@ -18,13 +18,13 @@ export function quantile(values: readonly number[], share: number): number {
   return sorted[Math.max(Math.ceil(share * sorted.length) - 1, 0)]!
 }
 
-/** Spread that a figure leaves open: half of the measurements lie between these two. */
+/** Returns the quartiles: half of the measurements lie between these two. */
 export const quartiles = (values: readonly number[]): [low: number, high: number] => [
   quantile(values, 0.25),
   quantile(values, 0.75),
 ]
 
-/** To about three digits, as tables show it. */
+/** Formats a number with about three significant digits. */
 export function shown(value: number): string {
   if (!Number.isFinite(value)) return '–'
   const size = Math.abs(value)
@@ -33,7 +33,7 @@ export function shown(value: number): string {
 
 export const mebibytes = (bytes: number): string => shown(bytes / 2 ** 20)
 
-/** A Markdown table, numbers to the right. */
+/** Formats a Markdown table, numbers aligned right. */
 export function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
   return [line(header), line(header.map((_, column) => (column === 0 ? '---' : '--:'))), ...rows.map(line)].join('\n')

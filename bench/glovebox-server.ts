@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { type Process, processes } from './process-figures.ts'
 
-/** The part of the tool's answer that a bench looks at. */
+/** The part of the tool result that a benchmark reads. */
 export interface Answer {
   stdout: string
   stdout_bytes: number
@@ -22,21 +22,21 @@ const entry = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 const readyWithinMs = 30_000
 const endsWithinMs = 30_000
 
-/** What came back for one call, whatever it was. */
+/** The outcome of one call, of any kind. */
 export interface Outcome {
   status: number
-  /** Of a refusal that says when to come again. */
+  /** For a refusal with a retry delay. */
   retryAfterS: number | undefined
 }
 
-/** The real binary, started as an operator would, in directories of its own. */
+/** The real binary, started as an operator would, in its own directories. */
 export class GloveboxServer {
   readonly url: string
   readonly startToReadyMs: number
   readonly #process: ChildProcess
   readonly #directory: string
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 })
-  /** For calls that come whether or not those before were answered. */
+  /** For calls at a fixed rate, whether or not earlier ones were answered. */
   readonly #openAgent = new Agent({ keepAlive: true })
 
   private constructor(process: ChildProcess, directory: string, url: string, startToReadyMs: number) {
@@ -47,16 +47,16 @@ export class GloveboxServer {
   }
 
   /**
-   * Starts it and waits until a run can start.
-   * @param flags of `glovebox serve`, besides those that keep it apart from every other instance.
-   * @throws Error with what it said, when it does not come up.
+   * Starts it and waits until it can take runs.
+   * @param flags of `glovebox serve`, besides those that separate it from every other instance.
+   * @throws Error with its output, when it does not start.
    */
   static async start(flags: readonly string[]): Promise<GloveboxServer> {
     const directory = mkdtempSync(join(tmpdir(), 'glovebox-bench-'))
-    chmodSync(directory, 0o711) // Slots pass through it on the way to their roots.
+    chmodSync(directory, 0o711) // Slots need access to their roots below it.
     const own = [...whereIs(directory), '--log-format', 'json']
     const startedMs = performance.now()
-    // Ends with the bench, however that ends.
+    // Ends with the benchmark, however that ends.
     const words = ['--pdeathsig', 'TERM', process.execPath, entry, 'serve', '--dev', '--port', '0', ...own, ...flags]
     const child = spawn('setpriv', words, {
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -73,7 +73,7 @@ export class GloveboxServer {
     }
   }
 
-  /** Runs code through MCP, in a thread where one is named. @returns what the tool answered, whatever the ending. */
+  /** Runs code through MCP, optionally in a thread. @returns the tool result, for every ending. */
   async callTool(code: string, language: string, thread?: string): Promise<Answer> {
     const params = {
       name: 'sandbox_execute',
@@ -99,7 +99,7 @@ export class GloveboxServer {
     return JSON.parse(answered.body) as Answer
   }
 
-  /** Runs code through REST for somebody, or for nobody in development mode. Nothing is waited for but its answer. */
+  /** Runs code through REST with a key, or without one in development mode. Waits only for its response. */
   async attempt(code: string, language: string, key?: string): Promise<Outcome> {
     const body = JSON.stringify({ code, language })
     const more = key === undefined ? {} : { authorization: `Bearer ${key}` }
@@ -108,13 +108,13 @@ export class GloveboxServer {
     return { status, retryAfterS: retryAfter === undefined ? undefined : Number(retryAfter) }
   }
 
-  /** Makes a key as an operator would. @returns its secret. */
+  /** Creates a key as an operator would. @returns its secret. */
   async newKey(org: string): Promise<string> {
     const words = ['keys', 'create', '--org', org, '--profile', 'default', ...whereIs(this.#directory)]
     return (await promisify(execFile)(process.execPath, [entry, ...words])).stdout.trim()
   }
 
-  /** The front and the runner, by the process that started them. */
+  /** The front and the runner, found by their parent process. */
   parts(): { front: number; runner: number } {
     const children = processes().filter(({ parent }) => parent === this.#process.pid)
     const pidOf = (name: string) => children.find(({ words }) => words.at(-1) === name)?.pid
@@ -134,7 +134,7 @@ export class GloveboxServer {
     return readFileSync(join(this.#directory, 'home', 'instance'), 'utf8').trim()
   }
 
-  /** Ends it as an operator would. */
+  /** Stops it as an operator would. */
   async stop(): Promise<void> {
     this.#agent.destroy()
     this.#openAgent.destroy()
@@ -147,7 +147,7 @@ const whereIs = (directory: string): string[] => [
   ...['--home', join(directory, 'home'), '--state-dir', join(directory, 'state')],
 ]
 
-/** Reads its log to the line that tells the address, and drains it from then on. */
+/** Reads its log up to the line with the address, and discards the rest. */
 async function addressOf(child: ChildProcess): Promise<string> {
   const said: string[] = []
   const timer = setTimeout(() => child.kill('SIGTERM'), readyWithinMs)
@@ -157,7 +157,7 @@ async function addressOf(child: ChildProcess): Promise<string> {
         const match = /"url":"(http:[^"]+)"/.exec(line)
         if (match) resolve(match[1]!)
         said.push(line)
-        if (/"level":"(warn|error|fatal)"/.test(line)) process.stderr.write(`the server says: ${line}\n`)
+        if (/"level":"(warn|error|fatal)"/.test(line)) process.stderr.write(`server log: ${line}\n`)
         said.splice(0, said.length - 20)
       })
       child.once('exit', (code) => reject(new Error(`glovebox serve ended with ${code}:\n${said.join('\n')}`)))

@@ -9,24 +9,24 @@ export interface LargeFile {
   bytes: number
   uploadMs: number
   downloadMs: number
-  /** Most memory of each process, before and during. */
+  /** Peak memory of each process, before and during. */
   front: [beforeBytes: number, peakBytes: number]
   runner: [beforeBytes: number, peakBytes: number]
 }
 
-/** A twenty-fourth of the file: pieces that V8 has not collected yet lie about, 70 MiB of them, whatever its size. */
+/** A twenty-fourth of the file: chunks that V8 has not collected yet take up to 70 MiB, whatever its size. */
 const growthMaxBytes = 128 * 2 ** 20
 const sampleEveryMs = 100
 
 /**
- * One file that is larger than any memory for it, up and down, the same bytes coming back.
- * @throws Error when they do not, or when a process grows with it.
+ * Uploads and downloads one file that is larger than the memory limit, and compares the bytes.
+ * @throws Error when they differ, or when a process grows with the file.
  */
 export async function measureLargeFile(bytes: number): Promise<LargeFile> {
   const server = await GloveboxServer.start(['--limit-thread', `${Math.ceil(bytes / 2 ** 20) + 512}MiB`])
   try {
     const { front, runner } = server.parts()
-    // Once before, so that what is made at first use does not count.
+    // Once before, so that one-time allocations do not count.
     await upload(await linkTo(server, 'upload', { id: 'large', path: 'first', size: 2 ** 24 }), 2 ** 24)
     await download(await linkTo(server, 'download', { id: 'large', path: 'first' }))
     const before = [memoryOf(front).rssBytes, memoryOf(runner).rssBytes] as const

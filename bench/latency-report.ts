@@ -1,24 +1,23 @@
 import { mebibytes, shown, table } from './figures.ts'
 import { type Latency, type LatencyRow, ourCold, ourOwnInterpreter, ourWarm } from './latency.ts'
 
-/** Every figure of every way to run a program. */
+/** Formats every figure of every way to run a program. */
 export function latencyPart({ rows, absent }: Latency): string {
   const header = ['', 'time ÷ bare', 'rate ÷ bare', 'p50 ms', 'p95 ms', 'p99 ms', 'runs/s', 'CPU ms/run', 'MiB', 'runs']
-  const missing = Object.entries(absent).map(([name, reason]) => [`not usable here: ${name}`, `${reason}`])
+  const missing = Object.entries(absent).map(([name, reason]) => [`not available: ${name}`, `${reason}`])
   const failed = rows.filter(({ failures }) => failures > 0)
   return [
     '## Time of one run',
     '',
     table(header, rows.map(cellsOf)),
-    ...(missing.length > 0 ? ['', table(['contender', 'why it was not measured'], missing)] : []),
+    ...(missing.length > 0 ? ['', table(['contender', 'reason'], missing)] : []),
     ...failed.map(({ id, failures }) => `\n**${failures} runs failed: ${id}.**`),
     '',
-    '"Bare" is the interpreter spawned from Node without any isolation, under the same load, in the same round; between',
-    'brackets the quartiles of the rounds. CPU is what the whole machine worked per run, the client, the kernel’s',
-    'afterwork and anything else on the machine included. MiB is what one run of that language holds while it waits:',
-    'all its processes, monitors and what serves its sandbox, shared pages counted in part. "Own interpreter" has a slot',
-    'ready and starts the program afresh in it; "cold slot" makes a whole container for the run. sandbox-runtime is used',
-    'as the library it is, prepared once in a process of its own.',
+    '"Bare" is the interpreter spawned from Node without any isolation, under the same load, in the same round; the',
+    'quartiles of the rounds are in parentheses. CPU is the processor time of the whole machine per run, including the',
+    'client and deferred work of the kernel. MiB is the memory of one idle run of that language: all its processes and',
+    'monitors, shared pages counted proportionally. "Own interpreter" starts a new interpreter in a ready slot; "cold',
+    'slot" creates a new container for the run. sandbox-runtime is used as a library, initialized once in its own process.',
   ].join('\n')
 }
 
@@ -37,8 +36,8 @@ function cellsOf(row: LatencyRow): string[] {
 }
 
 /**
- * What slots, jails and hosts that wait bring: the same product, asked for a whole container for each run (before), and
- * for an interpreter of its own in a slot that waits, against what it does by itself (after).
+ * Compares warm runs with the same product without warm slots: a new container for each run (before), and a new
+ * interpreter in a ready slot, against the default behavior (after).
  */
 export function beforeAndAfterPart(rows: readonly LatencyRow[]): string {
   const warm = rows.filter(({ contender, gapMs }) => contender === ourWarm && gapMs === 0)
@@ -57,8 +56,8 @@ export function beforeAndAfterPart(rows: readonly LatencyRow[]): string {
     '',
     table(header, lines),
     '',
-    'Before is one OCI container for each run ("cold slot"), or an interpreter of its own in a slot that waits; after is',
-    'what we do by ourselves. Without gaps between the calls, so that what is made ahead costs the next call.',
+    'Before is a new OCI container for each run ("cold slot"), or a new interpreter in a ready slot; after is the default.',
+    'Measured without gaps between the calls, so that prewarming costs time of the next call.',
   ].join('\n')
 }
 

@@ -18,28 +18,28 @@ export interface LatencyRow extends Measured {
   contender: string
   atOnce: number
   gapMs: number
-  /** What one run holds while it goes on; absent where it was not looked at. */
+  /** Memory of one run while it executes; absent when it was not measured. */
   memoryBytes?: number
 }
 
 export interface Latency {
   rows: LatencyRow[]
-  /** Contenders that this machine does not have, and why. */
+  /** Contenders that are not available on this machine, with the reason. */
   absent: Record<string, string>
   phases: Phases[]
 }
 
 export const ourWarm = 'glovebox MCP'
-/** A slot waits, but every run starts an interpreter of its own. */
+/** A slot is ready, but every run starts a new interpreter. */
 export const ourOwnInterpreter = 'glovebox MCP, own interpreter'
-/** A whole container for each run: nothing is kept from one to the next. */
+/** A new container for each run: nothing is reused. */
 export const ourCold = 'glovebox MCP, cold slot'
 
-/** As between the calls of an agent: caches of the processor cool down a little. */
+/** As between the calls of an agent: processor caches cool down a little. */
 const longPauseMs = 100
 const pauseMs = 10
 
-/** One server for each way in which we can be asked to run something. */
+/** One server for each way in which the product can execute a run. */
 interface OurServers {
   warm: GloveboxServer
   ownInterpreter: GloveboxServer
@@ -47,15 +47,15 @@ interface OurServers {
 }
 
 export interface LatencyPlan extends Pace {
-  /** How many at once, besides one. */
+  /** Numbers of parallel calls, besides one. */
   atOnce: readonly number[]
-  /** Of contenders and of our own slow paths: alone, and several at once. */
+  /** For contenders and for our own slow paths: one call at a time, and several at once. */
   contenders: { alone: Brief; several: Brief }
 }
 
 /**
- * Every language through every contender, one call at a time and several at once.
- * @param wanted which cells are measured, by id; those that they are compared with always are.
+ * Measures every language with every contender, one call at a time and several at once.
+ * @param wanted selects the measured cells by id; their baselines are always measured.
  */
 export async function measureLatency(
   warm: GloveboxServer,
@@ -89,7 +89,7 @@ export async function measureLatency(
   }
 }
 
-/** What this machine has of them, and why it has not the others. */
+/** The contenders that are available on this machine, and why the others are not. */
 async function contenders(undo: (() => Promise<void> | void)[]) {
   const bundle = new OciBundle()
   undo.push(() => bundle.remove())
@@ -160,7 +160,7 @@ function cellsOf(
     cell(ourWarm, mcp(warm, { log: gapMs }), { gapMs }),
     cell(`${ourWarm}, warm thread`, mcp(warm, { thread: () => `warm-${language}` }), { gapMs }),
     cell(`${ourWarm}, new thread`, mcp(warm, { thread: () => `new-${language}-${++threads}` }), { gapMs }),
-    // Longer than any interpreter takes to wait ready again.
+    // Longer than any interpreter takes to be ready again.
     cell(bare.name, bare.callOf(program), { gapMs: longPauseMs }),
     cell(ourWarm, mcp(warm), { gapMs: longPauseMs }),
     ...others.map(([name, call]) => cell(name, call, { brief: brief.alone })),
@@ -175,7 +175,7 @@ function cellsOf(
 const idOf = (language: Language, contender: string, atOnce: number, gapMs: number): string =>
   `${language}, ${contender}, ${atOnce} at once, ${gapMs} ms gaps`
 
-/** Bytes that a run holds while it goes on, by language and contender. */
+/** Bytes that a run uses while it executes, by language and contender. */
 async function memories(
   cells: readonly LatencyCell[],
   servers: OurServers,
@@ -194,7 +194,7 @@ async function memories(
     const other = [bare, ...present].find(({ name }) => name === contender)
     if (server) {
       const call = () => server.callTool(program.code, language)
-      await call() // The second one finds what waits for it.
+      await call() // The second one uses the prewarmed jail.
       found.set(`${language} ${contender}`, await runMemory(call, () => memoryOfSlot(server)))
     } else if (other) {
       found.set(`${language} ${contender}`, await runMemory(other.callOf(program), () => memoryOfRuns(other)))

@@ -2,39 +2,39 @@ import type { Burst } from './burst.ts'
 import { shown, table } from './figures.ts'
 import type { Answered, Overload } from './overload.ts'
 
-/** Served runs of the org that got fewer, over those of the other: at least this is called fair. */
+/** Served runs of the organization that got fewer, divided by those of the other: at least this is called fair. */
 const fairFrom = 0.8
-/** So many times its longest waits alone is called ruined, where the heavy org waits less than that. */
+/** More than this many times its longest waits alone is called a violation, unless the heavy organization waits longer. */
 const ruinedFrom = 3
 
-/** What happens when more is asked for than there is, each property with its verdict. */
+/** Formats the behavior under overload, each property with its verdict. */
 export function loadPart(burst: Burst | undefined, overload: Overload | undefined): string {
   return [
-    '## More than there is',
+    '## Overload',
     ...(burst ? [burstPart(burst)] : []),
     ...(overload ? [overloadPart(overload), verdictsPart(overload)] : []),
   ].join('\n\n')
 }
 
 function burstPart({ runs, refusals, failures, firstMs, p50Ms, lastMs, bareLastMs }: Burst): string {
-  const header = [`${runs} at once from idle`, 'all answered ÷ bare', 'told to come again', 'failed', 'first ms']
+  const header = [`${runs} at once from idle`, 'all answered ÷ bare', 'rejected with retry delay', 'failed', 'first ms']
   const cells = ['python: glovebox REST', `**${shown(lastMs / bareLastMs)}**`, String(refusals), String(failures)]
   return table([...header, 'p50 ms', 'last ms'], [[...cells, ...[firstMs, p50Ms, lastMs].map(shown)]])
 }
 
 function overloadPart({ capacityPerSecond, equal, alone, light, heavy }: Overload): string {
-  const header = ['steady load', 'calls/s', 'served', 'told to come again', 'failed', 'p50 ms', 'p99 ms']
+  const header = ['steady load', 'calls/s', 'served', 'rejected with retry delay', 'failed', 'p50 ms', 'p99 ms']
   const line = (name: string, { callsPerSecond, served, refused, failed, p50Ms, p99Ms }: Answered) => [
     ...[name, shown(callsPerSecond), String(served), String(refused), String(failed), shown(p50Ms), shown(p99Ms)],
   ]
   const lines = [
-    line('one of two equal orgs', equal[0]),
+    line('one of two equal organizations', equal[0]),
     line('the other', equal[1]),
-    line('a light org, alone', alone),
-    line('the light org beside a heavy one', light),
+    line('a light organization, alone', alone),
+    line('the light organization beside a heavy one', light),
     line('the heavy one', heavy),
   ]
-  return `${table(header, lines)}\n\nTwice the ${shown(capacityPerSecond)} runs per second that were served without a queue.`
+  return `${table(header, lines)}\n\nThe load is twice the ${shown(capacityPerSecond)} runs per second that were served without a queue.`
 }
 
 function verdictsPart({ equal, alone, light, heavy }: Overload): string {
@@ -45,15 +45,15 @@ function verdictsPart({ equal, alone, light, heavy }: Overload): string {
   const turnedAway = equal.map(({ served, refused }) => refused / (served + refused))
   const verdicts: [property: string, figure: string, holds: boolean][] = [
     [
-      'the load was more than there is; otherwise what it was measured from was a bad moment, and the rest says little',
-      `${shown(Math.min(...turnedAway) * 100)} % told to come again`,
+      'the load exceeded the capacity (otherwise the measured capacity was too low, and the other rows are meaningless)',
+      `${shown(Math.min(...turnedAway) * 100)} % rejected with a retry delay`,
       Math.min(...turnedAway) > 0,
     ],
-    ['every refusal is a 503 that says when to come again, and nothing else fails', `${failed} others`, failed === 0],
-    ['two equal orgs are served alike', `${shown(share)} of the other`, share >= fairFrom],
-    ['a light org is never refused beside a heavy one', `${light.refused} refused`, light.refused === 0],
+    ['every rejection is a 503 with a retry delay, and nothing else fails', `${failed} others`, failed === 0],
+    ['two equal organizations are served equally', `${shown(share)} of the other`, share >= fairFrom],
+    ['a light organization is never rejected beside a heavy one', `${light.refused} refused`, light.refused === 0],
     [
-      `the longest waits of a light org are below the usual ones of the heavy org, or below ${ruinedFrom} × its own alone`,
+      `the longest waits of a light organization are below the median of the heavy one, or below ${ruinedFrom} × its own alone`,
       `${shown(light.p99Ms / heavy.p50Ms)} of them, ${shown(light.p99Ms / alone.p99Ms)} × alone`,
       light.p99Ms < Math.max(heavy.p50Ms, ruinedFrom * alone.p99Ms),
     ],

@@ -6,7 +6,7 @@ import { measureCgroupMove } from './cgroup-move.ts'
 import { busyCpuMs } from './process-figures.ts'
 import { programs } from './programs.ts'
 
-/** What a reader needs to compare this run with one of another machine. */
+/** What a reader needs to compare this result with one of another machine. */
 export interface Machine {
   revision: string
   takenAt: string
@@ -16,7 +16,7 @@ export interface Machine {
   cgroups: string
   cgroupMoveMs: number
   versions: Record<string, string>
-  /** Share of all processors that others used while nothing of this bench ran: noise. */
+  /** Share of all processors that other programs used before the benchmark: noise. */
   othersBusyShare: number
   loadAverage: number
 }
@@ -50,7 +50,7 @@ export async function describeMachine(root: string): Promise<Machine> {
   }
 }
 
-/** With a mark when files that matter differ from what was committed. */
+/** Marked when relevant files differ from the commit. */
 function revisionOf(root: string): string {
   const git = (...args: string[]) =>
     execFileSync('git', ['-c', 'safe.directory=*', '-C', root, ...args], { encoding: 'utf8' }).trim()

@@ -1,5 +1,5 @@
 /**
- * Many threads, few of them warm: what one costs when it is idle, and whether the number of the others matters to it.
+ * Many threads, few of them mounted: the cost of an idle thread, and whether the number of the others matters to it.
  *   node bench/many-threads.ts [COUNT]
  */
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises'
@@ -19,15 +19,15 @@ export interface ManyThreadsPlan {
   warm: number
 }
 
-/** As a profile gives it that says nothing else. */
+/** The default quota of a profile. */
 const quota = { bytes: 1024 * 1024 * 1024, inodes: 100_000 }
-/** Callers at once. */
+/** Parallel callers. */
 const callers = 4
 
 /**
- * Each thread is made, mounted, gets a few files, and leaves when its place is needed; then some are looked at again as
- * a runner does that has just started. To be called in a mount namespace of one's own.
- * @throws Error when a thread does not hold what was written to it, or more are mounted than may be.
+ * Each thread is created, mounted, gets a few files, and is evicted; then some are mounted again, as after a
+ * restart of the runner. Must be called in a private mount namespace.
+ * @throws Error when a thread does not contain what was written to it, or more are mounted than allowed.
  */
 export async function measureManyThreads({ threads, warm }: ManyThreadsPlan): Promise<StorageFigure[]> {
   const dir = await mkdtemp(join(tmpdir(), 'glovebox-many-'))
@@ -59,7 +59,7 @@ export async function measureManyThreads({ threads, warm }: ManyThreadsPlan): Pr
 
 type Settings = Parameters<typeof Filesystems.open>[0]
 
-/** @returns how long each use took until the thread was there and was worked with, ms, in order. */
+/** @returns the time of each use until the thread was mounted and accessed, in ms, in order. */
 async function useEach(
   settings: Settings,
   warm: number,
@@ -99,7 +99,7 @@ const textOf = (n: number, file: string): Buffer => Buffer.from(`${file} of thre
 
 const loudly = {
   failed: (id: FilesystemId, error: unknown) => console.error(id.name, error),
-  recovered: (id: FilesystemId) => console.error(id.name, 'was left by a crash'),
+  recovered: (id: FilesystemId) => console.error(id.name, 'recovered after unclean shutdown'),
 }
 
 const figure = (what: string, values: readonly number[], unit: StorageFigure['unit'] = 'ms'): StorageFigure => ({

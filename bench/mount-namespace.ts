@@ -4,10 +4,10 @@ import { existsSync, readFileSync } from 'node:fs'
 const marker = '--in-own-mount-namespace'
 
 /**
- * Runs `work` in a mount namespace of its own, where crun works on every machine: before 1.9 it refuses where cgroup v1
- * and v2 are both mounted, so an empty directory takes the place of the v2 tree there, provided that no controller we
- * use lives in it. The machine's own mounts stay as they are.
- * @param words what follows the program's name on the command line.
+ * Runs `work` in a private mount namespace, where crun works on every machine: before 1.9 it refuses when cgroup v1
+ * and v2 are both mounted, so an empty directory replaces the v2 tree there, provided that no required controller
+ * is part of it. The mounts of the machine are not changed.
+ * @param words the arguments after the program name.
  * @returns the exit code.
  */
 export async function inOwnMountNamespace(
@@ -31,6 +31,6 @@ function hideEmptyUnifiedCgroup(): void {
   const here = readFileSync(controllers, 'utf8').trim().split(' ')
   if (here.some((name) => ['memory', 'pids', 'cpu'].includes(name))) return
   execFileSync('umount', [unified])
-  // crun writes there as if it were a cgroup; this goes with the namespace.
+  // crun writes there as if it were a cgroup; this is removed with the namespace.
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m,mode=700', 'tmpfs', unified])
 }

@@ -4,11 +4,11 @@ import { basename, dirname, join } from 'node:path'
 import type { Program } from './programs.ts'
 
 const cgroupRoot = '/sys/fs/cgroup'
-/** Where everything of the product's lives in every hierarchy, a bench included. */
+/** Where all cgroups of the product are, in every hierarchy, including those of benchmarks. */
 const cgroupPrefix = 'glovebox'
 
 /**
- * The least container that runs a program of this machine's /usr: six namespaces, an empty read-only root, no
+ * The smallest container that runs a program from the /usr of this machine: six namespaces, an empty read-only root, no
  * capabilities, memory, process and CPU limits like those of our default profile; no user namespace, no seccomp filter.
  */
 export class OciBundle {
@@ -25,7 +25,7 @@ export class OciBundle {
     for (const name of ['bin', 'sbin', 'lib', 'lib64']) symlinkSync(`usr/${name}`, join(this.rootfs, name))
   }
 
-  /** Where a runtime keeps what it knows of its containers. */
+  /** Where a runtime stores the state of its containers. */
   stateOf(runtime: string): string {
     return join(this.#directory, 'state', runtime)
   }
@@ -37,7 +37,7 @@ export class OciBundle {
     return bundle
   }
 
-  /** What a container made from the bundle is called. */
+  /** The name of the container of a bundle. */
   nameOf(bundle: string): string {
     return `${this.id}-${basename(bundle)}`
   }
@@ -98,7 +98,7 @@ function removeEmpty(path: string): void {
   try {
     rmdirSync(path)
   } catch (error) {
-    // Not there, or an instance of the product lives in it.
+    // Absent, or in use by an instance of the product.
     const { code } = error as NodeJS.ErrnoException
     if (code !== 'ENOENT' && code !== 'ENOTDIR' && code !== 'EBUSY' && code !== 'ENOTEMPTY') throw error
   }

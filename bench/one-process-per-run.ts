@@ -3,19 +3,19 @@ import { dirname } from 'node:path'
 import type { OciBundle } from './oci-bundle.ts'
 import type { Program } from './programs.ts'
 
-/** A way to run programs that a machine without us has. */
+/** A way to run programs on a machine without Glovebox. */
 export interface Contender {
   name: string
-  /** May prepare files, once. @returns what runs the program once and checks what it printed. */
+  /** May prepare files, once. @returns a function that runs the program once and checks its output. */
   callOf(program: Program): () => Promise<void>
-  /** In the environment, or among the ancestors, of every process that it starts. */
+  /** In the environment of every process that it starts, or of one of its ancestors. */
   mark: { variable: string } | { ancestor: number }
 }
 
-/** Variable that tells a run's processes from all others of the machine; a monitor that detaches itself keeps it. */
+/** Variable that distinguishes the processes of a run from all others; a monitor that detaches itself keeps it. */
 const markVariable = `GLOVEBOX_BENCH_${process.pid}`
 
-/** Each run starts a process of its own. */
+/** Every run starts a new process. */
 const launcher = (name: string, commandFor: (program: Program) => readonly [string, ...string[]]): Contender => ({
   name,
   mark: { variable: markVariable },
@@ -25,10 +25,10 @@ const launcher = (name: string, commandFor: (program: Program) => readonly [stri
   },
 })
 
-/** The interpreter alone: no isolation at all. */
+/** The interpreter only, without isolation. */
 export const bare: Contender = launcher('bare spawn', ({ argv }) => argv)
 
-/** All namespaces that bubblewrap makes, /usr read-only; no limits of any kind. */
+/** All namespaces that bubblewrap creates, /usr read-only; no limits of any kind. */
 export const bubblewrap: Contender = launcher('bubblewrap', ({ argv }) => [
   ...(['bwrap', '--unshare-all', '--die-with-parent', '--new-session', '--ro-bind', '/usr', '/usr'] as const),
   ...['bin', 'sbin', 'lib', 'lib64'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]),
@@ -38,8 +38,8 @@ export const bubblewrap: Contender = launcher('bubblewrap', ({ argv }) => [
 ])
 
 /**
- * A container per run, made by an OCI runtime, with the limits of our default profile. Several may run at once, each
- * with a name of its own.
+ * A new container per run, created by an OCI runtime, with the limits of our default profile. Several may run at once,
+ * each with its own name.
  */
 export const oci = (name: 'crun' | 'runc', bundle: OciBundle): Contender => ({
   name: `${name} run`,
@@ -48,7 +48,7 @@ export const oci = (name: 'crun' | 'runc', bundle: OciBundle): Contender => ({
     const free: string[] = []
     let made = 0
     return async () => {
-      // A bundle names its cgroup, so each that runs at the same time needs another.
+      // A bundle names its cgroup, so parallel runs need several.
       const id = free.pop() ?? bundle.write(name, program, `${name}-${++made}`)
       await runOnce([name, '--root', bundle.stateOf(name), 'run', '--bundle', id, bundle.nameOf(id)], program.prints)
       free.push(id)
@@ -56,18 +56,18 @@ export const oci = (name: 'crun' | 'runc', bundle: OciBundle): Contender => ({
   },
 })
 
-/** A container per run, made by podman over the same root directory, with the limits of our default profile. */
+/** A new container per run, created by podman over the same root directory, with the limits of our default profile. */
 export const podman = (bundle: OciBundle, runtime: 'crun' | 'runc'): Contender =>
   launcher(`podman run (${runtime})`, ({ argv }) => [
     ...(['podman', '--runtime', runtime, 'run', '--rm', '--network', 'none', '--read-only'] as const),
-    // Named, since what it takes by default may be more than a machine allows.
+    // Set explicitly, since its default may exceed what a machine allows.
     ...['--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=1024:1024'],
     ...['--memory', '512m', '--pids-limit', '128', '--cpus', '1', '--volume', '/usr:/usr:ro'],
     ...(argv[0].startsWith('/usr/') ? [] : ['--volume', `${dirname(argv[0])}:${dirname(argv[0])}:ro`]),
     ...['--rootfs', bundle.rootfs, ...argv],
   ])
 
-/** @returns why it cannot be used here, found out by using it. */
+/** @returns why it cannot be used here, determined by using it. */
 export async function unusable(contender: Contender, program: Program): Promise<string | undefined> {
   try {
     await contender.callOf(program)()
@@ -77,7 +77,7 @@ export async function unusable(contender: Contender, program: Program): Promise<
   }
 }
 
-/** From the spawn until the process is gone and all that it printed was read. */
+/** From the spawn until the process is gone and its whole output was read. */
 function runOnce([path, ...args]: readonly [string, ...string[]], expected: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const env = { PATH: process.env.PATH, [markVariable]: '1' }

@@ -4,36 +4,36 @@ import type { GloveboxServer } from './glovebox-server.ts'
 import { programs } from './programs.ts'
 
 export interface OverloadPlan {
-  /** Each of the two loads. */
+  /** Duration of each of the two loads. */
   phaseS: number
   aloneS: number
   capacityS: number
 }
 
-/** What one org was answered during one load. */
+/** The responses that one organization received during one load. */
 export interface Answered {
   callsPerSecond: number
   served: number
-  /** Told to come again, and when. */
+  /** Rejected with a retry delay. */
   refused: number
-  /** Anything else: a fault, a refusal that does not say when, a connection that broke. */
+  /** Anything else: a fault, a refusal without a retry delay, a broken connection. */
   failed: number
   p50Ms: number
   p99Ms: number
 }
 
 export interface Overload {
-  /** Runs per second that were served when each was asked for as the one before had ended. */
+  /** Runs per second when each call starts after the previous one has ended. */
   capacityPerSecond: number
-  /** Two orgs, each asking for all that there is. */
+  /** Two organizations, each requesting the full capacity. */
   equal: [Answered, Answered]
-  /** One that asks for a little, alone; then beside one that asks for nearly twice what there is. */
+  /** One organization with few calls, alone; then beside one that requests nearly twice the capacity. */
   alone: Answered
   light: Answered
   heavy: Answered
 }
 
-/** Places in which runs go on at once; fewer than by default, so that queues fill as on a machine that is full. */
+/** Maximum of parallel runs; lower than the default, so that queues fill as on a saturated machine. */
 const places = 4
 export const overloadFlags = ['--no-dev', '--runs-max', String(places), '--slot-idle-s', '600']
 
@@ -41,7 +41,7 @@ const lightShare = 0.05
 const tickMs = 5
 
 /**
- * A steady load of twice what the server can do, from clients that do not wait for one another.
+ * Applies a steady load of twice the capacity, from clients that do not wait for one another.
  * @param server started with `overloadFlags`.
  */
 export async function measureOverload(server: GloveboxServer, plan: OverloadPlan): Promise<Overload> {
@@ -59,7 +59,7 @@ export async function measureOverload(server: GloveboxServer, plan: OverloadPlan
   return { capacityPerSecond, equal, alone, light, heavy }
 }
 
-/** As many callers as places, of both orgs, each with its next call when it has its answer. */
+/** As many callers as places, of both organizations, each with its next call after its response. */
 async function capacityOf(server: GloveboxServer, keys: readonly string[], seconds: number): Promise<number> {
   const startedMs = performance.now()
   let served = 0
@@ -74,7 +74,7 @@ async function capacityOf(server: GloveboxServer, keys: readonly string[], secon
   return (served * 1000) / (performance.now() - startedMs)
 }
 
-/** Calls at a rate, whatever becomes of those before. */
+/** Sends calls at a fixed rate, whatever becomes of earlier ones. */
 async function callSteadily(
   server: GloveboxServer,
   key: string,

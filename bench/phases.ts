@@ -2,7 +2,7 @@ import type { Language } from '../src/base/run.ts'
 import { median } from './figures.ts'
 import type { Answer } from './glovebox-server.ts'
 
-/** Where the time of one call goes: medians of what our own answers say, one call at a time. */
+/** Phases of one call: medians of the timings in our responses, one call at a time. */
 export interface Phases {
   language: Language
   gapMs: number
@@ -10,12 +10,12 @@ export interface Phases {
   slotMs: number
   jailMs: number
   runMs: number
-  /** What the client waited beyond all of these: HTTP, front, rows, the hop to the runner. */
+  /** The rest of the client's wait: HTTP, front, database, and the connection to the runner. */
   restMs: number
   totalMs: number
 }
 
-/** The same for one call. */
+/** The phases of one call. */
 type Call = Omit<Phases, 'language' | 'gapMs'>
 
 export class PhaseLog {

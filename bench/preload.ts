@@ -11,7 +11,7 @@ export interface PreloadRow extends Measured {
   memoryBytes: number
 }
 
-/** Debian's, below the /usr that sandboxes see; each with a little work, so that it must really be there. */
+/** Debian's packages, in the /usr that sandboxes see; each with a little work, so that it is really loaded. */
 const modules = [
   { name: 'numpy', code: 'import numpy\nprint(numpy.arange(10).sum())', prints: '45\n' },
   { name: 'pandas', code: 'import pandas\nprint(pandas.DataFrame({"a": [1, 2]}).a.sum())', prints: '3\n' },
@@ -25,8 +25,8 @@ const modules = [
 const gapMs = 10
 
 /**
- * The first result of programs that import large modules: in a profile that preloads them, in one that does not, and
- * without us. Modules that the machine does not have are named.
+ * Measures the first result of programs that import large modules: in a profile that preloads them, in one that does
+ * not, and without Glovebox. Missing modules are listed.
  */
 export async function measurePreload(
   pace: Pace,
@@ -36,7 +36,7 @@ export async function measurePreload(
   const missing = modules.filter((module) => !there.includes(module))
   const absent = Object.fromEntries(missing.map(({ name }) => [name, `python3-${name} is not installed`]))
   if (there.length === 0) return { rows: [], absent }
-  // One slot has it all: what its memory is here is that of a profile for data work.
+  // One slot for all: its memory is that of a profile for data analysis.
   const preload = there.map(({ name, imports = name }) => imports).join(',')
   const idle = ['--slot-idle-s', '600', '--limit-memory', '1GiB']
   const servers: GloveboxServer[] = []
@@ -81,7 +81,7 @@ function cellsOf({ name, code, prints }: (typeof modules)[number], servers: read
   return [{ ...common, ...alone, look: () => memoryOfRuns(bare) }, ...ours]
 }
 
-/** As a part of the page. */
+/** Formats a section of the page. */
 export function preloadPart({ rows, absent }: { rows: PreloadRow[]; absent: Record<string, string> }): string {
   const header = ['first result of', 'time ÷ bare', 'p50 ms', 'p95 ms', 'p99 ms', 'CPU ms/run', 'MiB', 'runs']
   const cells = rows.map((row) => [
@@ -98,7 +98,7 @@ export function preloadPart({ rows, absent }: { rows: PreloadRow[]; absent: Reco
     table(header, cells),
     ...(missing.length > 0 ? ['', table(['module', 'why'], missing)] : []),
     '',
-    `Each program imports the module and does a little with it; ${gapMs} ms between calls. "Preloaded" is a profile that names all`,
-    'of them in `preload`; bare is the same program, spawned without isolation. MiB is the whole slot during the run.',
+    `Each program imports the module and uses it briefly; ${gapMs} ms between calls. "Preloaded" is a profile that names all`,
+    'of them in `preload`; bare is the same program without isolation. MiB is the whole slot during the run.',
   ].join('\n')
 }

@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** The kernel's unit in /proc/stat and /proc/<pid>/stat: USER_HZ is 100 on every architecture that Node runs on. */
+/** The unit of the kernel in /proc/stat and /proc/<pid>/stat: USER_HZ is 100 on every architecture that Node supports. */
 const tickMs = 10
 
-/** Time that all processors together have worked since the machine started, work of the kernel included. */
+/** Time that all processors together have worked since the machine started, including the kernel. */
 export function busyCpuMs(): number {
   const [user, nice, system, , , irq, softirq] = readFileSync('/proc/stat', 'utf8')
     .split('\n', 1)[0]!
@@ -13,14 +13,14 @@ export function busyCpuMs(): number {
   return (user! + nice! + system! + irq! + softirq!) * tickMs
 }
 
-/** Processor time of one process, all its threads, without its children. */
+/** Processor time of one process with all its threads, without its children. */
 export function cpuMsOf(pid: number): number {
   const fields = statOf(pid)
   return (Number(fields[11]) + Number(fields[12])) * tickMs
 }
 
 export interface Memory {
-  /** Shared pages counted in part. */
+  /** Shared pages counted proportionally. */
   pssBytes: number
   rssBytes: number
 }
@@ -43,7 +43,7 @@ export interface Process {
   cgroups: string
 }
 
-/** Every process that is there now. */
+/** Every current process. */
 export function processes(): Process[] {
   return readdirSync('/proc').flatMap((name) => {
     if (!/^\d+$/.test(name)) return []
@@ -53,12 +53,12 @@ export function processes(): Process[] {
       const cgroups = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
       return [{ pid, parent: Number(statOf(pid)[1]), words, cgroups }]
     } catch {
-      return [] // It ended while we looked.
+      return [] // It ended meanwhile.
     }
   })
 }
 
-/** Fields from the third on: the second one, the program's name, may hold anything. */
+/** Fields from the third on: the second one, the program name, may contain any character. */
 function statOf(pid: number): string[] {
   const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
   return text.slice(text.lastIndexOf(')') + 2).split(' ')

@@ -1,18 +1,18 @@
 import type { Language } from '../src/base/run.ts'
 
-/** What is run, and how a machine without us would run it. */
+/** A program for a sandbox, and its equivalent without one. */
 export interface Program {
-  /** Source text for a sandbox. */
+  /** Source code for a sandbox. */
   code: string
   /** The same as a command line. */
   argv: readonly [string, ...string[]]
-  /** What that command line prints. */
+  /** The output of that command line. */
   prints: string
 }
 
 /**
- * Python is measured against an interpreter that does nothing at all, without site and user configuration: the least
- * that a process of it can cost. Node is the one that runs this, which is the one that sandboxes have.
+ * Python is compared with an interpreter that loads neither site nor user configuration: the minimum cost of a python
+ * process. Node is the one that runs this benchmark, which is also the one in sandboxes.
  */
 export const programs: Record<Language, Program> = {
   python: { code: 'print(1)', argv: ['/usr/bin/python3', '-I', '-c', 'pass'], prints: '' },
@@ -20,7 +20,7 @@ export const programs: Record<Language, Program> = {
   bash: { code: 'echo 1', argv: ['/usr/bin/bash', '-c', 'echo 1'], prints: '1\n' },
 }
 
-/** Long enough to be looked at while it goes on. */
+/** Long enough to be measured while it runs. */
 const holdS = 0.5
 
 const holding: Record<Language, string> = {
@@ -29,7 +29,7 @@ const holding: Record<Language, string> = {
   bash: `sleep ${holdS}; true`,
 }
 
-/** A program of each language that does nothing for a while: what it takes to have one is what is looked at. */
+/** A program of each language that is idle for a while, to measure its memory. */
 export function holdingProgram(language: Language): Program {
   const code = holding[language]
   const argv = [...programs[language].argv.slice(0, -1), code] as unknown as Program['argv']

@@ -16,7 +16,7 @@ import { type PreloadRow, preloadPart } from './preload.ts'
 import type { Resources } from './resources.ts'
 import { type StorageFigure, storageTable } from './storage.ts'
 
-/** All that one run of the bench found. A part that was not asked for is absent. */
+/** The results of one benchmark run. Sections that were not requested are absent. */
 export interface Results {
   machine: Machine
   arguments: readonly string[]
@@ -37,13 +37,13 @@ export interface Results {
 }
 
 /**
- * The results as a Markdown page.
- * @param tried what was tried to make it faster, written by hand: nothing of it is there to be measured again.
+ * Formats the results as a Markdown page.
+ * @param tried optimizations that were tried and rejected, written by hand: there is nothing left to measure again.
  */
 export function toMarkdown(results: Results, tried?: string): string {
   const { latency, preload, burst, overload, coldSlots, resources, endlessOutput, mcp, cancel, storage } = results
   return [
-    '# Measured',
+    '# Benchmark results',
     head(results),
     ...(latency ? [beforeAndAfterPart(latency.rows), latencyPart(latency), phasesPart(latency.phases)] : []),
     ...(preload ? [preloadPart(preload)] : []),
@@ -61,29 +61,29 @@ export function toMarkdown(results: Results, tried?: string): string {
   ].join('\n\n')
 }
 
-/** Below it noise of others is less than what two runs on a quiet machine differ by. */
+/** Below this, noise of other programs is less than the difference between two runs on a quiet machine. */
 const quietShare = 0.1
 const busyWarning =
-  '**Taken on a busy machine: times say little here, and ratios scatter as widely as their quartiles. Not for publishing.**'
+  '**Measured on a busy machine: absolute times are unreliable, and ratios vary as widely as their quartiles. Not for publication.**'
 
-function head({ machine, arguments: words, seconds }: Results): string {
+function head({ machine, arguments: args, seconds }: Results): string {
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name}: ${version}`)
   return [
-    `Revision ${machine.revision}, ${machine.takenAt}, \`npm run bench${words.length > 0 ? ` -- ${words.join(' ')}` : ''}\`, ${shown(seconds)} s.`,
+    `Revision ${machine.revision}, ${machine.takenAt}, \`npm run bench${args.length > 0 ? ` -- ${args.join(' ')}` : ''}\`, ${shown(seconds)} s.`,
     `Kernel ${machine.kernel}, ${machine.processors}, ${machine.memoryGib} GiB, cgroup ${machine.cgroups}; ${versions.join('; ')}.`,
-    `To move a process into another cgroup takes ${shown(machine.cgroupMoveMs)} ms here. A run contains no such move: its`,
-    'processes are born under its limits. Making a slot contains a few, and a kernel without favordynmods waits some',
+    `Moving a process into another cgroup takes ${shown(machine.cgroupMoveMs)} ms here. A run contains no such move: its`,
+    'processes are created under its limits. Creating a slot contains a few, and a kernel without favordynmods waits some',
     'milliseconds for each.',
-    `Before the start others kept the processors ${shown(machine.othersBusyShare * 100)} % busy (load ${shown(machine.loadAverage)}).`,
+    `Before the start other programs used ${shown(machine.othersBusyShare * 100)} % of the processors (load ${shown(machine.loadAverage)}).`,
     ...(machine.othersBusyShare < quietShare ? [] : ['', busyWarning]),
     '',
-    'Machines differ: read the ratios. Everything was measured in turn, in small blocks, on one machine; figures are',
-    'medians of blocks, p99 is of all calls. The client runs on the same processors.',
+    'Machines differ: compare the ratios. All contenders were measured in turn, in small blocks, on one machine; figures',
+    'are medians of blocks, and p99 is of all calls. The client runs on the same processors.',
   ].join('\n')
 }
 
 function phasesPart(phases: readonly Phases[]): string {
-  const header = ['one call through MCP', 'share of jail + run', 'queue', 'slot', 'jail', 'run', 'the rest', 'all, ms']
+  const header = ['one call through MCP', 'share of jail + run', 'queue', 'slot', 'jail', 'run', 'other', 'total, ms']
   const cells = phases.map((each) => [
     `${each.language}, ${each.gapMs} ms gaps`,
     shown((each.jailMs + each.runMs) / each.totalMs),
@@ -94,21 +94,14 @@ function phasesPart(phases: readonly Phases[]): string {
     '',
     table(header, cells),
     '',
-    'Medians, each of its own column. "Run" is the program from its first instruction until nothing of it lives; "the',
-    'rest" is HTTP, the front, its rows and the hop to the runner.',
+    'Medians, computed per column. "Run" lasts from the first instruction of the program until its last process is gone;',
+    '"other" is HTTP, the front, its database and the connection to the runner.',
   ].join('\n')
 }
 
 function coldPart({ measured, absent }: NonNullable<Results['coldSlots']>, startToReadyMs: number | undefined): string {
   const fastest = Math.min(...measured.map(({ p50Ms }) => p50Ms))
-  const header = [
-    'slot made when none is ready',
-    '÷ fastest',
-    'p50 ms',
-    'p95 ms',
-    'slots',
-    'program start to ready, ms',
-  ]
+  const header = ['slot created on demand', '÷ fastest', 'p50 ms', 'p95 ms', 'slots', 'program start to ready, ms']
   const cells = measured.map(({ runtime, p50Ms, p95Ms, slots, startToReadyMs }) => [
     ...[runtime, shown(p50Ms / fastest), shown(p50Ms), shown(p95Ms), String(slots), shown(startToReadyMs)],
   ])
@@ -117,7 +110,7 @@ function coldPart({ measured, absent }: NonNullable<Results['coldSlots']>, start
     '## Cold slots and start',
     '',
     table(header, cells),
-    ...(startToReadyMs === undefined ? [] : ['', `With two slots ready as by default: ${shown(startToReadyMs)} ms.`]),
+    ...(startToReadyMs === undefined ? [] : ['', `With two ready slots (the default): ${shown(startToReadyMs)} ms.`]),
     ...(missing.length > 0 ? ['', `Not measured: ${missing.join('; ')}`] : []),
   ].join('\n')
 }
@@ -144,7 +137,7 @@ function resourcesPart({ front, runner, slotIdle, cpuMsPerRun, runs }: Resources
     '',
     table(header, [part('front', front), part('runner', runner), slot]),
     '',
-    `All that the kernel charges such a slot: ${mebibytes(slotIdle.cgroupBytes)} MiB (medians of ${slotIdle.slots} slots).`,
+    `Memory that the kernel charges to such a slot: ${mebibytes(slotIdle.cgroupBytes)} MiB (medians of ${slotIdle.slots} slots).`,
     '',
     `Processor time of one python run, ${atOnceInWords} of ${runs}: front ${share(frontMs)}, runner ${share(runnerMs)}, slot ${share(slotsMs)}.`,
   ].join('\n')
@@ -164,12 +157,12 @@ function outputPart({ runs, atOnce, outputBytes, seconds, front, runner }: Endle
     '',
     table(header, [part('front', front), part('runner', runner)]),
     '',
-    `${runs} programs that print without end, ${atOnce} at once, each ended by its output limit: ${shown(gibibytes)} GiB in ${shown(seconds)} s.`,
+    `${runs} programs with endless output, ${atOnce} at once, each ended by its output limit: ${shown(gibibytes)} GiB in ${shown(seconds)} s.`,
   ].join('\n')
 }
 
 function mcpPart(figures: readonly McpFigure[]): string {
-  const header = ['protocol alone', 'connections', 'rate ÷ constant', 'requests/s', 'p50 ms', 'p99 ms', 'RSS MiB']
+  const header = ['protocol only', 'connections', 'rate ÷ constant', 'requests/s', 'p50 ms', 'p99 ms', 'RSS MiB']
   const rows = figures.map((figure) => [
     `${figure.what}: ${figure.server}`,
     String(figure.connections),
@@ -181,7 +174,7 @@ function mcpPart(figures: readonly McpFigure[]): string {
     '',
     table(header, rows),
     '',
-    'Each server is a process of its own and offers one tool that answers at once; ours stands behind its whole door.',
-    '"Constant" is `node:http` with the same bytes for everything. The client shares the processors with them.',
+    'Each server is a separate process and offers one tool that returns immediately; ours includes authentication and all',
+    'request checks. "Constant" is `node:http` with one fixed response. The client shares the processors with them.',
   ].join('\n')
 }

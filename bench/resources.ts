@@ -8,9 +8,9 @@ import { programs } from './programs.ts'
 export interface Resources {
   front: { idle: Memory; afterLoad: Memory; peakRssBytes: number }
   runner: { idle: Memory; afterLoad: Memory; peakRssBytes: number }
-  /** A slot between its runs, median of all; `cgroupBytes` is all that the kernel charges it with. */
+  /** A slot between its runs, median of all; `cgroupBytes` is the memory that the kernel charges to it. */
   slotIdle: Memory & { cgroupBytes: number; slots: number }
-  /** One run of python, four at once. */
+  /** One python run, with four at once. */
   cpuMsPerRun: { front: number; runner: number; slots: number }
   runs: number
 }
@@ -19,9 +19,9 @@ const atOnce = 4
 const sampleEveryMs = 100
 
 /**
- * Memory before, during and after load, and the processor time that a run takes in each of our parts.
+ * Measures memory before, during and after load, and the processor time of a run in each of our processes.
  * @param server freshly started.
- * @param runs how many make the load.
+ * @param runs how many make up the load.
  */
 export async function measureResources(server: GloveboxServer, runs: number): Promise<Resources> {
   const { front, runner } = server.parts()
@@ -81,7 +81,7 @@ function chargedBytes(members: readonly Process[]): number {
   return bytes.reduce((sum, each) => sum + each, 0)
 }
 
-/** All slots of an instance since it started, those that are gone included. */
+/** All slots of an instance since it started, including removed ones. */
 function slotsCpuMs(instanceId: string): number {
   const below = join('glovebox', instanceId)
   try {

@@ -2,18 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { median, quantile, quartiles } from './figures.ts'
 import { busyCpuMs } from './process-figures.ts'
 
-/** What one row of the table measures: a way to run a program, under one kind of load. */
+/** One row of the table: a way to run a program, under one kind of load. */
 export interface Cell {
   id: string
-  /** Runs it once and checks what it printed. @throws Error when that was not what it had to be. */
+  /** Runs it once and checks its output. @throws Error when that is wrong. */
   call(): Promise<void>
-  /** Calls that go on at the same time. */
+  /** Parallel calls. */
   atOnce: number
   /** Pause between the end of a call and the next one. */
   gapMs: number
-  /** The cell whose time and rate this one's are divided by. */
+  /** The baseline cell: its time and rate divide those of this cell. */
   against: string | undefined
-  /** For what takes long and is needed less exactly. */
+  /** For slow cells that need less precision. */
   brief?: Brief | undefined
 }
 
@@ -26,7 +26,7 @@ export interface Brief {
 interface Block {
   latenciesMs: number[]
   runsPerSecond: number
-  /** Of the whole machine, our own client and the kernel's afterwork among it. */
+  /** Of the whole machine, including our own client and deferred work of the kernel. */
   busyCpuMsPerRun: number
   failures: number
 }
@@ -34,14 +34,14 @@ interface Block {
 export interface Measured {
   id: string
   runs: number
-  /** Runs that did not end as they had to. */
+  /** Runs with a wrong ending or output. */
   failures: number
   p50Ms: number
   p95Ms: number
   p99Ms: number
   runsPerSecond: number
   busyCpuMsPerRun: number
-  /** Against its other cell in the same round, median of the rounds; absent where there is none. */
+  /** Relative to its baseline in the same round, median of the rounds; absent without one. */
   timeRatio?: number
   timeRatioQuartiles?: [number, number]
   rateRatio?: number
@@ -50,16 +50,16 @@ export interface Measured {
 export interface Pace {
   rounds: number
   blockMs: number
-  /** No further round starts after this, on a machine so slow or so busy. */
+  /** No further round starts after this, on a slow or busy machine. */
   roundsWithinMs: number
 }
 
-/** Calls before anything counts: caches, slots and connections are there afterwards. */
+/** Calls before the measurement: afterwards caches, slots and connections are warm. */
 const warmUpCalls = 3
 
 /**
- * Measures all cells in turn, a block of each per round, so that noise of the machine meets all of them alike. Every
- * other round goes backwards: no cell always follows the same neighbour.
+ * Measures all cells in turn, a block of each per round, so that noise of the machine affects all of them alike. Every
+ * other round goes backwards: no cell always follows the same neighbor.
  */
 export async function measure(cells: readonly Cell[], pace: Pace, tell: (done: string) => void): Promise<Measured[]> {
   for (const cell of cells) {
@@ -79,10 +79,10 @@ export async function measure(cells: readonly Cell[], pace: Pace, tell: (done: s
   return cells.map((cell) => fold(cell, blocks))
 }
 
-/** Of one block: a failed call is told and counted; more than these mean that nothing is measured. */
+/** Of one block: a failed call is reported and counted; more than these abort the measurement. */
 const failuresMax = 20
 
-/** The first call of each worker does not count: it pays for whoever had the machine before. */
+/** The first call of each worker does not count: it pays for the previous use of the processor. */
 async function runBlock({ id, call, atOnce, gapMs }: Cell, blockMs: number): Promise<Block> {
   const latenciesMs: number[] = []
   let failures = 0
@@ -118,7 +118,7 @@ async function runBlock({ id, call, atOnce, gapMs }: Cell, blockMs: number): Pro
 
 const timesOver = (count: number, work: () => Promise<void>): Promise<void>[] => Array.from({ length: count }, work)
 
-/** Medians of blocks; the 99th percentile is of all calls, since a block alone has too few. */
+/** Medians of blocks; the 99th percentile is of all calls, since one block has too few. */
 function fold(cell: Cell, blocks: ReadonlyMap<string, Block[]>): Measured {
   const own = blocks.get(cell.id)!
   const all = own.flatMap(({ latenciesMs }) => latenciesMs)

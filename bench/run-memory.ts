@@ -7,10 +7,10 @@ import { memoryOf, type Process, processes } from './process-figures.ts'
 const lookEveryMs = 30
 
 /**
- * Memory of one run while it goes on: all processes that are there for it, shared pages counted in part, the most that
- * was seen. What serves all runs is not counted: our front and runner, a server that a library lives in.
- * @param call runs a program that goes on for a while.
- * @param look how many bytes the run has now.
+ * Measures the memory of one run while it executes: all processes that serve only it, shared pages counted
+ * proportionally, at the peak. Shared services are not counted: our front and runner, or the server of a library.
+ * @param call runs a program that is idle for a while.
+ * @param look returns the current bytes of the run.
  */
 export async function runMemory(call: () => Promise<unknown>, look: () => number): Promise<number> {
   let ended = false
@@ -26,7 +26,7 @@ export async function runMemory(call: () => Promise<unknown>, look: () => number
   return mostBytes
 }
 
-/** Of what a contender runs now. */
+/** Of the current runs of a contender. */
 export function memoryOfRuns({ mark }: Contender): number {
   const all = processes()
   const isMarked = 'ancestor' in mark ? ({ parent }: Process) => parent === mark.ancestor : carries(mark.variable)
@@ -38,7 +38,7 @@ export function memoryOfRuns({ mark }: Contender): number {
   return pssOfAll([...found])
 }
 
-/** Of the slot that has most: the one with the run. */
+/** Of the largest slot: the one with the run. */
 export const memoryOfSlot = (server: GloveboxServer): number =>
   Math.max(0, ...server.slots().map((members) => pssOfAll(members.map(({ pid }) => pid))))
 
@@ -50,7 +50,7 @@ const carries = (variable: string) => {
         .split('\0')
         .some((pair) => pair.startsWith(wanted))
     } catch {
-      return false // It ended while we looked.
+      return false // It ended meanwhile.
     }
   }
 }
@@ -61,6 +61,6 @@ function pssOf(pid: number): number {
   try {
     return memoryOf(pid).pssBytes
   } catch {
-    return 0 // It ended while we looked.
+    return 0 // It ended meanwhile.
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Every published figure comes from here: one run, one table.
+ * Runs the benchmarks. Every published figure comes from here: one run, one table.
  *   npm run bench -- [--quick] [--only WORD]… [--name NAME]
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -68,15 +68,25 @@ const quick = {
 
 const largeFileBytes = 3 * 1024 ** 3
 
-const usage = `npm run bench -- [--quick] [--only WORD]… [--name NAME]
-  --quick  about half a minute, coarse; written down only with --name
-  --only   preload, load, cold, resources, output, storage, mcp, cancel, downloads, or large (3 GiB up and down, only when asked for), or any part of a row's name (python, runc, "4 at once"); may be repeated
-  --name   results go to bench/results/NAME.md and .json; a full run writes "latest" by itself
+const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'cancel', 'storage', 'downloads', 'large']
+
+const usage = `Usage: npm run bench -- [options]
+
+Measures this machine and prints a Markdown page. A full run takes several minutes and is saved as
+bench/results/latest.md and latest.json.
+
+Options:
+  --quick        a coarse run of about half a minute, saved only with --name
+  --only WORD    one section, or the rows whose name contains WORD (python, runc, "4 at once"); may be repeated
+                 sections: ${sections.slice(0, -1).join(', ')}
+                 "large" transfers a 3 GiB file and runs only when named
+  --name NAME    save the results as bench/results/NAME.md and NAME.json
+  --help         show this text
 `
 
-async function bench(words: readonly string[]): Promise<void> {
+async function bench(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
-    args: [...words],
+    args: [...args],
     options: {
       quick: { type: 'boolean', default: false },
       only: { type: 'string', multiple: true, default: [] },
@@ -84,54 +94,53 @@ async function bench(words: readonly string[]): Promise<void> {
     },
   })
   const { quick: isQuick, only } = values
-  const results = await measureAll(isQuick ? quick : full, only, words)
+  const results = await measureAll(isQuick ? quick : full, only, args)
   const page = toMarkdown(results, existsSync(triedPath) ? readFileSync(triedPath, 'utf8').trimEnd() : undefined)
   process.stdout.write(page)
   const name = values.name ?? (isQuick || only.length > 0 ? undefined : 'latest')
   if (name !== undefined) write(name, page, results)
 }
 
-/** Each part has a server of its own, so that none finds what another left warm. */
-async function measureAll(plan: typeof full, only: readonly string[], words: readonly string[]): Promise<Results> {
+/** Each section has its own server, so that none uses what another left warm. */
+async function measureAll(plan: typeof full, only: readonly string[], args: readonly string[]): Promise<Results> {
   const startedMs = performance.now()
-  const tell = (done: string) =>
+  const report = (done: string) =>
     process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
-  const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'cancel', 'storage', 'downloads', 'large']
   const wants = (section: string) => only.length === 0 || only.includes(section)
-  const cellWords = only.filter((word) => !sections.includes(word))
-  const wantsCell = (id: string) => only.length === 0 || cellWords.some((word) => id.includes(word))
+  const cellNames = only.filter((word) => !sections.includes(word))
+  const wantsCell = (id: string) => only.length === 0 || cellNames.some((word) => id.includes(word))
 
-  const results: Results = { machine: await describeMachine(root), arguments: words, seconds: 0 }
-  if (only.length === 0 || cellWords.length > 0) {
-    // Rounds take longer than slots idle by default; a cold slot among warm ones would be measured as such elsewhere.
+  const results: Results = { machine: await describeMachine(root), arguments: args, seconds: 0 }
+  if (only.length === 0 || cellNames.length > 0) {
+    // Rounds take longer than slots idle by default; otherwise some calls would measure a cold slot.
     await withServer(['--slot-idle-s', '600'], async (server) => {
       results.startToReadyMs = server.startToReadyMs
-      results.latency = await measureLatency(server, plan, wantsCell, tell)
+      results.latency = await measureLatency(server, plan, wantsCell, report)
     })
   }
-  if (wants('preload')) results.preload = await measurePreload({ ...plan, rounds: plan.preloadRounds }, tell)
+  if (wants('preload')) results.preload = await measurePreload({ ...plan, rounds: plan.preloadRounds }, report)
   if (wants('load')) {
     results.burst = await withServer([], (server) => measureBurst(server))
-    tell('burst')
+    report('burst')
     results.overload = await withServer(overloadFlags, (server) => measureOverload(server, plan.overload))
-    tell('overload')
+    report('overload')
   }
   if (wants('cold')) {
     results.coldSlots = await measureColdSlots(plan.coldSlots)
-    tell('cold slots')
+    report('cold slots')
   }
   if (wants('resources')) {
     results.resources = await withServer([], (server) => measureResources(server, plan.loadRuns))
-    tell('resources')
+    report('resources')
   }
   if (wants('output')) {
     results.endlessOutput = await withServer([], (server) => measureEndlessOutput(server, plan.endlessRuns))
-    tell('endless output')
+    report('endless output')
   }
-  if (wants('mcp')) results.mcp = await measureMcp({ rounds: plan.mcpRounds, blockMs: plan.blockMs }, tell)
+  if (wants('mcp')) results.mcp = await measureMcp({ rounds: plan.mcpRounds, blockMs: plan.blockMs }, report)
   if (wants('cancel')) {
     results.cancel = await withServer([], (server) => measureCancel(server, plan.cancelRounds))
-    tell('cancellation')
+    report('cancellation')
   }
   if (wants('storage')) {
     const storage = { rounds: plan.storageRounds, transferBytes: plan.transferBytes }
@@ -140,16 +149,16 @@ async function measureAll(plan: typeof full, only: readonly string[], words: rea
       ...(await measureManyThreads(plan.manyThreads)),
       ...(await measureThreadFiles(plan.transferBytes)),
     ]
-    tell('storage')
+    report('storage')
   }
   if (wants('downloads')) {
     results.downloads = await measureDownloads({ ...plan, rounds: plan.downloadRounds })
-    tell('downloads')
+    report('downloads')
   }
-  // Gigabytes on the disk: only for who asks for it.
+  // Gigabytes on the disk: only on request.
   if (only.includes('large')) {
     results.largeFile = await measureLargeFile(largeFileBytes)
-    tell('one large file')
+    report('one large file')
   }
   results.seconds = (performance.now() - startedMs) / 1000
   return results
@@ -171,6 +180,6 @@ function write(name: string, page: string, results: Results): void {
   writeFileSync(join(directory, `${name}.json`), `${JSON.stringify(results, undefined, 2)}\n`)
 }
 
-const words = process.argv.slice(2)
-if (words.includes('--help')) process.stdout.write(usage)
-else process.exitCode = await inOwnMountNamespace(import.meta.filename, words, bench)
+const args = process.argv.slice(2)
+if (args.includes('--help')) process.stdout.write(usage)
+else process.exitCode = await inOwnMountNamespace(import.meta.filename, args, bench)

@@ -1,6 +1,6 @@
 /**
- * Uses `@anthropic-ai/sandbox-runtime` as a program would that has it as a library: prepared once, then each command is
- * wrapped and spawned. One command a line on standard input, as JSON; one answer a line. Runs until its input ends.
+ * Uses `@anthropic-ai/sandbox-runtime` as a library: initialized once, then each command is
+ * wrapped and spawned. One command per line on standard input, as JSON; one answer per line. Runs until its input ends.
  *   node bench/sandbox-runtime-server.ts PACKAGE-DIRECTORY     in an empty directory of its own
  */
 import { spawn } from 'node:child_process'
@@ -22,7 +22,7 @@ export interface Answered {
   stderr: string
 }
 
-/** The part of the package that is used; its own declarations are not there when this is checked. */
+/** The part of the package that is used; its own declarations are not available during type checking. */
 interface SandboxManager {
   initialize(config: object): Promise<void>
   wrapWithSandbox(command: string): Promise<string>
@@ -43,7 +43,7 @@ async function run({ number, command }: Asked): Promise<Answered> {
   return answer
 }
 
-// No network and nothing that can be written to: what our own default is.
+// No network and no writable files, like our default.
 await sandbox.initialize({
   network: { allowedDomains: [], deniedDomains: [] },
   filesystem: { denyRead: [], allowWrite: [], denyWrite: [] },
@@ -59,7 +59,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   run(JSON.parse(line) as Asked).then((answer) => {
     console.log(JSON.stringify(answer))
     going -= 1
-    // It leaves traces of each command in its directory, which it may remove when none goes on.
+    // It leaves traces of each command in its directory, which it may remove when none is running.
     if (going === 0) sandbox.cleanupAfterCommand()
   })
 }

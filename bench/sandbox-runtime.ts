@@ -17,8 +17,8 @@ const startsWithinMs = 30_000
 const serverProgram = fileURLToPath(new URL('./sandbox-runtime-server.ts', import.meta.url))
 
 /**
- * Anthropic's sandbox for commands of Claude Code: bubblewrap, a filter of system calls, and proxies for the network,
- * prepared once in a process of its own. Installed for this run of the bench alone.
+ * Anthropic's sandbox for commands of Claude Code: bubblewrap, a system call filter, and network proxies,
+ * initialized once in its own process. Installed for this benchmark run only.
  */
 export class SandboxRuntime implements Contender {
   readonly name = `sandbox-runtime ${packageVersion}`
@@ -34,7 +34,7 @@ export class SandboxRuntime implements Contender {
     this.mark = { ancestor: server.pid ?? 0 }
   }
 
-  /** @throws Error that says why it cannot be used here. */
+  /** @throws Error with the reason why it cannot be used here. */
   static async start(): Promise<SandboxRuntime> {
     const directory = mkdtempSync(join(tmpdir(), 'glovebox-bench-sandbox-runtime-'))
     try {
@@ -104,7 +104,7 @@ export class SandboxRuntime implements Contender {
   }
 }
 
-/** @throws Error with npm's own words. */
+/** @throws Error with the message of npm. */
 async function install(directory: string): Promise<void> {
   writeFileSync(join(directory, 'package.json'), '{"private": true}\n')
   const words = ['install', '--save-exact', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']

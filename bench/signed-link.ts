@@ -6,15 +6,15 @@ import type { GloveboxServer } from './glovebox-server.ts'
 
 const pieceBytes = 1024 * 1024
 
-/** Bytes that differ from piece to piece, the same every time. */
+/** Bytes that differ from chunk to chunk, and are the same every time. */
 export function* pattern(bytes: number): Generator<Buffer, void, undefined> {
   for (let at = 0; at < bytes; at += pieceBytes) {
-    // A buffer for each: what was handed over may still be on its way.
+    // A buffer for each: a submitted one may still be in transit.
     yield Buffer.alloc(Math.min(pieceBytes, bytes - at), ((at / pieceBytes) % 251) + 1)
   }
 }
 
-/** Asks for a link. @throws Error with what the server said instead. */
+/** Requests a link. @throws Error with the response of the server. */
 export async function linkTo(server: GloveboxServer, what: 'upload' | 'download', body: object): Promise<string> {
   const response = await fetch(`${server.url}/v1/files/${what}`, {
     method: 'POST',
@@ -26,7 +26,7 @@ export async function linkTo(server: GloveboxServer, what: 'upload' | 'download'
   return url
 }
 
-/** Uploads the pattern. @returns how long it took, in ms. */
+/** Uploads the pattern. @returns the duration in ms. */
 export async function upload(url: string, bytes: number): Promise<number> {
   const startedMs = performance.now()
   const sent = request(url, { method: 'PUT', headers: { 'content-length': bytes } })
@@ -39,7 +39,7 @@ export async function upload(url: string, bytes: number): Promise<number> {
   return performance.now() - startedMs
 }
 
-/** Downloads and counts; hashes only where asked, since that takes longer than the way. */
+/** Downloads and counts bytes; hashes them only on request, since that takes longer than the transfer. */
 export async function download(
   url: string,
   { agent, hashed = false }: { agent?: Agent; hashed?: boolean } = {},

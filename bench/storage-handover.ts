@@ -1,6 +1,6 @@
 /**
- * The two ways in which DESIGN considered to hand a filesystem to a slot, side by side: a mount that propagates from a
- * dock, and a mount sent as a descriptor. The dock is kept: as fast, and nothing inside can take back its flags.
+ * Compares two ways to hand a filesystem to a slot: a mount that propagates from a
+ * dock, and a mount sent as a descriptor. The product uses the dock: as fast, and nothing inside can remove its flags.
  *   node bench/storage-handover.ts
  */
 import { execFileSync } from 'node:child_process'
@@ -14,12 +14,12 @@ import { inOwnMountNamespace } from './mount-namespace.ts'
 
 export interface Handover {
   way: 'dock' | 'descriptor'
-  /** Attach, a look from inside, detach. */
+  /** Attach, access from inside, detach. */
   p50Us: number
   p95Us: number
   /** Whether root inside could make a read-only filesystem writable. */
   regainsWrite: boolean
-  /** What stays when the runner is killed. */
+  /** What remains when the runner is killed. */
   afterCrash: string
 }
 
@@ -28,10 +28,10 @@ const afterCrash: Record<Handover['way'], string> = {
   descriptor: 'the same; and a descriptor on its way lives in the socket until that is closed',
 }
 
-/** To be called in a mount namespace of one's own. */
+/** Must be called in a private mount namespace. */
 export async function measureHandover(rounds: number): Promise<Handover[]> {
   const dir = await mkdtemp(join(tmpdir(), 'glovebox-handover-'))
-  await chmod(dir, 0o711) // For the slot, which goes to the dock by its path here.
+  await chmod(dir, 0o711) // For the slot, which opens the dock by its path here.
   const program = join(dir, 'handover')
   const source = join(import.meta.dirname, 'storage-handover.c')
   execFileSync('cc', ['-std=c11', '-O2', '-Wall', '-Wextra', '-Werror', '-o', program, source])

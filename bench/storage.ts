@@ -1,5 +1,5 @@
 /**
- * What threads cost: time of each step, room on the disk, throughput next to the machine's own tools.
+ * The cost of threads: time of each step, disk space, throughput compared with standard tools.
  *   node bench/storage.ts
  */
 import { execFile, spawn } from 'node:child_process'
@@ -23,7 +23,7 @@ export interface StorageFigure {
   p50: number
   p95: number
   unit: 'ms' | 'KiB' | 'MB/s' | 'ratio'
-  /** How often it was measured. */
+  /** Number of measurements. */
   count: number
 }
 
@@ -36,7 +36,7 @@ const mib = 1024 * 1024
 const quota = { bytes: 1024 * mib, inodes: 65_536 }
 const chunkBytes = 256 * 1024
 
-/** To be called in a mount namespace of one's own. */
+/** Must be called in a private mount namespace. */
 export async function measureStorage({ rounds, transferBytes }: StoragePlan): Promise<StorageFigure[]> {
   const dir = await mkdtemp(join(tmpdir(), 'glovebox-storage-'))
   try {
@@ -126,7 +126,7 @@ async function measureAttach(filesystems: Filesystems, dockDir: string, rounds: 
   }
 }
 
-/** Through the verbs of `files.ts`, against dd into and out of the same filesystem; both end with fsync. */
+/** Through the operations of `files.ts`, compared with dd into and out of the same filesystem; both end with fsync. */
 async function measureTransfer(filesystems: Filesystems, bytes: number): Promise<StorageFigure[]> {
   const id = idOf('large')
   await filesystems.create(id, { bytes: bytes * 2 + 256 * mib, inodes: 1_000 })

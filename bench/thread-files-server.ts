@@ -1,5 +1,5 @@
 /**
- * The runner's side of files alone: storage and the run protocol, without slots. Serves until its input ends.
+ * Only the file operations of the runner: storage and the run protocol, without slots. Serves until its input ends.
  *   node bench/thread-files-server.ts DIRECTORY BYTES
  */
 import { once } from 'node:events'

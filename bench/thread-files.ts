@@ -15,8 +15,8 @@ const mib = 1024 * 1024
 const chunkBytes = 256 * 1024
 
 /**
- * One large file through the run protocol, as the front moves it, against dd in the same filesystem; both end with fsync.
- * To be called in a mount namespace of one's own.
+ * Transfers one large file through the run protocol, as the front does, and with dd in the same filesystem; both end with fsync.
+ * Must be called in a private mount namespace.
  */
 export async function measureThreadFiles(bytes: number): Promise<StorageFigure[]> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-files-'))

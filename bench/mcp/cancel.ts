@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { median, quantile, shown, table } from '../figures.ts'
 import type { GloveboxServer } from '../glovebox-server.ts'
 
-/** How long something takes from the moment at which a client cancels. */
+/** Times measured from the moment at which a client cancels. */
 export interface CancelFigure {
   what: string
   p50Ms: number
@@ -11,14 +11,14 @@ export interface CancelFigure {
   count: number
 }
 
-/** Long beside the start of a warm run, so that what is cancelled runs. */
+/** Longer than the start of a warm run, so that the cancelled program is running. */
 const runningMs = 60
 const code = 'trap "" TERM INT HUP; sleep 60 & sleep 60'
 
 /**
- * Cancels runs that ignore every signal they can, each in a thread, and has the thread used again at once.
- * @param rounds so many of each era.
- * @throws Error when a call ends otherwise than by its cancellation.
+ * Cancels runs that ignore every signal they can, each in a thread, and uses the thread again immediately.
+ * @param rounds per protocol version.
+ * @throws Error when a call does not end by its cancellation.
  */
 export async function measureCancel(server: GloveboxServer, rounds: number): Promise<CancelFigure[]> {
   const took = { answer: [] as number[], legacyFree: [] as number[], modernFree: [] as number[] }
@@ -85,7 +85,7 @@ async function cancelModern(server: GloveboxServer, thread: string, round: numbe
   return performance.now() - leftMs
 }
 
-/** A thread is busy until the last process of its run is dead; a call that meets it earlier is refused. */
+/** A thread is busy until the last process of its run is dead; an earlier call is rejected. */
 async function untilFree(server: GloveboxServer, thread: string): Promise<void> {
   const message = { id: 1, method: 'tools/call' }
   const params = { name: 'sandbox_execute', arguments: { code: 'true', language: 'bash', thread_id: thread } }
@@ -97,7 +97,7 @@ async function untilFree(server: GloveboxServer, thread: string): Promise<void> 
   }
 }
 
-/** The figures as a part of the page of results. */
+/** Formats a section of the page. */
 export function cancelPart(figures: readonly CancelFigure[]): string {
   const rows = figures.map(({ what, p50Ms, p99Ms, maxMs, count }) => [
     what,

@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net'
 
 const endOfHead = Buffer.from('\r\n\r\n')
 
-/** One kept-alive connection that sends the same bytes again and again: a client that costs next to nothing. */
+/** One keep-alive connection that sends the same bytes repeatedly: a client with minimal overhead. */
 export class Connection {
   readonly #socket: Socket
   readonly #request: Buffer
@@ -25,7 +25,7 @@ export class Connection {
     this.#socket.on('error', (error) => this.#failed?.(error))
   }
 
-  /** @returns the body of the answer. @throws Error when it is no success. */
+  /** @returns the body of the response. @throws Error when its status is not a success. */
   ask(): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#answered = resolve

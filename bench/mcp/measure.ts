@@ -7,7 +7,7 @@ import { rssBytesOf } from '../process-figures.ts'
 import { Connection } from './connection.ts'
 import { type Kind, kinds } from './server.ts'
 
-/** What one server did of one kind of request over so many connections. */
+/** The figures of one server for one kind of request and number of connections. */
 export interface McpFigure {
   server: string
   what: string
@@ -15,7 +15,7 @@ export interface McpFigure {
   requestsPerSecond: number
   p50Ms: number
   p99Ms: number
-  /** Rate divided by that of the constant answer, median of the rounds. */
+  /** Rate divided by that of the constant response, median of the rounds. */
   againstBare: number
   rssBytes: number
 }
@@ -24,9 +24,9 @@ interface Question {
   what: string
   headers: Readonly<Record<string, string>>
   body: string
-  /** Servers that know it. */
+  /** Servers that support it. */
   kinds: readonly Kind[]
-  /** What every right answer holds. */
+  /** A part of every correct response. */
   holds: string
 }
 
@@ -79,7 +79,7 @@ interface Served {
   pid: number
 }
 
-/** Measures every server in turn, a block of each per round; each is a process of its own. */
+/** Measures every server in turn, a block of each per round; each is a separate process. */
 export async function measureMcp(
   plan: { rounds: number; blockMs: number },
   tell: (done: string) => void,
@@ -142,7 +142,7 @@ class Cell {
     for (const client of clients) client.close()
   }
 
-  /** What came before was to warm up. */
+  /** The requests before were the warm-up. */
   forget(): void {
     this.#rates.length = 0
     this.#latenciesMs = []

@@ -1,5 +1,5 @@
 /**
- * One MCP server for the bench, in a process of its own: `node bench/mcp/server.ts KIND` prints its address.
+ * One MCP server for the benchmark, in its own process: `node bench/mcp/server.ts KIND` prints its address.
  * All of them offer the same instant tool; `bare` answers everything with the same bytes.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -65,7 +65,7 @@ async function startV2(): Promise<string> {
   })
 }
 
-/** Our own protocol, door and core, with a tool that does nothing in place of one that runs code. */
+/** Our own protocol implementation, HTTP server and core, with a tool that does nothing instead of running code. */
 async function startGlovebox(): Promise<string> {
   const instant: Tool = {
     name: listing.name,
