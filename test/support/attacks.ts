@@ -1,4 +1,4 @@
-/** Programs that attack, and how they fare outside of any wall. */
+/** Attack programs, and how to run them without isolation. */
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,8 +10,8 @@ const out = join(import.meta.dirname, '../../build/attacks')
 
 /**
  * Compiles test/security/attacks/<name>.c.
- * @param how `static` for what stands in for the guest, in a root that has no library.
- * @param defines names for the preprocessor, with their text.
+ * @param how `static` for a replacement of the guest, whose root contains no libraries.
+ * @param defines preprocessor names with their values.
  * @returns the path of the program.
  */
 export function compile(
@@ -29,7 +29,7 @@ export function compile(
   return path
 }
 
-/** Namespaces of its own, so that what an attack does as root outside harms nobody. */
+/** Separate namespaces, so that an attack that runs as root outside a sandbox harms nothing else. */
 const apart = ['--mount', '--propagation', 'private', '--uts', '--ipc', '--net', '--pid', '--fork', '--kill-child']
 
 export interface Outside {
@@ -38,12 +38,12 @@ export interface Outside {
   code: number
 }
 
-/** Runs a program as root with every privilege and without any of our walls, but apart from this machine's names. */
+/** Runs a program as root with every privilege and without our isolation, but in separate namespaces. */
 export async function outside(program: string, ...words: string[]): Promise<Outside> {
   return plain('unshare', ...apart, '--mount-proc', program, ...words)
 }
 
-/** Runs a program as a plain process of this machine. */
+/** Runs a program as a plain process on this host. */
 export async function plain(program: string, ...words: string[]): Promise<Outside> {
   try {
     const { stdout, stderr } = await execute(program, words, { timeout: 30_000, maxBuffer: 64 * 1024 * 1024 })

@@ -1,7 +1,7 @@
 /** Calls to a running server as its clients make them. */
 import { readLines } from '../../src/cli/lines.ts'
 
-/** The fields that stories look at; the answer has more. */
+/** The fields that stories read; the result has more. */
 export interface Execution {
   ending: { kind: string; code?: number; signal?: string; reason?: string; limit_ms?: number; limit_bytes?: number }
   exit_code: number | null
@@ -33,7 +33,7 @@ export interface RpcAnswer {
 
 const jsonHeaders = { 'content-type': 'application/json' }
 
-/** @param body sent as it is when it is a string, otherwise as JSON. */
+/** @param body sent unchanged when it is a string, otherwise as JSON. */
 export async function post<Body>(url: string, body: unknown, headers: object = {}): Promise<Answer<Body>> {
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   const response = await fetch(url, { method: 'POST', headers: { ...jsonHeaders, ...headers }, body: text })
@@ -41,7 +41,7 @@ export async function post<Body>(url: string, body: unknown, headers: object = {
   return { status: response.status, headers: response.headers, body: (answer ? JSON.parse(answer) : null) as Body }
 }
 
-/** Runs code over REST. @throws Error when it was refused. */
+/** Runs code over REST. @throws Error when the call is rejected. */
 export async function execute(
   url: string,
   language: string,
@@ -71,18 +71,18 @@ export interface Line extends Partial<Omit<Execution, 'stdout' | 'stderr'>> {
   bytes?: number
 }
 
-/** A run that is followed line by line. */
+/** A run whose output is streamed. */
 export interface Following {
   runId: string
-  /** Output that came until now. */
+  /** The output received so far. */
   readonly output: string
-  /** Resolves when this much of the output is there. */
+  /** Resolves when the output contains this text. */
   said(text: string): Promise<void>
-  /** The last line: the whole execution. */
+  /** The last line: the complete execution. */
   result: Promise<Line>
 }
 
-/** Runs code over REST and follows it; resolves when it has a place to run in. @throws Error when it was refused. */
+/** Runs code over REST and streams its output; resolves when the run has started. @throws Error when the call is rejected. */
 export async function follow(
   url: string,
   language: string,

@@ -9,19 +9,19 @@ interface Check {
   errorMessage?: string
 }
 
-/** What the official suite said, by scenario. */
+/** The results of the official suite, by scenario. */
 export interface Verdict {
   scenarios: string[]
   passed: number
-  /** Everything that failed, or that the suite frowned on. */
+  /** Every failure and warning. */
   complaints: string[]
 }
 
 const program = join(import.meta.dirname, '../../node_modules/.bin/conformance')
 
 /**
- * Lets the official conformance suite judge a running server.
- * @param which the arguments that choose scenarios.
+ * Runs the official conformance suite against a running server.
+ * @param which the arguments that select scenarios.
  */
 export async function judge(url: string, ...which: readonly string[]): Promise<Verdict> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-conformance-'))
@@ -43,7 +43,7 @@ export async function judge(url: string, ...which: readonly string[]): Promise<V
   }
 }
 
-/** Whether it fails is in its report. */
+/** Its report contains the failures, so the exit code is ignored. */
 function run(command: string, args: readonly string[]): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [command, ...args], { stdio: 'ignore' })

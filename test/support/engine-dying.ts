@@ -1,4 +1,4 @@
-/** A process with an engine and a run in it, to be killed: the settings as JSON are its only word. */
+/** A process with an engine and a run in it, to be killed: the settings as JSON are its only argument. */
 import { openMachine } from '../../src/engine/machine.ts'
 import type { EngineSettings } from '../../src/engine/settings.ts'
 import { createSlot } from '../../src/engine/slots/slot.ts'

@@ -12,7 +12,7 @@ import { builtGuest } from './built-guest.ts'
 export interface EngineMachine {
   settings: EngineSettings
   open(openDock?: OpenDock): Promise<Machine>
-  /** What of this instance is on the machine now: nothing, after everything was closed. */
+  /** What this instance has on the host: nothing, after everything was closed. */
   leftovers(): string[]
   remove(): void
 }

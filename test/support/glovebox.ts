@@ -11,7 +11,7 @@ import { allProcesses, mountsBelow, processesOf, removeTraces, type Scope } from
 
 export const program = fileURLToPath(new URL('../../bin/glovebox', import.meta.url))
 
-/** A machine that is busy with other tests takes its time; these only end what hangs. */
+/** Generous, since the machine may be busy with other tests; these limits only end what hangs. */
 const startWithinMs = 30_000
 const endWithinMs = 40_000
 
@@ -38,27 +38,27 @@ export class Place implements Scope {
 
   constructor() {
     this.directory = mkdtempSync(join(tmpdir(), 'glovebox-story-'))
-    // The slots of a server pass through it as users of their own.
+    // The slots of a server access it as users of their own.
     chmodSync(this.directory, 0o711)
-    // A user of its own, so that it can be told from others: no two live processes share a pid.
+    // A separate user, so that it can be distinguished from others: no two live processes share a pid.
     this.frontUid = 100_000 + process.pid * 32 + (places++ % 32)
   }
 
-  /** Starts a server here and waits until it can take runs. @throws Error when it refuses or dies. */
+  /** Starts a server here and waits until it can take runs. @throws Error when it refuses to start or dies. */
   async start(...words: string[]): Promise<Glovebox> {
     const server = this.launch('--port', '0', ...words)
     await server.ready()
     return server
   }
 
-  /** Starts a server here and waits for nothing. */
+  /** Starts a server here without waiting. */
   launch(...words: string[]): Glovebox {
     const server = new Glovebox(this, words)
     this.#servers.push(server)
     return server
   }
 
-  /** The rows of all runs, oldest first; read beside whoever has the database open. */
+  /** The rows of all runs, oldest first; readable while a server has the database open. */
   runs(): Record<string, unknown>[] {
     const database = new DatabaseSync(join(this.directory, 'home', 'front', 'glovebox.db'), { readOnly: true })
     try {
@@ -68,19 +68,19 @@ export class Place implements Scope {
     }
   }
 
-  /** Ends whatever of this instance still lives, hard if need be, and removes the directory. For `afterAll`. */
+  /** Ends every remaining process of this instance, with SIGKILL if necessary, and removes the directory. For `afterAll`. */
   async remove(): Promise<void> {
     for (const server of this.#servers) await server.end()
     for (const { pid } of processesOf(this)) killIfThere(pid)
     await until(() => processesOf(this).length === 0, 'the last process is gone')
     removeTraces(this)
-    // The program itself is bound below it while a server lives: nothing may be deleted through a mount.
+    // The program itself is mounted below it while a server lives: nothing may be deleted through a mount.
     if (mountsBelow(this.directory).length > 0) throw new Error(`still mounted: ${mountsBelow(this.directory)}`)
     rmSync(this.directory, { recursive: true })
   }
 }
 
-/** One life of `glovebox serve`, the real binary. */
+/** One process tree of `glovebox serve`, the real binary. */
 export class Glovebox {
   readonly place: Place
   readonly log: LogLine[] = []
@@ -96,7 +96,7 @@ export class Glovebox {
       ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
       ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`],
     ]
-    // Ends with the test that started it, whatever becomes of that.
+    // Ends with the test process that started it.
     this.#child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', program, ...own, ...words], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { PATH: process.env.PATH ?? '' },
@@ -106,22 +106,22 @@ export class Glovebox {
     this.exited = once(this.#child, 'exit').then(([code, signal]) => ({ code, signal }) as Exit)
   }
 
-  /** What it printed for the person who started it. */
+  /** The standard output. */
   get stdout(): string {
     return this.#stdout
   }
 
-  /** What it said instead of serving, and everything else on standard error that is no line of the log. */
+  /** Everything on standard error that is not a log entry, such as the reason for a failed start. */
   get complaint(): string {
     return [...this.log.map((line) => line.unparsed ?? '').filter(Boolean), this.#stderrRest].join('\n')
   }
 
-  /** What a server that nobody harms never says: faults, deaths of its processes, words that are no line of its log. */
+  /** The warnings and errors in the log, including lines that are not log entries. */
   get warnings(): LogLine[] {
     return this.log.filter(({ level }) => level === undefined || ['warn', 'error', 'fatal'].includes(level))
   }
 
-  /** Where the front serves, as it said last. */
+  /** The address at which the front listens, from its latest log entry. */
   get url(): string {
     const url = this.log.findLast((line) => line.msg === 'the front serves')?.url
     if (url === undefined) throw new Error(`it does not serve: ${JSON.stringify(this.log)} ${this.complaint}`)
@@ -144,7 +144,7 @@ export class Glovebox {
     return this.#childPid('front')
   }
 
-  /** Waits until a run could start. @throws Error with what it said when it ends before. */
+  /** Waits until a run could start. @throws Error with its output when it ends before. */
   async ready(): Promise<void> {
     const isReady = async () => {
       if (this.#child.exitCode !== null || this.#child.signalCode !== null) {
@@ -155,7 +155,7 @@ export class Glovebox {
     await until(isReady, 'the server is ready', startWithinMs)
   }
 
-  /** The status of `/readyz`; `undefined` while nobody answers. */
+  /** The status of `/readyz`; `undefined` while nothing listens. */
   async readiness(): Promise<number | undefined> {
     if (!this.log.some((line) => line.msg === 'the front serves')) return undefined
     try {
@@ -171,13 +171,13 @@ export class Glovebox {
     this.#child.kill(name)
   }
 
-  /** Asks it to end and waits for that. @returns how it ended. */
+  /** Sends SIGTERM and waits for the end. @returns how it ended. */
   async stop(): Promise<Exit> {
     this.signal('SIGTERM')
     return within(this.exited, endWithinMs, 'the server ends')
   }
 
-  /** Ends it, if it lives, and whatever it left of its processes. */
+  /** Ends it, if it is running. */
   async end(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
     await this.stop().catch(() => this.signal('SIGKILL'))
@@ -200,7 +200,7 @@ export class Glovebox {
   }
 }
 
-/** Waits until something holds, looking often. @throws Error that names it when it does not come true. */
+/** Polls a condition until it holds. @throws Error that names it when it does not hold in time. */
 export async function until(
   holds: () => boolean | Promise<boolean>,
   what: string,
@@ -227,7 +227,7 @@ export async function within<T>(promise: Promise<T>, limitMs: number, what: stri
   }
 }
 
-/** A port of loopback that nobody has. */
+/** Returns an unused port on loopback. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -237,7 +237,7 @@ export async function freePort(): Promise<number> {
   return typeof address === 'object' && address ? address.port : 0
 }
 
-/** SIGKILL for one process, if it still is. */
+/** Sends SIGKILL to one process, if it exists. */
 export function killIfThere(pid: number): void {
   if (pid <= 1) throw new Error('there is no such process to kill')
   try {

@@ -1,5 +1,5 @@
 /**
- * Drives a guest in a minimal slot made with runc, with nothing of the engine in between: frames in, frames out.
+ * Drives a guest in a minimal slot made with runc, without the engine: frames in, frames out.
  */
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
 import { randomBytes, randomInt } from 'node:crypto'
@@ -279,7 +279,12 @@ export class Slot {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
     })
     this.#input = this.#child.stdio[3] as Duplex
-    this.exitCode = once(this.#child, 'exit').then(([code]) => code as number)
+    // In the foreground the last diagnostics may arrive after the exit.
+    const stderrRead = options.foreground === true ? once(this.#child.stderr!, 'close') : undefined
+    this.exitCode = once(this.#child, 'exit').then(async ([code]) => {
+      await stderrRead
+      return code as number
+    })
     this.#child.stdout?.on('data', (bytes: Buffer) => this.#take(bytes))
     this.#child.stdout?.on('close', () => this.#end())
     this.#child.stderr?.on('data', (bytes: Buffer) => {

@@ -10,15 +10,15 @@ export interface Outcome {
   stderr: string
 }
 
-/** A key as its owner has it. */
+/** A key with its secret. */
 export interface OwnKey {
   id: string
   secret: string
-  /** What goes with each call. */
+  /** Headers for each call with the key. */
   headers: { authorization: string }
 }
 
-/** Runs `glovebox keys` in a place, as its operator would. @param as words before it, to be somebody else. */
+/** Runs `glovebox keys` in a place, as an operator would. @param as a command prefix, to run it as another user. */
 export async function manageKeys(place: Place, words: readonly string[], as: readonly string[] = []): Promise<Outcome> {
   const own = [
     ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
@@ -30,7 +30,7 @@ export async function manageKeys(place: Place, words: readonly string[], as: rea
   return { code: code as number, stdout, stderr }
 }
 
-/** Makes a key in a place. @param words of `glovebox keys create` @throws Error with what it said instead. */
+/** Creates a key in a place. @param words arguments of `glovebox keys create` @throws Error with its output when that fails. */
 export async function newKey(place: Place, ...words: string[]): Promise<OwnKey> {
   const { code, stdout, stderr } = await manageKeys(place, ['create', ...words])
   const id = /key_[\w-]+/.exec(stderr)?.[0]

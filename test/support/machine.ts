@@ -2,23 +2,23 @@ import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, rmdirSy
 import { join } from 'node:path'
 import { engineDefaults } from '../../src/engine/settings.ts'
 
-/** Which instance is looked for. */
+/** The instance whose traces are searched. */
 export interface Scope {
-  /** Directory that holds its home and its state. */
+  /** The directory that contains its home and its state. */
   directory: string
-  /** Of no other process of the machine. */
+  /** Used by no other process on the host. */
   frontUid: number
 }
 
-/** What is on the machine, each thing as one line; two of these are compared before and after. */
+/** What an instance has on the host, one line per item; two of these are compared before and after. */
 export interface Traces {
-  /** All of this mount namespace but those of other temporary directories. */
+  /** All of this mount namespace except those of other temporary directories. */
   mounts: string[]
   cgroups: string[]
   containers: string[]
   processes: string[]
   idLeases: string[]
-  /** Below the instance's own directory, without the generated image skeleton, which a next start makes again. */
+  /** Below the instance's own directory, without the generated image skeleton, which the next start creates again. */
   files: string[]
   temporaryFiles: string[]
   loopDevices: string[]
@@ -37,9 +37,9 @@ export interface Process {
 /** A slot as the kernel shows it. */
 export interface SlotSeen {
   id: string
-  /** Its first process, the guest; `undefined` while the slot is made or ended. */
+  /** Its first process, the guest; `undefined` while the slot is created or ended. */
   guestPid: number | undefined
-  /** Everything that lives in it. */
+  /** Every process in it. */
   pids: number[]
   /**
    * Processes under the limits of a run, without jailer and language host. A jail that waits for its next run cannot be
@@ -65,13 +65,13 @@ export function tracesOf(scope: Scope): Traces {
   }
 }
 
-/** The name under which an instance makes things; `undefined` before its first start. */
+/** The id in the names of everything that an instance creates; `undefined` before its first start. */
 export function instanceIdOf({ directory }: Scope): string | undefined {
   const path = join(directory, 'home', 'instance')
   return existsSync(path) ? readFileSync(path, 'utf8').trim() : undefined
 }
 
-/** Every process of the machine, zombies included. */
+/** Every process on the host, including zombies. */
 export function allProcesses(): Process[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -81,7 +81,7 @@ export function allProcesses(): Process[] {
     })
 }
 
-/** Processes of the instance: by their user, their cgroup, or the files and mounts that they hold. Zombies are not. */
+/** Processes of the instance: by their user, their cgroup, or their open files and mounts. Zombies are excluded. */
 export function processesOf(scope: Scope): Process[] {
   const id = instanceIdOf(scope)
   return allProcesses().filter((seen) => seen.state !== 'Z' && belongs(seen, scope, id))
@@ -102,7 +102,7 @@ export function slotsOf(scope: Scope): SlotSeen[] {
   }))
 }
 
-/** Removes what a server that was killed for good left behind; nothing of its instance lives any more. */
+/** Removes what a killed server left behind; no process of its instance may be alive. */
 export function removeTraces(scope: Scope): void {
   const id = instanceIdOf(scope)
   if (id === undefined) return
@@ -110,7 +110,7 @@ export function removeTraces(scope: Scope): void {
   for (const path of idLeasesOf(id)) unlinkSync(path)
 }
 
-/** What is mounted below a directory, in this mount namespace. */
+/** The mount points below a directory, in this mount namespace. */
 export const mountsBelow = (directory: string): string[] =>
   readFileSync('/proc/self/mounts', 'utf8')
     .split('\n')
@@ -153,7 +153,7 @@ function containersOf({ directory }: Scope): string[] {
   })
 }
 
-/** Leases are shared by every instance of the machine; the target of each link names its owner. */
+/** Leases are shared by every instance on the host; the target of each link names its owner. */
 function idLeasesOf(id: string | undefined): string[] {
   const paths = namesIn(engineDefaults.idLeaseDir).map((name) => join(engineDefaults.idLeaseDir, name))
   return paths.filter((path) => linkOf(path).split(' ')[0] === id)
@@ -212,16 +212,16 @@ function belongs({ pid, uid, words }: Process, scope: Scope, id: string | undefi
   return namesIn(`/proc/${pid}/fd`).some((fd) => linkOf(`/proc/${pid}/fd/${fd}`).startsWith(`${scope.directory}/`))
 }
 
-/** First in a pid namespace that is the child of ours, where the first of a jail is one deeper. */
+/** First in a pid namespace whose parent is ours; the first process of a jail is one level deeper. */
 const isGuest = (pid: number): boolean => /^NSpid:\t\d+\t1$/m.test(textOf(`/proc/${pid}/status`))
 
-/** Of the processes under the limits of a run, the only one that is in no jail: it has no third number. */
+/** The only process under the limits of a run that is not in a jail: it has no third number. */
 const isJailer = (pid: number): boolean => /^NSpid:\t\d+\t\d+$/m.test(textOf(`/proc/${pid}/status`))
 
 const pidsIn = (cgroup: string): number[] =>
   textOf(join(cgroup, 'cgroup.procs')).split('\n').filter(Boolean).map(Number)
 
-/** Empty when it is gone, as processes and their files may be at any moment. */
+/** Empty when the file is gone, since processes and their files can disappear at any moment. */
 function textOf(path: string): string {
   try {
     return readFileSync(path, 'utf8')

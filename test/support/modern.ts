@@ -4,9 +4,9 @@ export const tasksExtension = key('tasks')
 
 export interface ModernOptions {
   capabilities?: object
-  /** Into `params._meta`, beside what every request has. */
+  /** Added to `params._meta`. */
   meta?: object
-  /** Instead of, or beside, the headers that belong to the request; `undefined` leaves one out. */
+  /** Replace or extend the headers of the request; `undefined` omits one. */
   headers?: Record<string, string | undefined>
   id?: number | string
   path?: string
@@ -16,7 +16,7 @@ export interface ModernOptions {
 export interface ModernAnswer {
   status: number
   headers: Headers
-  /** Everything before the answer, where it is a stream. */
+  /** The messages before the response, when it is a stream. */
   messages: { method: string; params: Record<string, unknown> }[]
   body: {
     id?: unknown
@@ -27,7 +27,7 @@ export interface ModernAnswer {
 
 const nameOf = (params: Record<string, unknown>): unknown => params.name ?? params.uri ?? params.taskId
 
-/** Sends one request and gives the response as it comes. */
+/** Sends one request and returns the response without reading it. */
 export function sendModern(
   url: string,
   method: string,
@@ -54,7 +54,7 @@ export function sendModern(
   })
 }
 
-/** Sends one request and reads its whole answer. */
+/** Sends one request and reads the complete response. */
 export async function askModern(
   url: string,
   method: string,

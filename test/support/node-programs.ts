@@ -1,4 +1,4 @@
-/** Programs whose every observable is the same in a fresh node and in one that was started before its run was known. */
+/** Programs that behave the same in a new node process and in a prewarmed one. */
 export const nodePrograms: Record<string, string> = {
   'prints a line': 'console.log(1)',
   'prints nothing': '',

@@ -23,7 +23,7 @@ export class PlainThreads implements RunnerFiles, RunnerStorage {
   readonly #dir = mkdtempSync(join(tmpdir(), 'glovebox-threads-'))
   readonly #busy = new Set<string>()
 
-  /** Gives a thread to a run; makes it. @throws Refusal thread_busy. */
+  /** Gives a thread to a run, and creates it if necessary. @throws Refusal thread_busy. */
   take(where: StorageRef): Home {
     const path = this.#path(where)
     if (this.#busy.has(path)) throw busy(where)
@@ -99,7 +99,7 @@ export class PlainThreads implements RunnerFiles, RunnerStorage {
 
   #path = ({ area, org, name }: StorageRef): string => join(this.#dir, area, org, name)
 
-  /** What changes files of a thread waits for no run. */
+  /** Changes to the files of a thread are rejected while a run uses it. */
   #changing<T>(where: StorageRef, work: (root: number) => Promise<T>): Promise<T> {
     if (where.area === 'threads' && this.#busy.has(this.#path(where))) return Promise.reject(busy(where))
     return this.#in(where, work)

@@ -1,6 +1,6 @@
 /**
- * The engine works in a mount namespace of its own, which a process cannot give itself in Node. A test file of it wraps
- * its content in `inPrivateMounts`: started as it is, it runs itself once more below `unshare` and reports that.
+ * The engine works in a private mount namespace, which a process cannot create for itself in Node. A test file of it wraps
+ * its content in `inPrivateMounts`: started normally, it runs itself again below `unshare` and reports that result.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -31,12 +31,12 @@ function isPrivate(): boolean {
   }
 }
 
-/** @param signal ends what still runs: all of it, so that a second try meets nothing of the first. */
+/** @param signal ends all remaining processes, so that a retry is not affected by the first attempt. */
 async function runBelowUnshare(file: string, signal: AbortSignal): Promise<void> {
   const vitest = join(root, 'node_modules/vitest/vitest.mjs')
   const words = [process.execPath, vitest, 'run', file, '--root', root, '--reporter=tap-flat']
   const temporary = mkdtempSync(join(tmpdir(), 'gb-'))
-  chmodSync(temporary, 0o711) // The users of slots pass through it.
+  chmodSync(temporary, 0o711) // The users of slots access it.
   const child = spawn('unshare', ['--mount', '--propagation', 'private', '--', ...words], {
     detached: true, // Its process group is its own.
     env: { ...process.env, TMPDIR: temporary },
@@ -51,7 +51,7 @@ async function runBelowUnshare(file: string, signal: AbortSignal): Promise<void>
   } finally {
     signal.removeEventListener('abort', stop)
     stop()
-    // Of what was mounted there, nothing is left without its namespace.
+    // The mounts below it are gone with the namespace.
     rmSync(temporary, { recursive: true, force: true })
   }
 }

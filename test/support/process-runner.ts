@@ -30,7 +30,7 @@ const commands: Record<Language, readonly [string, ...string[]]> = {
   bash: ['bash', '--norc', '-c'],
 }
 
-/** One argument of exec may be no longer: MAX_ARG_STRLEN of the kernel. */
+/** A single argument of exec can be no longer: MAX_ARG_STRLEN of the kernel. */
 const argumentLimitBytes = 128 * 1024
 
 /**
@@ -40,7 +40,7 @@ const argumentLimitBytes = 128 * 1024
 export class ProcessRunner implements Runner {
   readiness: Runner['readiness'] = { ready: true }
   identity: Runner['identity'] = { runnerId: 'rnr_test', epoch: 1 }
-  /** Runs beyond it are refused. */
+  /** Runs above this number are rejected. */
   maxRuns = 32
   readonly acknowledged: string[] = []
   /** Every run that was ever started, by id. */
@@ -116,19 +116,19 @@ export class ProcessRunner implements Runner {
     for (const run of this.#runs.values()) if (run.spec.keyId === keyId) stop(run, { kind: 'cancelled' })
   }
 
-  /** What the runs that are known have printed in all. */
+  /** The total output of the known runs. */
   writtenBytes(): number {
     return [...this.#runs.values()].reduce((sum, { outputBytes: { stdout, stderr } }) => sum + stdout + stderr, 0)
   }
 
-  /** As when a runner process dies and another takes its place: every run is gone. */
+  /** Simulates a runner process that dies and is replaced: every run is lost. */
   die(): void {
     for (const run of this.#runs.values()) stop(run, { kind: 'failed', reason: 'runner_lost' })
     this.#runs.clear()
     this.identity = { runnerId: 'rnr_test', epoch: (this.identity?.epoch ?? 0) + 1 }
   }
 
-  /** Ends what is still running. */
+  /** Ends the remaining runs. */
   close(): void {
     for (const run of this.#runs.values()) stop(run, { kind: 'shutdown' })
     this.files.close()

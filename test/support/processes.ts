@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** The processes of this machine that have this word on their command line; not those that are only waited for. */
+/** The processes on this host that have this word on their command line, except zombies. */
 export function processesWith(word: string): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -16,7 +16,7 @@ function commandLine(pid: number): string {
   }
 }
 
-/** Ends those, each by its id, until there are no more: some make others meanwhile. */
+/** Kills those, each by its id, until none is left: some create others meanwhile. */
 export function endProcesses(word: string): void {
   for (let left = processesWith(word); left.length > 0; left = processesWith(word)) {
     for (const pid of left) {
@@ -29,16 +29,16 @@ export function endProcesses(word: string): void {
   }
 }
 
-/** A process for good: numbers are used again, on a busy machine within seconds. */
+/** Identifies a process permanently: pids are reused, on a busy machine within seconds. */
 export interface Known {
   pid: number
-  /** In clock ticks since the machine's start; absent when the process was gone already. */
+  /** In clock ticks since the start of the host; absent when the process was gone already. */
   started: string | undefined
 }
 
 export const know = (pid: number): Known => ({ pid, started: statOf(pid)?.started })
 
-/** Whether it can do anything any more: a zombie, which only waits to be counted, can't. */
+/** Whether it is alive: a zombie, which only waits to be reaped, is not. */
 export function isAlive({ pid, started }: Known): boolean {
   const now = statOf(pid)
   return now !== undefined && now.started === started && !['Z', 'X'].includes(now.state)
@@ -46,7 +46,7 @@ export function isAlive({ pid, started }: Known): boolean {
 
 function statOf(pid: number): { state: string; started: string } | undefined {
   try {
-    // https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: behind the name, which may hold anything, is the third.
+    // https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: after the name, which may contain any character, is the third.
     const fields = readFileSync(`/proc/${pid}/stat`, 'latin1')
       .replace(/^.*\) /s, '')
       .split(' ')

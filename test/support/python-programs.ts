@@ -1,4 +1,4 @@
-/** Programs whose every observable is the same in a fresh python and in one that was forked from the host. */
+/** Programs that behave the same in a new python process and in a forked one. */
 export const pythonPrograms: Record<string, string> = {
   'prints a line': 'print(1)',
   'prints nothing': '',

@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 
 /**
- * Sends bytes as they are and reads until the server closes, or for at most `limitMs`. For requests that no client
+ * Sends bytes unchanged and reads until the server closes, or for at most `limitMs`. For requests that no client
  * library would send.
  */
 export async function sendRaw(port: number, request: string | Uint8Array, limitMs = 5_000): Promise<string> {
@@ -12,14 +12,14 @@ export async function sendRaw(port: number, request: string | Uint8Array, limitM
     socket.write(request)
     for await (const piece of socket) pieces.push(piece as Buffer)
   } catch {
-    // Reset by the server: what it had said until then is what counts.
+    // Reset by the server: the response until then is returned.
   } finally {
     clearTimeout(timer)
   }
   return Buffer.concat(pieces).toString('utf8')
 }
 
-/** A request with exactly these headers; the connection is closed by the server after its answer. */
+/** A request with exactly these headers; the server closes the connection after its response. */
 export function rawRequest(method: string, path: string, headers: Record<string, string>, body = ''): string {
   const all = { 'content-length': `${Buffer.byteLength(body)}`, connection: 'close', ...headers }
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)

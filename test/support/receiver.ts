@@ -11,11 +11,11 @@ export interface Received {
   body: Record<string, unknown>
 }
 
-/** Somebody who is told endings of runs. */
+/** A webhook receiver. */
 export interface Receiver {
   url: string
   received: Received[]
-  /** How the next ones are answered; 204 at once where nothing is said. */
+  /** Answers the next deliveries; 204 by default. */
   answer: (received: Received, response: ServerResponse) => void
   close(): void
 }
@@ -42,6 +42,6 @@ export async function openReceiver(): Promise<Receiver> {
   return receiver
 }
 
-/** As a receiver checks it. */
+/** Verifies the signature like a receiver. */
 export const isSigned = ({ headers, raw }: Received, secret: string): boolean =>
   createHmac('sha256', secret).update(`${headers['x-timestamp']}.${raw}`).digest('hex') === headers['x-signature']

@@ -1,6 +1,6 @@
 /**
- * The far end of slot-bench.ts: an engine host in a mount namespace of its own, which hands out slots to whoever
- * started it. When that ends, so does everything here.
+ * The child process of slot-bench.ts: an engine in a private mount namespace, which provides slots to its
+ * parent. It ends with its parent.
  */
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,6 @@
 /**
- * Real slots of a real engine host, for tests that attack them. The host runs in a process of its own (the engine
- * wants a mount namespace for itself), one for each OCI runtime.
+ * Real slots of a real engine, for tests that attack them. The engine runs in a separate process (it
+ * needs a private mount namespace), one for each OCI runtime.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -13,7 +13,7 @@ import { type Known, know } from './processes.ts'
 
 const mib = 1024 * 1024
 
-/** Small enough that an attack which gets through costs the machine little. */
+/** Small enough that a successful attack costs the host little. */
 export const benchLimits: Limits = {
   memoryBytes: 256 * mib,
   cpus: 1,
@@ -27,7 +27,7 @@ export const benchLimits: Limits = {
   timeoutMs: 20_000,
 }
 
-/** One program for a jail; defaults as the engine gives them. */
+/** One program for a jail; the defaults are those of the engine. */
 export interface Program {
   argv: readonly string[]
   codeFile?: string
@@ -42,7 +42,7 @@ type Whole = Required<Pick<Program, 'argv' | 'env'>> & {
   stdin: Uint8Array | undefined
 }
 
-/** What the far end is asked; each with an id. */
+/** Requests to the child process; each with an id. */
 export type Request = { id: number } & (
   | { verb: 'open'; runtime: RuntimeName }
   | { verb: 'slot'; limits: Limits; guest?: string }
@@ -54,7 +54,7 @@ export type Request = { id: number } & (
   | { verb: 'close' }
 )
 
-/** What each verb answers. */
+/** The result of each request. */
 export interface Asked {
   open: {
     pid: number
@@ -85,10 +85,10 @@ export interface Outcome extends SlotRunResult {
   stderr: string
 }
 
-/** Why no slot can be made on this machine, or undefined. */
+/** Why no slot can be created on this host, or undefined. */
 export const benchMissing: string | undefined = process.getuid?.() === 0 ? undefined : 'making slots needs root'
 
-/** The runtimes to attack: those of this machine that the engine takes. */
+/** The runtimes to attack: those installed on this host that the engine supports. */
 export const runtimesHere: readonly RuntimeName[] = (['crun', 'runc'] as const).filter((name) => {
   try {
     execFileSync(name, ['--version'], { stdio: 'ignore' })
@@ -100,7 +100,7 @@ export const runtimesHere: readonly RuntimeName[] = (['crun', 'runc'] as const).
 
 type Unnumbered = Request extends infer One ? (One extends Request ? Omit<One, 'id'> : never) : never
 
-/** An engine host. Ends with the test's process, if it is not closed before. */
+/** An engine in a child process. It ends with the test process, if it is not closed before. */
 export class Bench {
   readonly runtime: RuntimeName
   readonly #process: ChildProcess
@@ -122,7 +122,7 @@ export class Bench {
     })
   }
 
-  /** @throws Error with the words of the StartRefused when the engine refuses. */
+  /** @throws Error with the message of StartRefused when the engine refuses to start. */
   static async open(runtime: RuntimeName): Promise<Bench> {
     const bench = new Bench(runtime)
     try {
@@ -134,25 +134,25 @@ export class Bench {
     }
   }
 
-  /** What the engine host says of itself; its process is the one that a slot's guest talks to. */
+  /** What the engine reports about itself; the guest of a slot talks to its process. */
   get facts(): Asked['open'] {
     if (this.#facts === undefined) throw new Error('the bench is not open')
     return this.#facts
   }
 
-  /** A fresh slot, bound to limits. @param guest another program in the place of the guest. */
+  /** A new slot, bound to limits. @param guest a program that replaces the guest. */
   async slot(limits: Partial<Limits> = {}, guest?: string): Promise<BenchSlot> {
     const whole = { ...benchLimits, ...limits }
     const made = await this.ask('slot', { verb: 'slot', limits: whole, ...(guest === undefined ? {} : { guest }) })
     return new BenchSlot(this, made, whole)
   }
 
-  /** Memory of the engine's process. */
+  /** Resident memory of the engine process. */
   memory(): Promise<number> {
     return this.ask('memory', { verb: 'memory' })
   }
 
-  /** Ends every slot and the host. @throws Error when something of it could not be removed. */
+  /** Ends every slot and the engine. @throws Error when something could not be removed. */
   async close(): Promise<void> {
     const { exitCode, signalCode } = this.#process
     if (exitCode !== null || signalCode !== null) return
@@ -190,14 +190,14 @@ export class Bench {
   }
 }
 
-/** Puts the program that arrives on standard input into a file and becomes it. */
+/** Writes the program from standard input to a file and executes it. */
 const becomeInput = 'cat >/tmp/attack && chmod 700 /tmp/attack && exec /tmp/attack "$@" </dev/null'
 
 let started = 0
 
 export class BenchSlot {
   readonly id: string
-  /** Of the guest, on this machine. */
+  /** The pid of the guest on this host. */
   readonly pid: number
   /** The guest. */
   readonly guest: Known
@@ -212,7 +212,7 @@ export class BenchSlot {
     this.limits = limits
   }
 
-  /** Starts one program in a fresh jail. */
+  /** Starts one program in a new jail. */
   start({ argv, codeFile, env, code, stdin }: Program): BenchRun {
     const run = new BenchRun(this.#bench, `run${++started}`)
     this.#bench.follow(run)
@@ -239,7 +239,7 @@ export class BenchSlot {
     return this.run(bash(code, ...words))
   }
 
-  /** Runs a program of ours (see `compile`) in the jail. */
+  /** Runs a compiled program (see `compile`) in the jail. */
   attack(binary: string, ...words: string[]): Promise<Outcome> {
     return this.run(attack(binary, ...words))
   }
@@ -285,7 +285,7 @@ export class BenchRun {
     this.id = id
     this.running = this.#started.promise
     this.ended = this.#settled.promise
-    this.running.catch(() => {}) // who waits for the end alone is not told twice
+    this.running.catch(() => {}) // a caller that waits only for the end receives the error there
   }
 
   failWith(asked: Promise<unknown>): void {
@@ -295,12 +295,12 @@ export class BenchRun {
     })
   }
 
-  /** What was printed so far. */
+  /** The output so far. */
   text(stream: Stream): string {
     return Buffer.concat(this.#chunks[stream]).toString('utf8')
   }
 
-  /** Waits until standard output holds this text. @throws Error when the run ends before. */
+  /** Waits until standard output contains this text. @throws Error when the run ends before. */
   async prints(text: string): Promise<string> {
     let over = false
     const end = this.ended.finally(() => {

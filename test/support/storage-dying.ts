@@ -1,9 +1,9 @@
 /**
- * Mounts a thread and writes, in a mount namespace of its own, until it is killed.
+ * Mounts a thread and writes, in a private mount namespace, until it is killed.
  *   storage-dying.ts HOME MOUNTS_DIR one|many
- * `one`: one file over and over; a version is one letter, repeated. `many`: directories, and small files over and over in
- * them, many at once, so that a kill is likely to find some of them half made. Prints a line when the first version is
- * there.
+ * `one`: one file repeatedly; a version is one letter, repeated. `many`: directories with small files repeatedly,
+ * many in parallel, so that a kill is likely to interrupt some of them. Prints a line when the first version is
+ * complete.
  */
 import { deletePath } from '../../src/storage/deletion.ts'
 import { makeDirectory, writeFile } from '../../src/storage/files.ts'

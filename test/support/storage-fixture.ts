@@ -1,4 +1,4 @@
-/** Storage for tests: a home, a place for mounts, and ids; all gone at the end. */
+/** Storage for tests: a home, mount points, and ids; all removed at the end. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ export interface Room {
   dir: string
   home: string
   filesystems: Filesystems
-  /** Makes it unless it is there, and mounts it. */
+  /** Creates it if necessary, and mounts it. */
   mounted(name: string, quota?: { bytes: number; inodes: number }): Promise<Mounted>
   imagePath(name: string): string
   remove(): void
@@ -52,7 +52,7 @@ export async function contentOf(file: OpenFile): Promise<Buffer> {
 export const textAt = async (root: number, path: string): Promise<string> =>
   (await contentOf(await readFile(root, path))).toString()
 
-/** So many bytes, in chunks, without holding them. */
+/** Zero bytes in chunks, without holding them all in memory. */
 export function* zeros(bytes: number, chunkBytes = 65_536): Generator<Uint8Array> {
   for (let left = bytes; left > 0; left -= chunkBytes) yield new Uint8Array(Math.min(left, chunkBytes))
 }

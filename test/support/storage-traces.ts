@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Images below a directory that the kernel has a loop device over, mounted by anyone anywhere. */
+/** Images below a directory that are attached to a loop device, in any mount namespace. */
 export function loopDevicesOf(directory: string): string[] {
   return readdirSync('/sys/block')
     .filter((name) => name.startsWith('loop'))

@@ -1,6 +1,6 @@
 /**
- * A process of its own that writes runs into a database until it is killed: `node store-writer.ts PATH NAME COUNT`.
- * It prints the id of each run only after the store has taken its ending.
+ * A separate process that writes runs into a database until it is killed: `node store-writer.ts PATH NAME COUNT`.
+ * It prints the id of each run only after the store has confirmed its ending.
  */
 import { writeSync } from 'node:fs'
 import { openStore } from '../../src/store/sqlite.ts'
