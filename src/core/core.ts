@@ -24,7 +24,7 @@ import { type WebhookDeps, Webhooks } from './jobs/webhooks.ts'
 import type { Page } from './paging.ts'
 import { execute } from './runs/execute.ts'
 import type { ExecuteEvent } from './runs/execute-event.ts'
-import { type Execution, look } from './runs/executions.ts'
+import { type Execution, waitForExecution } from './runs/executions.ts'
 import { followRun, type HistoryQuery, type RecordedRun, recordedRun, runsOf } from './runs/history.ts'
 import type { ExecuteRequest } from './runs/request.ts'
 import { Runs } from './runs/runs.ts'
@@ -48,19 +48,19 @@ export interface Core {
    * Keeps a run going when this process ends, for a client that can ask for the run later.
    * @throws Refusal `run_unknown` (also for a run of another organization).
    */
-  readonly outlive: Guarded<(caller: Caller, runId: string) => Promise<void>>
+  readonly detach: Guarded<(caller: Caller, runId: string) => Promise<void>>
 
   /** Reads a run to its end in the background, so that its row is completed. */
-  leave(events: AsyncGenerator<ExecuteEvent, void, undefined>): void
+  drainInBackground(events: AsyncGenerator<ExecuteEvent, void, undefined>): void
 
   /** Cancels a run. @throws Refusal `run_unknown` (also for a run of another organization), `run_finished`. */
   readonly cancel: Guarded<(caller: Caller, runId: string) => Promise<void>>
 
   /**
-   * Returns a run as it is now, or once it has ended; see `look`.
+   * Returns a run as it is now, or once it has ended; see `waitForExecution`.
    * @throws Refusal `run_unknown` (also for a run of another organization).
    */
-  readonly look: Guarded<
+  readonly waitForExecution: Guarded<
     (caller: Caller, runId: string, waiting: { waitMs: number; signal: AbortSignal }) => Promise<Execution>
   >
 
@@ -183,14 +183,14 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   const threads = new Threads(store, runner)
   const tasks = new Tasks(store)
   const maintenance = new StorageMaintenance(threads, volumes, profiles, log)
-  await runs.startWatching()
+  await runs.start()
   keys.startWatching()
   retention.start()
   maintenance.start()
   webhooks.start()
   return {
     ...runVerbs(rights, store, runner, runs),
-    leave: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
+    drainInBackground: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
     files: rights.noun(new Files(store, runner, volumes), fileNeeds),
     links: {
       ...rights.noun(links, linkNeeds),
@@ -228,23 +228,24 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   }
 }
 
-type RunVerbs = Pick<Core, 'execute' | 'outlive' | 'cancel' | 'look' | 'execution' | 'executions' | 'follow'>
+type RunVerbs = Pick<Core, 'execute' | 'detach' | 'cancel' | 'waitForExecution' | 'execution' | 'executions' | 'follow'>
 
 /** What may be done with a run of the caller's organization, or of the caller's own key. */
 const toRead = { capability: 'executions.read', orOwnRun: true } as const
 const toCancel = { capability: 'executions.cancel', orOwnRun: true } as const
 
 function runVerbs(rights: Rights, store: Store, runner: Runner, runs: Runs): RunVerbs {
+  const deps = { store, runner, endings: runs.endings }
   return {
     execute: rights.stream('execute', (caller, request, signal) =>
       execute(store, runs, runner, caller, request, signal),
     ),
-    outlive: rights.verb(toCancel, (caller, runId) => runs.outlive(caller, runId)),
+    detach: rights.verb(toCancel, (caller, runId) => runs.detach(caller, runId)),
     cancel: rights.verb(toCancel, (caller, runId) => runs.cancel(caller, runId)),
-    look: rights.verb(toRead, (caller, runId, waiting) => look(store, runner, caller, runId, waiting)),
+    waitForExecution: rights.verb(toRead, (caller, runId, waiting) => waitForExecution(deps, caller, runId, waiting)),
     execution: rights.verb(toRead, (caller, runId) => recordedRun(store, caller, runId)),
     executions: rights.verb('executions.read', (caller, query) => runsOf(store, caller, query)),
-    follow: rights.stream(toRead, (caller, runId, signal) => followRun(store, runner, caller, runId, signal)),
+    follow: rights.stream(toRead, (caller, runId, signal) => followRun(deps, caller, runId, signal)),
   }
 }
 

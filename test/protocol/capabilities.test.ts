@@ -39,7 +39,7 @@ async function startRun(secret: string): Promise<string> {
   const request = { language: 'bash', code: 'sleep 30', detached: true, kept: true } as const
   const events = front.core.execute(caller, request, new AbortController().signal)
   const { value: accepted } = await events.next()
-  front.core.leave(events)
+  front.core.drainInBackground(events)
   return accepted?.kind === 'accepted' ? accepted.runId : ''
 }
 
@@ -54,7 +54,7 @@ async function deniedIn(response: Response): Promise<Denied> {
 describe('a verb of core', () => {
   /** What any caller may ask: about itself, or about nothing that belongs to an organization. */
   const needless = [
-    'leave',
+    'drainInBackground',
     'links.read',
     'links.use',
     'links.giveBack',

@@ -63,7 +63,7 @@ describe('a run that exceeds the waiting time of its profile', () => {
       result: Result
     }
     expect(body.result.content[0]?.text).toContain('first\n')
-    expect(body.result.content[0]?.text).toContain('from now on is not told')
+    expect(body.result.content[0]?.text).toContain('later output cannot be fetched')
     expect(body.result.content[0]?.text).not.toContain('execution_')
     await own.close()
   })

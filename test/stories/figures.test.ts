@@ -142,7 +142,7 @@ describe('an image', () => {
     )
     expect(sizes).toEqual(['5x7'])
     expect(fields).toMatchObject({ stdout: 'on\n', images_shown: 1, images_ignored: true, exit_code: 0 })
-    expect(text).toContain('shown as an image that is none')
+    expect(text).toContain('invalid image data was ignored')
   })
 
   it('stream without end stops the program, and does not use memory of the server', async () => {

@@ -27,9 +27,9 @@ export async function* execute(
 ): AsyncGenerator<ExecuteEvent, void, undefined> {
   const asked = check(caller, request)
   const run = await runs.begin(caller, asked)
-  if ('taken' in run) {
+  if ('existing' in run) {
     const limits = { ...caller.profile.limits, timeoutMs: asked.timeoutMs }
-    yield* replayIdempotent(store, runner, run.taken, asked, limits, signal)
+    yield* replayIdempotent({ store, runner, endings: runs.endings }, run.existing, asked, limits, signal)
     return
   }
   const { runId, limits } = run.spec

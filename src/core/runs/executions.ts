@@ -6,51 +6,58 @@ import type { Runner } from '../../runner/protocol/messages.ts'
 import type { KeptOutput, RunRow, Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 import { OutputFold } from './output-fold.ts'
+import type { RunEndings } from './run-endings.ts'
 
-/** A run as its caller's org may see it at any time. */
+/** A run as it is now. */
 export interface Execution {
   runId: string
   createdAt: string
-  /** `null` while it goes on. */
+  /** `null` while it is running. */
   ending: Ending | null
-  /** `null` while it goes on, and where nothing could be measured. */
+  /** `null` while it is running, and when nothing could be measured. */
   result: RunResult | null
-  /** `null` where it ended and what it printed was not kept, or is no longer. */
+  /** `null` when it has ended and its output was not kept, or no longer is. */
   output: KeptOutput | null
 }
 
-/** A runner replays what it holds without a pause; after one this long, everything was told. */
+/** A runner replays what it holds without a pause; after one this long, the replay is complete. */
 const quietMs = 60
-/** Of a run that prints without such a pause, what it said until then is told. */
+/** A replay of a run that prints without such a pause ends after this time. */
 const replayMs = 1_000
-/** From the moment when the runner forgot a run until its row says how it ended. */
+/** Pause before a runner that is disconnected is asked again; it reconnects within 50 ms when all is well. */
+const reconnectMs = 50
+/** Time from the end of a run until its row is complete. */
 const settlingMs = 3_000
 
 /**
- * Looks at a run, and waits for its end if asked to.
- * @param waitMs how long to wait for the end; 0 looks at what is there.
+ * Returns a run as it is now, or waits for it to end.
+ * @param waitMs how long to wait for the end; 0 returns the current state.
  * @param signal ends the waiting, not the run.
  * @throws Refusal `run_unknown` (also for a run of another org).
  */
-export async function look(
-  store: Store,
-  runner: Runner,
+export async function waitForExecution(
+  { store, runner, endings }: { store: Store; runner: Runner; endings: RunEndings },
   caller: Caller,
   runId: string,
   { waitMs, signal }: { waitMs: number; signal: AbortSignal },
 ): Promise<Execution> {
   const settledMs = monotonicMs() + settlingMs
-  for (;;) {
-    const row = await store.runs.get(runId)
-    if (row === undefined || row.orgId !== caller.orgId) throw new Refusal('run_unknown', { runId })
-    if (row.finishedAt !== null) return recorded(row, (await store.runs.output(runId)) ?? null)
-    try {
-      return await watch(runner, caller, row, waitMs, signal)
-    } catch (error) {
-      // It ended between the two looks, or its runner is gone: its row will say so.
-      if (!(error instanceof Refusal) || monotonicMs() > settledMs) throw error
-      await sleep(50)
+  const watch = endings.watch(runId)
+  try {
+    for (;;) {
+      const row = await store.runs.get(runId)
+      if (row === undefined || row.orgId !== caller.orgId) throw new Refusal('run_unknown', { runId })
+      if (row.finishedAt !== null) return recorded(row, (await store.runs.output(runId)) ?? null)
+      try {
+        return await follow(runner, caller, row, waitMs, signal)
+      } catch (error) {
+        // The run ended after its row was read, or its runner is gone: the row will say so.
+        if (!(error instanceof Refusal) || monotonicMs() > settledMs) throw error
+        await watch.changed(error.code === 'unavailable' ? reconnectMs : undefined)
+      }
     }
+  } finally {
+    watch.stop()
   }
 }
 
@@ -62,7 +69,7 @@ const recorded = ({ id, createdAt, ending, result }: RunRow, output: KeptOutput 
   output,
 })
 
-async function watch(
+async function follow(
   runner: Runner,
   { profile }: Caller,
   { id, createdAt }: RunRow,
@@ -90,11 +97,11 @@ async function watch(
     return { runId: id, createdAt, ending: null, result: null, output: fold.kept() }
   } finally {
     next?.catch(() => {})
-    void events.return(undefined).catch(() => {})
+    void events.return?.().catch(() => {})
   }
 }
 
-/** @returns what comes, or nothing when it takes longer or `signal` aborts; no timer is left behind either way. */
+/** @returns the value, or `undefined` when it takes longer or `signal` aborts; leaves no timer behind. */
 async function within<T>(ms: number, signal: AbortSignal, coming: Promise<T>): Promise<T | undefined> {
   const came = new AbortController()
   const options = { signal: AbortSignal.any([signal, came.signal]), ref: false }

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { type ExecutionStatus, executionStatuses } from '../../base/execution-status.ts'
@@ -10,6 +9,7 @@ import type { Caller } from '../caller.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { checkTime } from '../times.ts'
 import { replay } from './output-order.ts'
+import type { RunEndings } from './run-endings.ts'
 import { nothingKept } from './transcript.ts'
 
 /** A run as its row has it, and whom its ending is told. */
@@ -92,20 +92,19 @@ function oneOf(field: string, known: readonly string[], given: string | undefine
   throw new Refusal('invalid_argument', { field, problem: `must be one of ${known.join(', ')}` })
 }
 
-/** Between two looks at a row that somebody else is about to finish. */
-const lookEveryMs = 100
-/** From the moment when the runner told the end until the row does; then what the runner said has to do. */
+/** Pause before a runner that is disconnected is asked again; it reconnects within 50 ms when all is well. */
+const reconnectMs = 100
+/** Time from the last event of a run until its row is complete; after it, the event counts. */
 const settlingMs = 10_000
 
 /**
- * Tells a run from its beginning, whether it goes on or has ended, and follows it to its end. Output that is not kept
- * any more is left out. Ending the iteration leaves the run alone.
- * @param signal ends the telling.
+ * Yields the events of a run from its beginning, whether it is running or has ended, and follows it to its end. Output
+ * that is no longer kept is left out. Ending the iteration does not affect the run.
+ * @param signal ends the iteration.
  * @throws Refusal `run_unknown` (also for a run of another org), `unavailable`.
  */
 export async function* followRun(
-  store: Store,
-  runner: Runner,
+  { store, runner, endings }: { store: Store; runner: Runner; endings: RunEndings },
   { orgId }: Caller,
   runId: string,
   signal: AbortSignal,
@@ -113,38 +112,45 @@ export async function* followRun(
   let seq = 0
   let live: Extract<RunEvent, { kind: 'ended' }> | undefined
   let patienceMs = monotonicMs() + settlingMs
-  while (!signal.aborted) {
-    const row = await ownRow(store, orgId, runId)
-    if (row.finishedAt !== null) {
-      if (seq === 0) seq = yield* replay((await store.runs.output(runId)) ?? nothingKept)
-      yield { kind: 'ended', seq: live?.seq ?? seq + 1, result: resultOf(row) }
-      return
-    }
-    try {
-      if (live && monotonicMs() > patienceMs) return void (yield live)
-      if (live === undefined) {
-        for await (const event of until(signal, runner.attach(runId, 0))) {
-          if (event.kind === 'ended') live = event
-          else if (event.seq <= seq) continue
-          else yield event
-          seq = event.seq
-        }
-        patienceMs = monotonicMs() + settlingMs
+  const watch = endings.watch(runId)
+  try {
+    while (!signal.aborted) {
+      const row = await ownRow(store, orgId, runId)
+      if (row.finishedAt !== null) {
+        if (seq === 0) seq = yield* replay((await store.runs.output(runId)) ?? nothingKept)
+        yield { kind: 'ended', seq: live?.seq ?? seq + 1, result: resultOf(row) }
+        return
       }
-    } catch (error) {
-      // It ended between the two looks, or its runner is away for a moment: its row will say so.
-      if (!(error instanceof Refusal) || monotonicMs() > patienceMs) throw error
+      let isDisconnected = false
+      try {
+        if (live && monotonicMs() > patienceMs) return void (yield live)
+        if (live === undefined) {
+          for await (const event of until(signal, runner.attach(runId, 0))) {
+            if (event.kind === 'ended') live = event
+            else if (event.seq <= seq) continue
+            else yield event
+            seq = event.seq
+          }
+          patienceMs = monotonicMs() + settlingMs
+        }
+      } catch (error) {
+        // The run ended after its row was read, or its runner is disconnected for a moment.
+        if (!(error instanceof Refusal) || monotonicMs() > patienceMs) throw error
+        isDisconnected = error.code === 'unavailable'
+      }
+      if (!signal.aborted) await watch.changed(isDisconnected ? reconnectMs : undefined)
     }
-    await sleep(lookEveryMs)
+  } finally {
+    watch.stop()
   }
 }
 
-/** Of a run that has ended. */
+/** Returns the result of a run that has ended. */
 export const resultOf = ({ result, ending }: RunRow): RunResult =>
   result ?? unmeasured(unknownLimits, ending ?? { kind: 'failed', reason: 'interrupted' })
 
-/** The same events, until a signal ends them. */
-async function* until<T>(signal: AbortSignal, events: AsyncGenerator<T, void, undefined>) {
+/** Yields events until a signal aborts. */
+async function* until<T>(signal: AbortSignal, events: AsyncIterableIterator<T, void, undefined>) {
   const over = new Promise<undefined>((resolve) => {
     if (signal.aborted) resolve(undefined)
     else signal.addEventListener('abort', () => resolve(undefined), { once: true })
@@ -159,6 +165,6 @@ async function* until<T>(signal: AbortSignal, events: AsyncGenerator<T, void, un
     }
   } finally {
     next?.catch(() => {})
-    void events.return(undefined).catch(() => {})
+    void events.return?.().catch(() => {})
   }
 }

@@ -2,18 +2,18 @@ import { createHash } from 'node:crypto'
 import { Refusal } from '../../base/errors.ts'
 import type { ExecuteRequest } from './request.ts'
 
-/** How long a repeat with the same key is answered with what the first one did. */
-export const claimLifeMs = 24 * 60 * 60 * 1000
+/** How long a repeat with the same key returns the result of the first request. */
+export const idempotencyLifeMs = 24 * 60 * 60 * 1000
 export const idempotencyKeyLimit = 128
 
-/** What makes a request be executed at most once. */
-export interface Claim {
+/** Identifies a request that is executed at most once. */
+export interface IdempotencyRecord {
   idempotencyKey: string
   requestHash: string
 }
 
 /** @throws Refusal `invalid_argument`. */
-export function toClaim(request: ExecuteRequest): Claim | undefined {
+export function toIdempotencyRecord(request: ExecuteRequest): IdempotencyRecord | undefined {
   const { idempotencyKey } = request
   if (idempotencyKey === undefined) return undefined
   if (idempotencyKey.length > idempotencyKeyLimit || !/^[\x21-\x7e]+$/.test(idempotencyKey)) {
@@ -25,7 +25,7 @@ export function toClaim(request: ExecuteRequest): Claim | undefined {
   return { idempotencyKey, requestHash: hashOf(request) }
 }
 
-/** Everything that was asked, as it was asked; whether somebody waits for it is not part of it. */
+/** Hashes all that affects the execution, as it was sent; how the answer is delivered is not part of it. */
 function hashOf({
   code,
   language,

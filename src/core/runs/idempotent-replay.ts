@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '../../base/errors.ts'
 import { type Limits, unmeasured } from '../../base/run.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
@@ -6,45 +5,46 @@ import type { ClaimRow, RunRow, Store } from '../../store/store.ts'
 import type { ExecuteEvent } from './execute-event.ts'
 import { OutputFold } from './output-fold.ts'
 import type { CheckedRequest } from './request.ts'
-
-/** Between two looks at a row that somebody else is about to finish. */
-const lookEveryMs = 100
+import type { RunEndings } from './run-endings.ts'
 
 /**
- * Answers a request that was made before: with what the run printed and how it ended, or, while it goes on, by
- * following it as the first one does. It is never executed again. When `signal` aborts the run is cancelled.
- * @throws Refusal `idempotency_conflict` when something else was asked for then.
+ * Answers a request that was made before: follows its run while that is running, then returns what was recorded. The
+ * code is never executed again. When `signal` aborts, the run is cancelled.
+ * @throws Refusal `idempotency_conflict` when the earlier request was a different one.
  */
 export async function* replayIdempotent(
-  store: Store,
-  runner: Runner,
+  { store, runner, endings }: { store: Store; runner: Runner; endings: RunEndings },
   { runId, requestHash, idempotencyKey }: ClaimRow,
   asked: CheckedRequest,
   limits: Limits,
   signal: AbortSignal,
 ): AsyncGenerator<ExecuteEvent, void, undefined> {
-  if (requestHash !== asked.claim?.requestHash) throw new Refusal('idempotency_conflict', { idempotencyKey })
+  if (requestHash !== asked.idempotency?.requestHash) throw new Refusal('idempotency_conflict', { idempotencyKey })
   const fold = new OutputFold(limits.outputSoftBytes)
   const cancel = () => void runner.cancel(runId, 'cancelled').catch(() => {})
   signal.addEventListener('abort', cancel, { once: true })
+  const watch = endings.watch(runId)
   try {
-    for (let told = false; ; told = true) {
+    for (let isAccepted = false; ; isAccepted = true) {
       const row = await store.runs.get(runId)
-      if (row === undefined) throw new Error(`the run ${runId} of a claim has no row`)
-      if (!told) yield { kind: 'accepted', runId, createdAt: row.createdAt, limits, outputSoFar: () => fold.kept() }
+      if (row === undefined) throw new Error(`the run ${runId} of an idempotency key has no row`)
+      if (!isAccepted) {
+        yield { kind: 'accepted', runId, createdAt: row.createdAt, limits, outputSoFar: () => fold.kept() }
+      }
       if (row.finishedAt !== null) {
         yield await toRecorded(store, row, limits)
         return
       }
-      if (!told) yield* follow(runner, runId, fold)
-      await sleep(lookEveryMs)
+      if (!isAccepted) yield* follow(runner, runId, fold)
+      await watch.changed()
     }
   } finally {
+    watch.stop()
     signal.removeEventListener('abort', cancel)
   }
 }
 
-/** What a run prints from its beginning; how it ended is told once that is written, as to the first who asked. */
+/** Yields the output of a run from its beginning; its ending is read from the row, once it is written. */
 async function* follow(runner: Runner, runId: string, fold: OutputFold): AsyncGenerator<ExecuteEvent, void, undefined> {
   try {
     for await (const event of runner.attach(runId, 0)) {
@@ -53,7 +53,7 @@ async function* follow(runner: Runner, runId: string, fold: OutputFold): AsyncGe
       yield event
     }
   } catch (error) {
-    // It may end or be lost between two looks; its row says so next.
+    // The run may end, or be lost, before it is attached to; its row will say so.
     if (!(error instanceof Refusal)) throw error
   }
 }

@@ -7,7 +7,7 @@ import { checkSubject } from '../audit/subjects.ts'
 import type { Caller } from '../caller.ts'
 import { checkThreadId } from '../storage/files.ts'
 import type { AskedThread } from '../storage/thread-locks.ts'
-import { type Claim, toClaim } from './idempotency.ts'
+import { type IdempotencyRecord, toIdempotencyRecord } from './idempotency.ts'
 
 export const codeLimitBytes = 1024 * 1024
 export const stdinLimitBytes = 2 * 1024 * 1024
@@ -53,7 +53,7 @@ export interface CheckedRequest {
   kept: boolean
   deliveryMode: DeliveryMode
   webhookUrl: string | undefined
-  claim: Claim | undefined
+  idempotency: IdempotencyRecord | undefined
   /** The home directory is this thread's. */
   thread: AskedThread | undefined
 }
@@ -76,7 +76,7 @@ export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request
     kept: request.kept === true || request.idempotencyKey !== undefined,
     deliveryMode: request.deliveryMode ?? 'inline',
     webhookUrl: request.webhookUrl,
-    claim: toClaim(request),
+    idempotency: toIdempotencyRecord(request),
   }
 }
 

@@ -10,7 +10,7 @@ import type { UsageLimiter } from '../access/usage-limiter.ts'
 import type { Caller } from '../caller.ts'
 import type { Webhooks } from '../jobs/webhooks.ts'
 import type { Volumes } from '../storage/volumes.ts'
-import { type Claim, claimLifeMs } from './idempotency.ts'
+import { type IdempotencyRecord, idempotencyLifeMs } from './idempotency.ts'
 import type { CheckedRequest } from './request.ts'
 
 /** What runs work on. */
@@ -34,9 +34,9 @@ export interface BegunRun {
 /** A run that has no ending yet. */
 export type NewRunRow = Omit<RunRow, 'finishedAt' | 'ending' | 'result'>
 
-export function toClaimRow({ id, orgId, keyId, createdAt }: NewRunRow, claim: Claim): ClaimRow {
-  const expiresAt = new Date(Date.parse(createdAt) + claimLifeMs).toISOString()
-  return { orgId, keyId, ...claim, runId: id, expiresAt }
+export function toClaimRow({ id, orgId, keyId, createdAt }: NewRunRow, record: IdempotencyRecord): ClaimRow {
+  const expiresAt = new Date(Date.parse(createdAt) + idempotencyLifeMs).toISOString()
+  return { orgId, keyId, ...record, runId: id, expiresAt }
 }
 
 export function toRunSpec(

@@ -1,10 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { CancelCause, Ending, RunResult, RunSpec } from '../../base/run.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Metrics } from '../../observe/metrics.ts'
-import type { Runner, RunSummary } from '../../runner/protocol/messages.ts'
+import type { Runner } from '../../runner/protocol/messages.ts'
 import type { RunExtras } from '../../store/run-history.ts'
 import type { ClaimRow, KeptOutput, RunRow, Store } from '../../store/store.ts'
 import type { UsageLimiter } from '../access/usage-limiter.ts'
@@ -13,23 +12,19 @@ import type { Webhooks } from '../jobs/webhooks.ts'
 import { ThreadLocks } from '../storage/thread-locks.ts'
 import type { Volumes } from '../storage/volumes.ts'
 import { KnownHistorySettings } from './history-settings.ts'
-import type { Claim } from './idempotency.ts'
+import type { IdempotencyRecord } from './idempotency.ts'
 import { OutputFold } from './output-fold.ts'
 import type { CheckedRequest } from './request.ts'
+import { RunEndings } from './run-endings.ts'
+import { type RecoverableRuns, RunRecovery } from './run-recovery.ts'
 import { type BegunRun, type NewRunRow, type RunDeps, toClaimRow, toRow, toRunSpec } from './run-rows.ts'
 
-/** How soon a runner that came back is noticed; only a property is read, so it costs nothing. */
-const watchIntervalMs = 500
-
-/** After a look that failed; long enough that a database out of order does not fill the log. */
-const retryMs = 2_000
-
-/** From the order to end a run until its ending is written; the kernel kills at once, the rest is bookkeeping. */
+/** Time from a cancellation until the ending is written; the kernel kills at once, the rest is bookkeeping. */
 const endingMs = 5_000
 
 /**
- * The rows of runs, each from its beginning to its one ending. What this front follows itself is in flight here;
- * every other row without an ending is settled by `recover`, as often as a runner appears.
+ * Owns the rows of runs, each from its beginning to its one ending. Runs that this process follows are in flight here;
+ * `RunRecovery` settles every other row without an ending.
  */
 export class Runs {
   readonly #store: Store
@@ -42,11 +37,12 @@ export class Runs {
   readonly #allowances: UsageLimiter
   readonly #keeps: KnownHistorySettings
   readonly #webhooks: Webhooks
-  #watch: NodeJS.Timeout | undefined
-  #recoveredLife: string | undefined
-  #retryAtMs = Number.POSITIVE_INFINITY
-  #recovering: Promise<void> | undefined
+  readonly #recovery: RunRecovery
+  /** Announces each ending that this process writes. */
+  readonly endings = new RunEndings()
   #closing = false
+  /** Called when the last run in flight has ended. */
+  #idle: (() => void) | undefined
 
   constructor({ store, runner, volumes, allowances, webhooks, metrics, log }: RunDeps) {
     this.#webhooks = webhooks
@@ -58,31 +54,36 @@ export class Runs {
     this.#threads = new ThreadLocks(store, log)
     this.#keeps = new KnownHistorySettings(store)
     this.#volumes = volumes
+    this.#recovery = new RunRecovery(this.#recoverable(), { store, runner, log })
   }
 
-  /** Recovers now if a runner is there, and again each time another life of a runner appears. */
-  async startWatching(): Promise<void> {
+  /** Recovers runs now if a runner is connected, and again whenever a new runner process appears. */
+  async start(): Promise<void> {
     this.#threads.start()
-    this.#watch = setInterval(() => void this.#lookForRunner(), watchIntervalMs).unref()
-    await this.#lookForRunner()
+    await this.#recovery.start()
+  }
+
+  /** Recovers runs now; does nothing while no runner is connected. */
+  recover(): Promise<void> {
+    return this.#recovery.recover()
   }
 
   /**
-   * Writes the row of a run that is about to start, with a claim so that it survives a power cut, and then gives it its
-   * thread. In this order a repeat with the same claim finds the first one, not a busy thread, and a lock always has a
-   * run that it ends with.
-   * @returns the claim that stands already, where the caller asked for the same before.
+   * Writes the row of a run that is about to start, with its idempotency key in the same transaction, and then locks its
+   * thread. In this order a repeat with the same key finds the first run, not a busy thread, and every lock has a run
+   * that it ends with.
+   * @returns the existing record, if a run with the same idempotency key was begun before.
    * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` when the key
    * was revoked since it was looked at, `limit_reached`, `thread_busy`, `volume_missing`.
    */
-  async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { taken: ClaimRow }> {
+  async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: ClaimRow }> {
     const spec = toRunSpec(caller, asked, await this.#volumes.ofRun(caller))
     if (this.#closing) throw new Refusal('unavailable', { reason: 'the server is shutting down' })
     const { identity: owner, readiness } = this.#runner
     if (!readiness.ready) throw new Refusal('unavailable', { reason: readiness.reason })
     if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
-    // With a claim it may be the same call once more, which is no conflict.
-    if (asked.thread && !asked.claim) await this.#threads.expectFree(caller.orgId, asked.thread)
+    // With an idempotency key it may be the same call again, which is no conflict.
+    if (asked.thread && !asked.idempotency) await this.#threads.expectFree(caller.orgId, asked.thread)
     const subject = asked.thread
       ? await this.#threads.subjectFor(caller.orgId, asked.thread, asked.subject)
       : asked.subject
@@ -94,27 +95,32 @@ export class Runs {
     const row = toRow(spec, { ...asked, subject, kept, keepsOutput: keeps.keep_output }, owner, createdAt)
     await this.#allowances.admit(row)
     this.#inFlight.add(row.id)
-    const taken = await this.#write(row, asked.claim, { ...(keeps.keep_code && { code: asked.input.code }), delivery })
-    if (taken) return { taken }
+    const extras = { ...(keeps.keep_code && { code: asked.input.code }), delivery }
+    const existing = await this.#write(row, asked.idempotency, extras)
+    if (existing) return { existing }
     try {
       await this.#requireLiveKey(spec)
       const thread = asked.thread && (await this.#threads.lock(spec, asked.thread, subject))
       return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept }
     } catch (error) {
       const notStarted = this.close(spec.runId, { kind: 'failed', reason: 'not_started' })
-      await notStarted.catch((unwritten: unknown) => this.#leaveForLater(unwritten))
+      await notStarted.catch((unwritten: unknown) => this.#recovery.retryLater(unwritten))
       throw error
     }
   }
 
-  /** @returns the claim that stands already, and then nothing was written. */
-  async #write(row: NewRunRow, claim: Claim | undefined, beside: RunExtras): Promise<ClaimRow | undefined> {
+  /** @returns the existing record of the same idempotency key; then nothing was written. */
+  async #write(
+    row: NewRunRow,
+    record: IdempotencyRecord | undefined,
+    extras: RunExtras,
+  ): Promise<ClaimRow | undefined> {
     let wrote = false
     try {
-      if (claim) {
-        const taken = await this.#store.runs.beginOnce(row, toClaimRow(row, claim), beside)
-        if (taken) return taken
-      } else await this.#store.runs.begin(row, beside)
+      if (record) {
+        const existing = await this.#store.runs.beginOnce(row, toClaimRow(row, record), extras)
+        if (existing) return existing
+      } else await this.#store.runs.begin(row, extras)
       wrote = true
       return undefined
     } finally {
@@ -129,10 +135,10 @@ export class Runs {
   }
 
   /**
-   * Writes the ending of a run and then lets the runner forget it, for which nobody waits. Never rejects: a result that
-   * could not be written still reaches its caller, and `recover` writes it later, since the runner keeps what was not
+   * Writes the ending of a run and lets the runner forget the run, in the background. Never rejects: a result that could
+   * not be written still reaches its caller, and recovery writes it later, since the runner keeps every run until it is
    * acknowledged.
-   * @returns the result with the time that writing took.
+   * @returns the result with the time that the write took.
    */
   async finish(runId: string, result: RunResult, output?: KeptOutput): Promise<RunResult> {
     try {
@@ -140,7 +146,7 @@ export class Runs {
       void this.#acknowledge(runId)
       return { ...result, timings: { ...result.timings, recordMs } }
     } catch (error) {
-      this.#leaveForLater(error)
+      this.#recovery.retryLater(error)
       return result
     } finally {
       await this.#threads.free(runId)
@@ -148,26 +154,28 @@ export class Runs {
     }
   }
 
-  /** Writes an ending, and counts it when it is the first. @returns how long that took, in milliseconds. */
+  /** Writes an ending and counts it if it is the first. @returns the duration of the write, in milliseconds. */
   async #record(runId: string, ending: Ending, result: RunResult | null, output?: KeptOutput): Promise<number> {
     const startedMs = monotonicMs()
     const run = await this.#store.runs.finish(runId, timestamp(), ending, result, output)
     const recordMs = monotonicMs() - startedMs
+    this.endings.announce(runId)
     if (run) this.#metrics.ran(run.language, ending.kind, result && { ...result.timings, recordMs })
     return recordMs
   }
 
-  /** It goes on no longer, or is followed no longer. */
+  /** Stops counting a run that has ended or is no longer followed. */
   #leave(runId: string, ranMs: number): void {
     this.#inFlight.delete(runId)
     this.#allowances.release(runId, ranMs)
+    if (this.#inFlight.size === 0) this.#idle?.()
   }
 
-  /** Writes the ending of a run that has no result: nothing of it was measured, for it was not executed. */
+  /** Writes the ending of a run that was never executed and so has no result. */
   async close(runId: string, ending: Ending): Promise<void> {
     try {
       await this.#store.runs.unclaim(runId)
-      // Whoever asked is told now that it was refused; of a run that was cancelled before it began the ending is told.
+      // The caller gets a refusal; only a run that was cancelled before it began has an ending to deliver.
       if (ending.kind === 'failed') await this.#store.deliveries.drop(runId)
       await this.#record(runId, ending, null)
     } finally {
@@ -177,7 +185,7 @@ export class Runs {
   }
 
   /**
-   * Ends a run of the caller's org.
+   * Cancels a run of the caller's org.
    * @throws Refusal `run_unknown` (also for a run of another org), `run_finished`.
    */
   async cancel(caller: Caller, runId: string): Promise<void> {
@@ -187,10 +195,10 @@ export class Runs {
   }
 
   /**
-   * Lets a run of the caller's org go on when this front is gone; one that has ended stays as it is.
+   * Lets a run of the caller's org outlive this process; does nothing to a run that has ended.
    * @throws Refusal `run_unknown` (also for a run of another org).
    */
-  async outlive(caller: Caller, runId: string): Promise<void> {
+  async detach(caller: Caller, runId: string): Promise<void> {
     const row = await this.#own(caller, runId)
     if (row.finishedAt === null) await this.#runner.outlive(runId)
   }
@@ -201,7 +209,7 @@ export class Runs {
     return row
   }
 
-  /** Tells the runner to end a run; its ending comes to whoever follows it. Never rejects. */
+  /** Asks the runner to end a run; the ending arrives with the events of the run. Never rejects. */
   async requestCancel(runId: string, cause: CancelCause): Promise<void> {
     try {
       await this.#runner.cancel(runId, cause)
@@ -210,50 +218,38 @@ export class Runs {
     }
   }
 
-  /** Takes over a run whose reader went away: follows it to its end, cancelled first unless it is detached. */
+  /** Takes over a run whose reader left: cancels it unless it is detached, and follows it to its end. */
   abandon(run: BegunRun, seenSeq: number): void {
     if (!this.#inFlight.has(run.spec.runId)) return
     if (!run.spec.detached) void this.requestCancel(run.spec.runId, 'cancelled')
     void this.#follow(run.spec.runId, seenSeq, run.kept ? run.spec.limits.outputSoftBytes : 0)
   }
 
-  /**
-   * Gives every row without an ending one: its run is either found with the runner and followed, or closed as
-   * `interrupted`. Whoever waited for a run that is not detached left with the front that died: it is cancelled. What the runner still keeps of runs that have their ending is ended and forgotten.
-   * Does nothing while no runner is connected: it happens by itself when one is.
-   */
-  recover(): Promise<void> {
-    this.#recoveredLife = undefined
-    return this.#lookForRunner()
-  }
-
-  async #settle(): Promise<void> {
-    const kept = new Map((await this.#runner.list()).map((run) => [run.runId, run]))
-    for (const row of await this.#store.runs.unfinished()) {
-      if (this.#inFlight.has(row.id)) continue
-      const run = kept.get(row.id)
-      if (run) {
-        if (!run.detached && run.state !== 'ended') await this.requestCancel(run.runId, 'cancelled')
+  #recoverable(): RecoverableRuns {
+    return {
+      isFollowed: (runId) => this.#inFlight.has(runId),
+      adopt: (row) => {
         this.#allowances.adopt(row)
         this.#adopt(row.id, row.kept)
-      } else {
+      },
+      dismiss: (runId) => this.#adopt(runId, false),
+      interrupt: async (row) => {
         await this.#record(row.id, { kind: 'failed', reason: 'interrupted' }, null)
         await this.#threads.free(row.id)
-      }
+      },
+      requestCancel: (runId, cause) => this.requestCancel(runId, cause),
+      freeThreads: () => this.#threads.freeEnded(),
     }
-    for (const run of kept.values()) if (!this.#inFlight.has(run.runId)) await this.#letGo(run)
-    await this.#threads.freeEnded()
   }
 
   /**
-   * Stops watching and takes no further run. `shutdown` waits for the runs followed here and ends those that are left;
+   * Refuses further runs and stops recovery. `shutdown` waits for the runs followed here and ends those that are left;
    * `leave` leaves them to the runner and to the next front.
-   * @param graceMs how long runs may go on before they are ended.
+   * @param graceMs how long runs may continue before they are ended.
    */
   async stop(what: 'shutdown' | 'leave', graceMs: number): Promise<void> {
     this.#closing = true
-    clearInterval(this.#watch)
-    await this.#recovering
+    await this.#recovery.stop()
     if (what === 'shutdown') await this.#endAll(graceMs)
     await this.#threads.stop()
   }
@@ -267,37 +263,15 @@ export class Runs {
 
   /** @returns whether every run followed here has its ending. */
   async #settledWithin(limitMs: number): Promise<boolean> {
-    const untilMs = monotonicMs() + limitMs
-    while (this.#inFlight.size > 0 && monotonicMs() < untilMs) await sleep(20)
-    return this.#inFlight.size === 0
-  }
-
-  /** One look at a time. */
-  #lookForRunner(): Promise<void> {
-    this.#recovering ??= this.#recoverOnce().finally(() => {
-      this.#recovering = undefined
+    if (this.#inFlight.size === 0) return true
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, limitMs)
+      this.#idle = () => {
+        clearTimeout(timer)
+        resolve()
+      }
     })
-    return this.#recovering
-  }
-
-  async #recoverOnce(): Promise<void> {
-    const { identity } = this.#runner
-    const life = identity && `${identity.runnerId} ${identity.epoch}`
-    if (life === this.#recoveredLife && monotonicMs() < this.#retryAtMs) return
-    this.#recoveredLife = life
-    this.#retryAtMs = Number.POSITIVE_INFINITY
-    if (life === undefined) return
-    try {
-      await this.#settle()
-    } catch (error) {
-      this.#leaveForLater(error)
-    }
-  }
-
-  /** A row stays open for now; it is looked for again. */
-  #leaveForLater(error: unknown): void {
-    this.#retryAtMs = monotonicMs() + retryMs
-    if (!(error instanceof Refusal)) fault(error, this.#log)
+    return this.#inFlight.size === 0
   }
 
   #adopt(runId: string, kept: boolean): void {
@@ -319,25 +293,17 @@ export class Runs {
       }
       throw new Error(`the events of ${runId} stopped before its ending`)
     } catch (error) {
-      // A run that the runner does not know any more is closed by the next look, like one that is not listed.
+      // Recovery closes a run that the runner no longer knows.
       this.#leave(runId, 0)
-      this.#leaveForLater(error)
+      this.#recovery.retryLater(error)
     }
-  }
-
-  /** A run that nobody follows although the runner keeps it: its row is closed already, or was never written here. */
-  async #letGo(run: RunSummary): Promise<void> {
-    const row = await this.#store.runs.get(run.runId)
-    if (row !== undefined && row.finishedAt === null) return
-    if (run.state !== 'ended') await this.requestCancel(run.runId, 'cancelled')
-    this.#adopt(run.runId, false)
   }
 
   async #acknowledge(runId: string): Promise<void> {
     try {
       await this.#runner.acknowledge(runId)
     } catch (error) {
-      // A runner that is gone has nothing to forget; one that comes back is asked again by `recover`.
+      // A runner that is gone has nothing to forget; recovery asks one that comes back again.
       if (!(error instanceof Refusal)) fault(error, this.#log)
     }
   }

@@ -132,7 +132,7 @@ function webhookOf(mode: string, url: string | undefined, { profile }: Caller): 
 async function sendAccepted(reply: FastifyReply, core: Core, events: AsyncGenerator<ExecuteEvent>): Promise<undefined> {
   const { value: accepted } = await events.next()
   if (accepted?.kind !== 'accepted') throw new Error('the first event of a run is not its acceptance')
-  core.leave(events)
+  core.drainInBackground(events)
   reply.header('x-trace-id', accepted.runId).header('preference-applied', 'respond-async')
   await sendJson(reply, 202, JSON.stringify({ trace_id: accepted.runId, status: 'running' }))
 }

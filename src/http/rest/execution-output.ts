@@ -66,7 +66,7 @@ interface Reader {
 }
 
 async function outputSoFar(core: Core, id: string, { caller, signal }: Reader): Promise<Answer> {
-  const { ending, output } = await core.look(caller, id, { waitMs: 0, signal })
+  const { ending, output } = await core.waitForExecution(caller, id, { waitMs: 0, signal })
   const kept = output ?? nothingKept
   const isEnded = ending !== null
   const [stdout, stderr] = (['stdout', 'stderr'] as const).map((stream) =>

@@ -52,7 +52,8 @@ export async function describeTask(id: string, context: McpContext): Promise<obj
 
 /** The outcome of a task whose process is gone: that of its run, which went on without it, or that there is none. */
 async function adopt(row: Task, { core, caller, log, closing }: McpContext): Promise<Task> {
-  const execution = row.runId === null ? undefined : await core.look(caller, row.runId, { waitMs: 0, signal: closing })
+  const execution =
+    row.runId === null ? undefined : await core.waitForExecution(caller, row.runId, { waitMs: 0, signal: closing })
   if (execution?.ending === null) return row
   if (execution) await core.tasks.settle(row.id, 'completed', executionResult(execution))
   else {

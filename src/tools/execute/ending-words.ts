@@ -1,6 +1,6 @@
 import type { Ending } from '../../base/run.ts'
 
-/** `134217728` as `128 MiB`, `1500` as `1500 bytes`. */
+/** Formats a size: `134217728` as `128 MiB`, `1500` as `1500 bytes`. */
 export function bytesInWords(bytes: number): string {
   const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'] as const
   let amount = bytes
@@ -12,10 +12,10 @@ export function bytesInWords(bytes: number): string {
   return `${amount} ${units[unit]}`
 }
 
-/** `1500` as `1.5 s`. */
+/** Formats a duration: `1500` as `1.5 s`. */
 export const secondsInWords = (ms: number): string => `${Number((ms / 1000).toFixed(3))} s`
 
-/** One clause for people and models; what could be done about it is part of it where something can. */
+/** Describes an ending in one clause for people and models, with a remedy if there is one. */
 export function endingInWords(ending: Ending): string {
   switch (ending.kind) {
     case 'exited':
@@ -31,17 +31,17 @@ export function endingInWords(ending: Ending): string {
     case 'output_limit':
       return `killed for writing more than ${bytesInWords(ending.limitBytes)} to one stream (output limit)`
     case 'disk_quota':
-      return `failed while its thread was full, which holds ${bytesInWords(ending.limitBytes)} and a limited number of files (disk quota); delete what is not needed`
+      return `failed because its storage was full (disk quota: ${bytesInWords(ending.limitBytes)} and a limited number of files); delete files that are not needed`
     case 'cancelled':
       return 'cancelled'
     case 'shutdown':
-      return 'killed because the server is shutting down; call again later'
+      return 'killed because the server is shutting down; retry later'
     case 'failed':
-      return `failed on our side (${ending.reason}); the program may have run in part`
+      return `failed because of a server error (${ending.reason}); the program may have run partially`
   }
 }
 
-/** The code a shell would show, for answers that have room for nothing else; `null` where no program ended. */
+/** Returns the exit code that a shell would show; `null` if no program ended. */
 export function exitCodeOf(ending: Ending): number | null {
   switch (ending.kind) {
     case 'exited':

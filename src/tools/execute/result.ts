@@ -6,12 +6,12 @@ import type { ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'
 import { richContent, richFields, richNotes } from './rich.ts'
 
-/** What a client may ask to be told besides. Whoever looks at a run later is told all. */
+/** Optional parts of a result. The result of a run that is fetched later has all of them. */
 export interface Asked {
   timings: boolean
 }
 
-/** The answer of a run: Markdown for a model, fields for a program. An error is any ending but exit 0. */
+/** Builds the result of a run: Markdown for a model, fields for a program. Any ending but exit code 0 is an error. */
 export function toToolResult(transcript: Transcript, { timings }: Asked): ToolResult {
   return {
     content: [{ type: 'text', text: toMarkdown(transcript) }, ...richContent(transcript.result, transcript.images)],
@@ -21,8 +21,8 @@ export function toToolResult(transcript: Transcript, { timings }: Asked): ToolRe
 }
 
 /**
- * The answer of a run that has ended, told later.
- * @throws Error when it goes on.
+ * Builds the result of a run that is fetched after its end.
+ * @throws Error when the run is still running.
  */
 export function executionResult({ runId, ending, result, output }: Execution): ToolResult {
   if (ending === null) throw new Error(`${runId} has not ended`)
@@ -38,15 +38,15 @@ export function toMarkdown({ result, stdout, stderr, outputLost }: Transcript): 
   if (stderr.text !== '') parts.push(section('stderr', stderr))
   parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
   if (result.oomKills > 0 && ending.kind !== 'out_of_memory') {
-    parts.push(`**Note:** ${result.oomKills} of its processes were killed for memory`)
+    parts.push(`**Note:** ${result.oomKills} of its processes were killed because memory ran out`)
   }
   if (outputLost) parts.push(outputLostNote)
   parts.push(...richNotes(result))
   return parts.join('\n\n')
 }
 
-/** Silence would be read as a program that printed nothing. */
-export const outputLostNote = '**Note:** what it printed was not kept'
+/** Without this note, a model would conclude that the program printed nothing. */
+export const outputLostNote = '**Note:** the output was not kept'
 
 export function section(name: string, { text, totalBytes, omittedBytes }: StreamText): string {
   const fence = fenceFor(text)
@@ -57,7 +57,7 @@ export function section(name: string, { text, totalBytes, omittedBytes }: Stream
     : `${shown}\n\n**${name} truncated:** ${omittedBytes} of ${totalBytes} bytes left out`
 }
 
-/** Longer than any run of backticks inside, so that output can't end its own block and speak as if it were us. */
+/** Returns a fence longer than any run of backticks in the text, so that output cannot close its own code block. */
 function fenceFor(text: string): string {
   const longest = text.match(/`{3,}/g)?.reduce((length, run) => Math.max(length, run.length), 0) ?? 0
   return '`'.repeat(Math.max(3, longest + 1))
@@ -100,7 +100,7 @@ const timingsOnTheWire = (timings: Timings): Record<string, number> => ({
   ...(timings.recordMs !== undefined && { record_ms: toMicroseconds(timings.recordMs) }),
 })
 
-/** Milliseconds to the microsecond: what follows is noise of the clock. */
+/** Rounds milliseconds to microseconds; further digits are clock noise. */
 const toMicroseconds = (ms: number): number => Math.round(ms * 1000) / 1000
 
 export function endingOnTheWire(ending: Ending): Record<string, unknown> {

@@ -2,10 +2,10 @@ import type { ChangedFile, RunResult, ShownImage } from '../../base/run.ts'
 import type { Content } from '../content.ts'
 import { fileUri } from '../files/file-uri.ts'
 
-/** Of the files that a run changed, so many are linked to; the fields have all of them. */
+/** Limit on links to changed files; the structured content lists every file. */
 const linksMax = 20
 
-/** What a run made beside its text, as items of the answer: images, then links to files. */
+/** Returns the content items besides text: images, then links to changed files. */
 export function richContent({ files }: RunResult, images: readonly ShownImage[]): Content[] {
   const links = (files?.changed ?? []).slice(0, linksMax).map((file) => ({
     type: 'resource_link' as const,
@@ -23,19 +23,19 @@ export const inBase64 = (bytes: Uint8Array): string =>
 
 const inWords = ({ kind, sizeBytes }: ChangedFile): string => `${kind} file, ${sizeBytes} bytes`
 
-/** What the items do not say by themselves. */
+/** Returns notes about what the content items leave out. */
 export function richNotes({ files, images }: RunResult): string[] {
   const beyond = Math.max((files?.changed.length ?? 0) - linksMax, 0)
   const notes: string[] = []
-  if (beyond > 0) notes.push(`**Note:** ${beyond} more files have changed than are linked to here`)
-  if (files?.truncated) notes.push('**Note:** more files may have changed than are told of')
+  if (beyond > 0) notes.push(`**Note:** ${beyond} more changed files are listed in the structured content only`)
+  if (files?.truncated) notes.push('**Note:** the list of changed files may be incomplete')
   if (images && images.dropped > 0)
-    notes.push(`**Note:** ${images.dropped} images were too many or too large to be told`)
-  if (images?.ignored) notes.push('**Note:** something was shown as an image that is none; nothing after it is told')
+    notes.push(`**Note:** ${images.dropped} images were dropped because they were too many or too large`)
+  if (images?.ignored) notes.push('**Note:** invalid image data was ignored, and so were all images after it')
   return notes
 }
 
-/** The same for a program. */
+/** Returns the structured content about files and images. */
 export const richFields = ({ files, images }: RunResult): Record<string, unknown> => ({
   ...(files && {
     files: files.changed.map(({ path, sizeBytes, sha256, kind, mimeType }) => ({

@@ -80,7 +80,7 @@ export class RunFollower {
   /** Lets the run outlive this process; until then a run ends with the call that follows it. */
   async #detach(runId: string): Promise<void> {
     try {
-      await this.#context.core.outlive(this.#caller, runId)
+      await this.#context.core.detach(this.#caller, runId)
     } catch (error) {
       // The run has ended meanwhile, or its runner is gone; the ending says which.
       if (!(error instanceof Refusal)) throw error
@@ -90,7 +90,7 @@ export class RunFollower {
   /** Returns the output so far; the run is followed to its end in the background. */
   async #detached({ runId, createdAt, outputSoFar }: AcceptedEvent): Promise<ToolResult> {
     await this.#detach(runId)
-    this.#context.core.leave(this.#events)
+    this.#context.core.drainInBackground(this.#events)
     const execution = { runId, createdAt, ending: null, result: null, output: outputSoFar() }
     return toExecutionResult(execution, undefined, this.#context.offers)
   }

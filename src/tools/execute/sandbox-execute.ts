@@ -1,7 +1,7 @@
 import type { Static } from 'typebox'
 import type { Profile } from '../../base/profile.ts'
 import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/runs/request.ts'
-import { goingOnTools } from '../executions/execution.ts'
+import { followUpTools } from '../executions/execution.ts'
 import { type Offers, type ToolContext, tool } from '../tool.ts'
 import { bytesInWords, secondsInWords } from './ending-words.ts'
 import { RunFollower } from './run-follower.ts'
@@ -20,7 +20,7 @@ export const sandboxExecute = tool({
   run: async (caller, input, context) => {
     const { core, toTask } = context
     const { detachAfterMs } = caller.profile.calls
-    // A repeat asks for it, whatever became of who asked first.
+    // A repeated call may fetch the run after the first client has disconnected.
     const detached = context.detached || input.idempotency_key !== undefined
     const kept = toTask !== undefined || detachAfterMs !== null
     const events = core.execute(caller, { ...toRequest(input, detached), kept }, signalFor(input, context))
@@ -30,7 +30,7 @@ export const sandboxExecute = tool({
   },
 })
 
-/** A call that may be repeated goes on when its client is gone: the repeat will ask for it. */
+/** A run with an idempotency key is not cancelled when its client disconnects, since a repeated call can fetch it. */
 function signalFor({ idempotency_key }: Static<typeof SandboxExecuteInput>, { signal }: ToolContext): AbortSignal {
   if (idempotency_key === undefined) return signal
   const cancelled = new AbortController()
@@ -42,7 +42,7 @@ function signalFor({ idempotency_key }: Static<typeof SandboxExecuteInput>, { si
   return cancelled.signal
 }
 
-/** The wire's names in core's words; also the body of the REST route. */
+/** Converts the arguments of the tool, which are also the body of the REST operation, to a request to core. */
 export function toRequest(input: Static<typeof SandboxExecuteInput>, detached: boolean): ExecuteRequest {
   return {
     code: input.code,
@@ -62,32 +62,32 @@ function describe(profile: Profile, offers: Offers): string {
   const { languages, defaultLanguage, limits } = profile
   const names = languages.map((language) => (language === defaultLanguage ? `${language} (default)` : language))
   return [
-    'Execute code in a sandboxed environment and return what it printed, its exit code and how it ended.',
+    'Execute code in a sandboxed environment and return its output, its exit code and how it ended.',
     `Languages: ${names.join(', ')}.`,
     persistence(profile),
     'There is no network.',
-    `Limits: ${secondsInWords(defaultTimeoutMs(profile))} unless timeout says otherwise (at most ${maxTimeoutSeconds(profile)} s), ${bytesInWords(limits.memoryBytes)} of memory, ${limits.cpus} CPU, ${bytesInWords(limits.outputSoftBytes)} of output kept per stream.`,
+    `Limits: ${secondsInWords(defaultTimeoutMs(profile))} by default (at most ${maxTimeoutSeconds(profile)} s with timeout), ${bytesInWords(limits.memoryBytes)} of memory, ${limits.cpus} CPU, ${bytesInWords(limits.outputSoftBytes)} of output kept per stream.`,
     'The working directory is the home directory; /tmp is writable too.',
-    ...goingOn(profile, offers),
+    ...detaching(profile, offers),
   ].join(' ')
 }
 
-/** What a model is told of a call that is answered before its run has ended. */
-function goingOn({ calls: { detachAfterMs } }: Profile, offers: Offers): string[] {
+/** Describes calls that return before their run has ended. */
+function detaching({ calls: { detachAfterMs } }: Profile, offers: Offers): string[] {
   if (detachAfterMs === null) return []
-  const rest = goingOnTools.some(offers)
-    ? ' Its answer says how to go on with it.'
-    : ' What it prints after that is not told.'
+  const rest = followUpTools.some(offers)
+    ? ' The result says how to continue with it.'
+    : ' Its later output cannot be fetched.'
   return [
-    `A run that takes longer than ${secondsInWords(detachAfterMs)} is answered with what it printed so far and goes on by itself.${rest}`,
+    `A call that takes longer than ${secondsInWords(detachAfterMs)} returns partial output; the run continues in the background.${rest}`,
   ]
 }
 
-/** Promises what is there and no more. */
+/** Describes what is kept between calls. */
 function persistence({ storage }: Profile): string {
   const fresh =
-    'Each call starts fresh: no variable, installed package or process of an earlier call exists, so write self-contained code and print what you need.'
-  if (storage.kind === 'none') return `${fresh} No file is kept after the call either.`
+    'Each call starts fresh: variables, installed packages and processes of earlier calls are gone, so write self-contained code and print what you need.'
+  if (storage.kind === 'none') return `${fresh} Files are not kept after the call either.`
   const { bytes, inodes } = storage.quota
   return `${fresh} Files in the home directory (/home/baponi) are kept for the next call with the same thread_id, up to ${bytesInWords(bytes)} in ${inodes} files; files elsewhere, and every file of a call without thread_id, are not.`
 }

@@ -6,11 +6,11 @@ import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/runs/request.ts
 
 type EndingKind = RunEnding['kind']
 
-/** Plain string enums, as models and every client's validator read them. */
+/** Builds a plain string enum, which every model and validator understands. */
 const oneOf = <const Values extends readonly string[]>(values: Values, options: object = {}) =>
   Type.Unsafe<Values[number]>({ type: 'string', enum: [...values], ...options })
 
-/** In two branches: some clients map schemas onto a dialect that has one type in each place. */
+/** Uses two branches, since some clients convert schemas to a dialect with a single type per field. */
 const nullable = (type: 'integer' | 'string', options: object = {}) =>
   Type.Unsafe<number | string | null>({ anyOf: [{ type }, { type: 'null' }], ...options })
 
@@ -54,7 +54,7 @@ export const SandboxExecuteInput = Type.Object(
         minLength: 1,
         maxLength: subjectLimit,
         description:
-          'A person or case that this call is for, in your own words: everything of one subject can be exported and erased together. A thread belongs to the subject of its first call.',
+          'Person or case that this call is made for, as a free-form identifier. All data of one subject can be exported and erased together. A thread belongs to the subject of its first call.',
       }),
     ),
     idempotency_key: Type.Optional(
@@ -62,7 +62,7 @@ export const SandboxExecuteInput = Type.Object(
         minLength: 1,
         maxLength: idempotencyKeyLimit,
         description:
-          'A word of your choice that makes repeating this very call safe: it is executed at most once, and a repeat within a day is answered with what the first one did, or joins it while it goes on.',
+          'Unique string that makes this call safe to retry: the code is executed at most once. A repeated call within 24 hours returns the result of the first one, or follows it while it is running.',
       }),
     ),
     stdin: Type.Optional(
@@ -71,13 +71,13 @@ export const SandboxExecuteInput = Type.Object(
       }),
     ),
     timings: Type.Optional(
-      Type.Boolean({ description: 'Tell where the time went, phase by phase, in timings of the result.' }),
+      Type.Boolean({ description: 'Include the duration of each phase in timings of the result.' }),
     ),
   },
   { additionalProperties: false },
 )
 
-/** A kind that is missing here, or is none, does not compile. */
+/** A kind that is missing here, or unknown, does not compile. */
 const endingKinds = Object.keys({
   exited: true,
   signaled: true,
@@ -105,49 +105,52 @@ const Ending = Type.Object(
     limit_bytes: Type.Optional(count('With `out_of_memory`, `output_limit` and `disk_quota`.')),
     reason: Type.Optional(oneOf(failureReasons, { description: 'With `failed`.' })),
   },
-  { description: 'How the run ended; absent while it goes on.' },
+  { description: 'How the run ended; absent while it is running.' },
 )
 
-/** What there is of a run whether it goes on or not. */
+/** Fields of a run at any time. */
 const anyway = {
-  status: oneOf(['running', 'ended'], { description: 'A run that is answered early goes on by itself.' }),
+  status: oneOf(['running', 'ended'], {
+    description: 'running: the call returned partial output and the run continues in the background.',
+  }),
   ending: Type.Optional(Ending),
-  exit_code: nullable('integer', { description: 'null unless the program exited by itself.' }),
+  exit_code: nullable('integer', { description: 'null unless the program exited on its own.' }),
   signal: nullable('string', { description: 'The signal that ended the program, without SIG; null if none did.' }),
-  stdout: Type.String({ description: 'Head and tail; where bytes are left out, a line says how many.' }),
-  stderr: Type.String({ description: 'As stdout.' }),
-  trace_id: Type.String({ description: 'Names this run.' }),
-  cursor: Type.Optional(Type.String({ description: 'Give it back to be told only what comes after.' })),
+  stdout: Type.String({
+    description:
+      'Standard output. If it is too long, its head and tail, with a line between them that counts the omitted bytes.',
+  }),
+  stderr: Type.String({ description: 'Standard error, in the same form as stdout.' }),
+  trace_id: Type.String({ description: 'Id of this run.' }),
+  cursor: Type.Optional(Type.String({ description: 'Pass it to the next call to receive only newer output.' })),
 }
 
-/** What was measured; absent while the run goes on, and where nothing could be measured. */
+/** Measurements; absent while the run is running, and when nothing could be measured. */
 const measured = {
-  stdout_bytes: Type.Optional(count('Written in all, kept or not.')),
-  stderr_bytes: Type.Optional(count('Written in all, kept or not.')),
+  stdout_bytes: Type.Optional(count('Total bytes written, kept or not.')),
+  stderr_bytes: Type.Optional(count('Total bytes written, kept or not.')),
   stdout_truncated: Type.Optional(Type.Boolean()),
   stderr_truncated: Type.Optional(Type.Boolean()),
   duration_ms: Type.Optional(measure('Wall time of the program itself.')),
   cpu_time_ms: Type.Optional(measure('CPU time of all its processes.')),
-  memory_peak_bytes: Type.Optional(count('Page cache and temporary files included.')),
+  memory_peak_bytes: Type.Optional(count('Includes page cache and temporary files.')),
   files: Type.Optional(
     Type.Array(
       Type.Object({
         path: Type.String({ description: 'Relative to the home directory.' }),
         size_bytes: count(),
-        sha256: nullable('string', { description: 'null where it is too much to read.' }),
-        kind: oneOf(fileKinds, { description: 'By what it holds.' }),
+        sha256: nullable('string', { description: 'null if the file is too large to hash.' }),
+        kind: oneOf(fileKinds, { description: 'Detected from the content.' }),
         mime_type: Type.String(),
       }),
-      { description: 'Created or changed in the thread by this run; absent without a thread.' },
+      { description: 'Files that this run created or changed in its thread; absent without a thread.' },
     ),
   ),
-  files_truncated: Type.Optional(
-    Type.Boolean({ description: 'More files have changed, or may have, than are listed.' }),
-  ),
-  images_shown: Type.Optional(count('Images that come with this answer; absent where there were none.')),
-  images_dropped: Type.Optional(count('Too many or too large to come with it.')),
-  images_ignored: Type.Optional(Type.Boolean({ description: 'Something was shown that is no image.' })),
-  oom_kills: Type.Optional(count('Processes that were killed for memory, also when the program lived on.')),
+  files_truncated: Type.Optional(Type.Boolean({ description: 'Whether the list of files may be incomplete.' })),
+  images_shown: Type.Optional(count('Images in this result; absent if there are none.')),
+  images_dropped: Type.Optional(count('Images that were dropped because they were too many or too large.')),
+  images_ignored: Type.Optional(Type.Boolean({ description: 'Whether invalid image data was ignored.' })),
+  oom_kills: Type.Optional(count('Processes killed because memory ran out, even if the program itself survived.')),
   limits: Type.Optional(
     Type.Object({
       timeout_ms: measure(),
@@ -159,28 +162,28 @@ const measured = {
       tmp_bytes: count(),
       home_bytes: count(),
       output_soft_bytes: count('Kept per stream.'),
-      output_hard_bytes: count('Per stream; more ends the run.'),
+      output_hard_bytes: count('Per stream; the run is killed when it writes more.'),
     }),
   ),
   timings: Type.Optional(
     Type.Object({
-      queue_ms: measure('Waiting for a turn.'),
-      slot_ms: measure('Getting a sandbox.'),
+      queue_ms: measure('Waiting in the queue.'),
+      slot_ms: measure('Acquiring a sandbox.'),
       jail_ms: measure('Preparing it for this run.'),
-      host_ms: measure('Waiting for an interpreter that was being started ahead.'),
-      run_ms: measure('Running.'),
-      drain_ms: measure('Counting what was used and which files have changed.'),
-      record_ms: Type.Optional(measure('Writing how it ended; absent where that is told later.')),
+      host_ms: measure('Waiting for an interpreter that was being prestarted.'),
+      run_ms: measure('Running the program.'),
+      drain_ms: measure('Measuring resource usage and detecting changed files.'),
+      record_ms: Type.Optional(measure('Recording the ending; absent when the run is fetched later.')),
     }),
   ),
 }
 
 export const SandboxExecuteOutput = Type.Object(
   { ...anyway, ...measured },
-  { description: 'What a run answered and used.' },
+  { description: 'Result and resource usage of a run.' },
 )
 
 export const ExecutionOutput = Type.Object(
   { ...anyway, created_at: Type.String({ description: 'ISO 8601, UTC.' }), ...measured },
-  { description: 'What a run has done so far.' },
+  { description: 'State, output and resource usage of a run.' },
 )

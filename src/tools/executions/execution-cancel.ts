@@ -3,7 +3,7 @@ import { ExecutionOutput } from '../execute/schema.ts'
 import { tool } from '../tool.ts'
 import { executionArguments, toExecutionResult } from './execution.ts'
 
-/** The kernel kills at once; its ending is written soon after. */
+/** The kernel kills at once; the ending is recorded soon after. */
 const endingMs = 2_000
 
 export const executionCancel = tool({
@@ -12,14 +12,18 @@ export const executionCancel = tool({
   toolset: 'executions',
   capabilities: ['executions.cancel', 'executions.read'],
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
-  describe: () => 'Stop a run that goes on by itself. Answers with what it had printed.',
+  describe: () => 'Stop a run that is running in the background. Returns its output so far.',
   input: Type.Object(executionArguments, { additionalProperties: false }),
   narrow: (input) => input,
   output: ExecutionOutput,
   run: async (caller, { trace_id, cursor }, { core, signal, offers }) => {
     await core.cancel(caller, trace_id)
-    const stopped = toExecutionResult(await core.look(caller, trace_id, { waitMs: endingMs, signal }), cursor, offers)
-    // That it did not end by itself is what was asked for.
+    const stopped = toExecutionResult(
+      await core.waitForExecution(caller, trace_id, { waitMs: endingMs, signal }),
+      cursor,
+      offers,
+    )
+    // The caller asked for the cancellation, so it is not an error.
     return { ...stopped, isError: false }
   },
 })

@@ -3,7 +3,7 @@ import { ExecutionOutput } from '../execute/schema.ts'
 import { tool } from '../tool.ts'
 import { executionArguments, toExecutionResult } from './execution.ts'
 
-/** Common clients give up after a minute; an answer must be there before. */
+/** Common clients time out after a minute; the result must arrive before. */
 const waitLimitSeconds = 50
 const waitDefaultSeconds = 25
 
@@ -14,7 +14,7 @@ export const executionWait = tool({
   capabilities: ['executions.read'],
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true },
   describe: () =>
-    'Wait until a run that goes on by itself has ended, or until the time is up, and be told what it printed meanwhile. Call it again with the new cursor while the run is still going.',
+    'Wait until a run in the background has ended or the timeout has passed, and return its new output. While the run is still running, call again with the new cursor.',
   input: Type.Object(
     {
       ...executionArguments,
@@ -23,7 +23,7 @@ export const executionWait = tool({
           minimum: 1,
           maximum: waitLimitSeconds,
           default: waitDefaultSeconds,
-          description: 'Longest to wait, in seconds. The run itself is not limited by it.',
+          description: 'Longest time to wait, in seconds. It does not limit the run itself.',
         }),
       ),
     },
@@ -32,5 +32,9 @@ export const executionWait = tool({
   narrow: (input) => input,
   output: ExecutionOutput,
   run: async (caller, { trace_id, cursor, timeout = waitDefaultSeconds }, { core, signal, offers }) =>
-    toExecutionResult(await core.look(caller, trace_id, { waitMs: timeout * 1000, signal }), cursor, offers),
+    toExecutionResult(
+      await core.waitForExecution(caller, trace_id, { waitMs: timeout * 1000, signal }),
+      cursor,
+      offers,
+    ),
 })

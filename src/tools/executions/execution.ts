@@ -14,20 +14,21 @@ import { endingOnTheWire, outputLostNote, section, succeeded, toStructuredConten
 import { richContent, richNotes } from '../execute/rich.ts'
 import type { Offers, ToolResult } from '../tool.ts'
 
-/** The arguments that name a run and how much of it is known already. */
+/** The arguments that identify a run and the output that the client has already. */
 export const executionArguments = {
   trace_id: Type.String({
     maxLength: 128,
-    description: 'The trace_id of the run, from the answer that it went on from.',
+    description: 'The trace_id of the run, from the result of the call that started it.',
   }),
   cursor: Type.Optional(
-    Type.String({ maxLength: 64, description: 'From an earlier answer: only what was printed since then is told.' }),
+    Type.String({ maxLength: 64, description: 'From an earlier result: only newer output is returned.' }),
   ),
 }
 
 /**
- * A run as it is now, told from a cursor on: Markdown for a model, fields for a program.
- * @param offers what whoever is told can call.
+ * Builds the result for a run as it is now: Markdown for a model, fields for a program.
+ * @param since cursor of an earlier result; only newer output is included.
+ * @param offers the tools that the caller can call.
  */
 export function toExecutionResult(execution: Execution, since: string | undefined, offers: Offers): ToolResult {
   const { runId, createdAt, ending, result, output } = execution
@@ -43,7 +44,7 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   const parts = [ending === null ? '## Still running' : '## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
   if (stderr.text !== '') parts.push(section('stderr', stderr))
-  if (ending === null) parts.push(howToGoOn(runId, cursor, offers))
+  if (ending === null) parts.push(followUps(runId, cursor, offers))
   else {
     parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
     if (output === null) parts.push(outputLostNote)
@@ -67,27 +68,27 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   }
 }
 
-/** What can be done with a run that goes on, by the tool that does it. */
-const waysToGoOn = {
-  execution_wait: 'waits for what it prints and how it ends',
-  execution_get: 'tells that without waiting',
+/** What can be done with a run in the background, by the tool that does it. */
+const waysToFollowUp = {
+  execution_wait: 'waits for its output and its end',
+  execution_get: 'returns its output without waiting',
   execution_cancel: 'stops it',
 } as const
-export const goingOnTools = Object.keys(waysToGoOn)
+export const followUpTools = Object.keys(waysToFollowUp)
 
-/** For a model that has to decide what to do next. */
-function howToGoOn(runId: string, cursor: string, offers: Offers): string {
-  const ways = Object.entries(waysToGoOn).flatMap(([tool, does]) => (offers(tool) ? [`${tool} ${does}`] : []))
-  if (ways.length === 0) return 'The run goes on by itself. What it prints from now on is not told.'
-  return `The run goes on by itself. With trace_id "${runId}" and cursor "${cursor}", ${ways.join('; ')}.`
+/** Says what a model can do next. */
+function followUps(runId: string, cursor: string, offers: Offers): string {
+  const ways = Object.entries(waysToFollowUp).flatMap(([tool, does]) => (offers(tool) ? [`${tool} ${does}`] : []))
+  if (ways.length === 0) return 'The run continues in the background. Its later output cannot be fetched.'
+  return `The run continues in the background. With trace_id "${runId}" and cursor "${cursor}", ${ways.join('; ')}.`
 }
 
-/** How many bytes of each stream were told. @throws Refusal `invalid_argument`. */
+/** Returns how many bytes of each stream the client has. @throws Refusal `invalid_argument`. */
 function readCursor(cursor: string | undefined): [number, number] {
   if (cursor === undefined || cursor === '') return [0, 0]
   const [, stdout, stderr] = /^(\d{1,15})\.(\d{1,15})$/.exec(cursor) ?? []
   if (stdout === undefined || stderr === undefined) {
-    throw new Refusal('invalid_argument', { field: 'cursor', problem: 'was not given out by this server' })
+    throw new Refusal('invalid_argument', { field: 'cursor', problem: 'was not issued by this server' })
   }
   return [Number(stdout), Number(stderr)]
 }

@@ -99,7 +99,7 @@ describe('the text of a result', () => {
     const printed = { ...result, outputBytes: { stdout: 5, stderr: 0 } }
     const lost = { runId: 'trc_1', createdAt: '', ending: result.ending, output: null }
     const { content, structuredContent } = executionResult({ ...lost, result: printed })
-    expect(content).toMatchObject([{ text: expect.stringContaining('**Note:** what it printed was not kept') }])
+    expect(content).toMatchObject([{ text: expect.stringContaining('**Note:** the output was not kept') }])
     expect(structuredContent).toMatchObject({ stdout: '', stdout_bytes: 5, stdout_truncated: true })
     expect(structuredContent).toMatchObject({ stderr_bytes: 0, stderr_truncated: false })
     expect(executionResult({ ...lost, result: null }).content).toEqual(
@@ -192,7 +192,7 @@ describe('the tool list', () => {
   it('promises persistent files only for profiles with storage', () => {
     const [without, withThreads] = [listed(testProfile), listed(threadsProfile)]
     expect(without.inputSchema).not.toHaveProperty('properties.thread_id')
-    expect(without.description).toContain('No file is kept')
+    expect(without.description).toContain('Files are not kept')
     expect(withThreads.description).toMatch(/kept for the next call with the same thread_id, up to 8 MiB in 1000 files/)
     const names = (profile: Profile) => new Catalog().offer(profile, ['execute', 'files']).tools.map(({ name }) => name)
     expect(names(testProfile)).toEqual(['sandbox_execute'])
