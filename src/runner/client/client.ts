@@ -4,8 +4,8 @@ import type { CancelCause, RunEvent, RunInput, RunSpec } from '../../base/run.ts
 import type { RunnerFigures } from '../../observe/metrics.ts'
 import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from '../protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError } from '../protocol/wire.ts'
-import { Attachment } from '../runs/attachment.ts'
 import { FileClient } from './file-client.ts'
+import { RunSubscription } from './run-subscription.ts'
 import { StorageClient } from './storage-client.ts'
 
 /** A runner that restarts is back within this, when all is well; further attempts come at this pace. */
@@ -29,9 +29,9 @@ export class RunnerClient implements Runner {
   readonly #socketPath: string
   readonly #onTrouble: (problem: string) => void
   readonly #pending = new Map<number, Pending>()
-  readonly #attachments = new Map<number, Attachment>()
+  readonly #subscriptions = new Map<number, RunSubscription>()
   /** Of runs that were started here, until they are first attached to; whoever starts a run also follows it. */
-  readonly #unread = new Map<string, Attachment>()
+  readonly #unread = new Map<string, RunSubscription>()
   #socket: Socket | undefined
   #identity: { runnerId: string; epoch: number } | undefined
   /** Of the last attempt to speak with a runner; told again only when it changes. */
@@ -63,29 +63,28 @@ export class RunnerClient implements Runner {
 
   async start(spec: RunSpec, input: RunInput): Promise<void> {
     const sizes = { codeBytes: input.code.length, ...(input.stdin && { stdinBytes: input.stdin.length }) }
-    const attachment = this.#newAttachment(spec.runId, 0)
+    const subscription = this.#newSubscription(spec.runId, 0)
     const asking = this.#ask(
       (request) => {
-        this.#register(attachment, request)
-        return { type: 'start', request, spec, windowBytes: attachment.takeWindow(), ...sizes }
+        this.#register(subscription, request)
+        return { type: 'start', request, spec, windowBytes: subscription.takeWindow(), ...sizes }
       },
       input.code,
       input.stdin ?? noBytes,
     )
-    await this.#expectOk(attachment, asking)
-    this.#unread.set(spec.runId, attachment)
+    await this.#expectOk(subscription, asking)
+    this.#unread.set(spec.runId, subscription)
   }
 
-  async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
+  attach(runId: string, afterSeq: number): AsyncIterableIterator<RunEvent, void, undefined> {
     const started = afterSeq === 0 ? this.#unread.get(runId) : undefined
-    if (started) this.#unread.delete(runId)
-    const attachment = started ?? this.#newAttachment(runId, afterSeq)
-    if (!started) await this.#open(attachment)
-    try {
-      yield* attachment.events()
-    } finally {
-      if (this.#attachments.delete(attachment.number)) this.#send({ type: 'detach', attachment: attachment.number })
+    if (started) {
+      this.#unread.delete(runId)
+      return started.events
     }
+    const subscription = this.#newSubscription(runId, afterSeq)
+    this.#open(subscription).catch((error: Error) => subscription.events.fail(error))
+    return subscription.events
   }
 
   async cancel(runId: string, cause: CancelCause): Promise<void> {
@@ -123,7 +122,7 @@ export class RunnerClient implements Runner {
     this.#closed = true
     clearTimeout(this.#timer)
     this.#lose('the server is stopping')
-    this.#endAttachments()
+    this.#endSubscriptions()
     const socket = this.#socket
     if (socket === undefined || socket.destroyed) return
     const closed = new Promise((resolve) => socket.once('close', resolve))
@@ -167,7 +166,7 @@ export class RunnerClient implements Runner {
       this.#connect()
       return
     }
-    this.#endAttachments()
+    this.#endSubscriptions()
     this.#timer = setTimeout(() => this.#connect(), reconnectDelayMs)
   }
 
@@ -178,9 +177,9 @@ export class RunnerClient implements Runner {
     this.files.lose(reason)
   }
 
-  #endAttachments(): void {
-    for (const attachment of this.#attachments.values()) attachment.lost()
-    this.#attachments.clear()
+  #endSubscriptions(): void {
+    for (const subscription of this.#subscriptions.values()) subscription.lose()
+    this.#subscriptions.clear()
   }
 
   #receive(socket: Socket, message: FromRunner, payload: Buffer): void {
@@ -230,11 +229,12 @@ export class RunnerClient implements Runner {
   }
 
   #follow({ request, type, ...rest }: FollowMessage, payload: Buffer): void {
-    const attachment = this.#attachments.get(request)
-    if (type === 'ended') this.#attachments.delete(request)
+    const subscription = this.#subscriptions.get(request)
+    if (type === 'ended') this.#subscriptions.delete(request)
     // The payload is a view into the read buffer: copied, so that a small piece does not pin a large one.
     const bytes = type === 'output' || type === 'image' ? { bytes: Buffer.from(payload) } : {}
-    attachment?.push({ kind: type, ...rest, ...bytes } as RunEvent)
+    const isAccepted = subscription?.push({ kind: type, ...rest, ...bytes } as RunEvent)
+    if (isAccepted === false) throw new WireError('the runner sent more output than it has credit for')
   }
 
   #greeted(socket: Socket, { version, runnerId, epoch }: Extract<FromRunner, { type: 'hello' }>): void {
@@ -245,41 +245,45 @@ export class RunnerClient implements Runner {
     this.#trouble = undefined
     const isSame = this.#identity?.epoch === epoch
     this.#identity = { runnerId, epoch }
-    const following = [...this.#attachments.values()]
-    this.#attachments.clear()
-    for (const attachment of following) {
-      if (isSame) this.#open(attachment).catch(() => attachment.lost())
-      else attachment.lost()
+    const following = [...this.#subscriptions.values()]
+    this.#subscriptions.clear()
+    for (const subscription of following) {
+      if (isSame) this.#open(subscription).catch(() => subscription.lose())
+      else subscription.lose()
     }
   }
 
   /** Registers before it asks, since events may come with the answer. */
-  async #open(attachment: Attachment): Promise<void> {
+  async #open(subscription: RunSubscription): Promise<void> {
     const asking = this.#ask((request) => {
-      this.#register(attachment, request)
-      const { runId, seq: afterSeq } = attachment
-      return { type: 'attach', request, runId, afterSeq, windowBytes: attachment.takeWindow() }
+      this.#register(subscription, request)
+      const { runId, seq: afterSeq } = subscription
+      return { type: 'attach', request, runId, afterSeq, windowBytes: subscription.takeWindow() }
     })
-    await this.#expectOk(attachment, asking)
+    await this.#expectOk(subscription, asking)
   }
 
-  #newAttachment(runId: string, afterSeq: number): Attachment {
-    const attachment: Attachment = new Attachment(runId, afterSeq, (bytes) => {
-      this.#send({ type: 'more', attachment: attachment.number, bytes })
+  #newSubscription(runId: string, afterSeq: number): RunSubscription {
+    const subscription: RunSubscription = new RunSubscription(runId, afterSeq, {
+      grant: (bytes) => this.#send({ type: 'more', attachment: subscription.number, bytes }),
+      abandoned: () => {
+        const attachment = subscription.number
+        if (this.#subscriptions.delete(attachment)) this.#send({ type: 'detach', attachment })
+      },
     })
-    return attachment
+    return subscription
   }
 
-  #register(attachment: Attachment, request: number): void {
-    attachment.number = request
-    this.#attachments.set(request, attachment)
+  #register(subscription: RunSubscription, request: number): void {
+    subscription.number = request
+    this.#subscriptions.set(request, subscription)
   }
 
-  async #expectOk(attachment: Attachment, asking: Promise<FromRunner>): Promise<void> {
+  async #expectOk(subscription: RunSubscription, asking: Promise<FromRunner>): Promise<void> {
     try {
       await asking
     } catch (error) {
-      this.#attachments.delete(attachment.number)
+      this.#subscriptions.delete(subscription.number)
       throw error
     }
   }

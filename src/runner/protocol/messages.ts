@@ -203,7 +203,7 @@ export interface Runner {
    * When the runner dies, the last event is `ended` as `failed {runner_lost}`.
    * @throws Refusal `run_unknown`.
    */
-  attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined>
+  attach(runId: string, afterSeq: number): AsyncIterableIterator<RunEvent, void, undefined>
 
   /**
    * Ends a run; resolves when the order was taken. Its ending arrives through `attach`.
