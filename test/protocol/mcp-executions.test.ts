@@ -77,7 +77,7 @@ describe('a run that exceeds the waiting time of its profile', () => {
     }
     const call = { name: 'sandbox_execute', arguments: { code: 'echo first; sleep 2', language: 'bash' } }
     const said = (await ask('tools/call', call)).content[0]?.text
-    expect(said).toContain('execution_get tells')
+    expect(said).toContain('execution_get returns')
     expect(said).toContain('execution_cancel stops')
     expect(said).not.toContain('execution_wait')
     expect(JSON.stringify(await ask('tools/list'))).not.toContain('execution_wait')
