@@ -1,10 +1,9 @@
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { Cleanup } from './base/cleanup.ts'
 import { StartRefused } from './base/errors.ts'
 import type { Instance } from './base/instance.ts'
 import { type Config, readProfile } from './config.ts'
-import { type MasterKeySource, openVault } from './core/access/master-key.ts'
+import { masterKeySource, openVault } from './core/access/master-key.ts'
 import { createCore } from './core/core.ts'
 import { toDelivered } from './http/rest/execution.ts'
 import { buildServer } from './http/server.ts'
@@ -45,7 +44,7 @@ export async function openApp(config: Config, instance: Instance, version: strin
       runner,
       profiles: Object.values(config.profiles),
       readProfile: (name, written) => readProfile(config.values, name, written),
-      vault: await openVault(store, masterKeySource(config, instance)),
+      vault: await openVault(store, masterKeySource(config, instance.frontHome)),
       tools: productInventory.tools,
       region: config.region,
       runHistoryMs: config.runHistoryMs,
@@ -72,12 +71,6 @@ export async function openApp(config: Config, instance: Instance, version: strin
     throw error
   }
 }
-
-/** Where the master key of an instance is. */
-export const masterKeySource = ({ masterKey, masterKeyFile }: Config, { frontHome }: Instance): MasterKeySource => ({
-  value: masterKey,
-  file: masterKeyFile || join(frontHome, 'master.key'),
-})
 
 async function listen(server: Awaited<ReturnType<typeof buildServer>>, { host, port }: Config): Promise<string> {
   try {

@@ -2,11 +2,10 @@
  * What all commands of administration share. They open the database beside whoever serves from it, so they work whether
  * or not a server runs; one that runs sees what they did with its next request, or within a second.
  */
-import { masterKeySource } from '../app.ts'
 import { Refusal, StartRefused } from '../base/errors.ts'
 import { type Instance, openInstance } from '../base/instance.ts'
 import { type Config, readProfile } from '../config.ts'
-import { openVault } from '../core/access/master-key.ts'
+import { masterKeySource, openVault } from '../core/access/master-key.ts'
 import { Profiles } from '../core/access/profiles.ts'
 import type { Administered } from '../core/admin/admin.ts'
 import { databasePath, openStore } from '../store/sqlite.ts'
@@ -36,7 +35,7 @@ export async function withStore(
 /** The same with all that verbs of administration need. */
 export function withAdministered(config: Config, io: Io, work: (on: Administered) => Promise<number>): Promise<number> {
   return withStore(config, io, async (store, instance) => {
-    const vault = await openVault(store, masterKeySource(config, instance))
+    const vault = await openVault(store, masterKeySource(config, instance.frontHome))
     const profiles = new Profiles(store, vault, Object.values(config.profiles), (name, written) =>
       readProfile(config.values, name, written),
     )

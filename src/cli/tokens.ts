@@ -1,8 +1,7 @@
 /** The commands of admin tokens and of the master key. */
-import { masterKeySource } from '../app.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
-import { replaceMasterKey } from '../core/access/master-key.ts'
+import { masterKeySource, replaceMasterKey } from '../core/access/master-key.ts'
 import { operator, type Role, roles } from '../core/admin/admin.ts'
 import { createToken, listTokens, revokeToken } from '../core/admin/tokens.ts'
 import { everyItem, explain, orgNamed, withAdministered, withStore } from './admin-context.ts'
@@ -60,7 +59,7 @@ export async function secretsRotate(config: Config, io: Io): Promise<number> {
   const lock = await InstanceLock.acquire(config.home, 'front', true)
   try {
     return await withStore(config, io, async (store, instance) => {
-      await replaceMasterKey(store, masterKeySource(config, instance))
+      await replaceMasterKey(store, masterKeySource(config, instance.frontHome))
       io.stdout.write('Everything is sealed with a new master key. Keep a copy of it apart from the database.\n')
       return exitCodes.ok
     })

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { comesAfter } from './order.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
@@ -14,12 +15,7 @@ export const adminTokens = (db: Kysely<Tables>): Store['adminTokens'] => ({
     db
       .selectFrom('adminTokens')
       .selectAll()
-      .where((where) =>
-        where.or([
-          where('createdAt', '>', after.createdAt),
-          where.and([where('createdAt', '=', after.createdAt), where('id', '>', after.id)]),
-        ]),
-      )
+      .where(comesAfter(after))
       .orderBy('createdAt')
       .orderBy('id')
       .limit(limit)

@@ -1,4 +1,5 @@
 import type { Expression, ExpressionBuilder, Kysely, SqlBool, UpdateQueryBuilder, UpdateResult } from 'kysely'
+import { comesAfter } from './order.ts'
 import type { KeyRow, Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
@@ -28,12 +29,7 @@ export const keys = (db: Kysely<Tables>): Store['keys'] => {
         .selectAll()
         .where('orgId', '=', orgId)
         .where('secretHash', 'is not', null)
-        .where((where) =>
-          where.or([
-            where('createdAt', '>', after.createdAt),
-            where.and([where('createdAt', '=', after.createdAt), where('id', '>', after.id)]),
-          ]),
-        )
+        .where(comesAfter(after))
         .orderBy('createdAt')
         .orderBy('id')
         .limit(limit)

@@ -2,6 +2,7 @@ import type { Kysely, Transaction } from 'kysely'
 import type { Append } from './audit.ts'
 import type { ErasedRows } from './audit-rows.ts'
 import type { DurableTransaction } from './durably.ts'
+import { comesAfter } from './order.ts'
 import { toRow } from './runs.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
@@ -25,12 +26,7 @@ export const subjects = (db: Kysely<Tables>, durably: DurableTransaction, append
       .selectAll()
       .where('orgId', '=', orgId)
       .where('subject', '=', subject)
-      .where((where) =>
-        where.or([
-          where('createdAt', '>', after.createdAt),
-          where.and([where('createdAt', '=', after.createdAt), where('id', '>', after.id)]),
-        ]),
-      )
+      .where(comesAfter(after))
       .orderBy('createdAt')
       .orderBy('id')
       .limit(limit)

@@ -1,24 +1,26 @@
-import { monotonicMs } from '../../base/clock.ts'
+import { LRUCache } from 'lru-cache'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 
-/** How soon every front knows of a switch; until then it costs the calls nothing. */
-const knownMs = 1_000
+/** How soon a change takes effect in every front; until then it costs calls no query. */
+const ttl = 1_000
+/** Organizations whose tools are cached. */
+const max = 10_000
 
-/** Which tools an org has switched off, for all its keys. */
+/** The tools that an organization has switched off for all its keys. */
 export class HiddenTools {
   readonly #store: Store
-  readonly #known = new Map<string, { tools: readonly string[]; untilMs: number }>()
+  readonly #cache = new LRUCache<string, readonly string[]>({ max, ttl })
 
   constructor(store: Store) {
     this.#store = store
   }
 
   async of({ orgId }: Caller): Promise<readonly string[]> {
-    const known = this.#known.get(orgId)
-    if (known && known.untilMs > monotonicMs()) return known.tools
+    const cached = this.#cache.get(orgId)
+    if (cached) return cached
     const tools = await this.#store.hiddenTools.list(orgId)
-    this.#known.set(orgId, { tools, untilMs: monotonicMs() + knownMs })
+    this.#cache.set(orgId, tools)
     return tools
   }
 }

@@ -1,15 +1,16 @@
+import { LRUCache } from 'lru-cache'
 import type { KeyRow } from '../../store/store.ts'
 import type { Vault } from './vault.ts'
 
 export const placeOfEnv = (keyId: string): string => `keys/${keyId}/env`
 
-/** Opened variables are kept for so many keys; more are opened anew. */
-const keptMax = 1_000
+/** Keys whose variables are kept decrypted. */
+const openedMax = 1_000
 
-/** Variables of keys, opened once for as long as they stay what they are. */
+/** Decrypts the variables of keys, once for as long as they do not change. */
 export class KeyEnv {
   readonly #vault: Vault
-  readonly #opened = new Map<string, { sealed: string; env: Readonly<Record<string, string>> }>()
+  readonly #opened = new LRUCache<string, { sealed: string; env: Readonly<Record<string, string>> }>({ max: openedMax })
 
   constructor(vault: Vault) {
     this.#vault = vault
@@ -20,7 +21,6 @@ export class KeyEnv {
     const known = this.#opened.get(id)
     if (known?.sealed === sealed) return known.env
     const env = JSON.parse(this.#vault.open(placeOfEnv(id), sealed)) as Record<string, string>
-    if (this.#opened.size >= keptMax) this.#opened.clear()
     this.#opened.set(id, { sealed, env })
     return env
   }

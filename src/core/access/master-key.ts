@@ -1,7 +1,7 @@
 /** Where the master key comes from, how it is checked, and how it is replaced. */
 import { randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
 import type { Store } from '../../store/store.ts'
 import { placeOfEnv } from './key-env.ts'
@@ -14,6 +14,15 @@ export interface MasterKeySource {
   /** Holds the same; made when it is missing. */
   file: string
 }
+
+/**
+ * Returns where the master key of an instance comes from.
+ * @param settings `masterKeyFile`: empty for `master.key` in the home directory of the front.
+ */
+export const masterKeySource = (
+  { masterKey, masterKeyFile }: { masterKey: string; masterKeyFile: string },
+  frontHome: string,
+): MasterKeySource => ({ value: masterKey, file: masterKeyFile || join(frontHome, 'master.key') })
 
 /** A text that opens only with the key that the rows are sealed with. */
 const checkName = 'master_key_check'

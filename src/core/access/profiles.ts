@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import { monotonicMs, timestamp } from '../../base/clock.ts'
 import { Refusal, StartRefused } from '../../base/errors.ts'
 import type { Profile } from '../../base/profile.ts'
@@ -7,8 +8,10 @@ import type { Vault } from './vault.ts'
 
 export const placeOfProfile = (orgId: string, name: string): string => `stored_profiles/${orgId}/${name}/settings`
 
-/** How soon every front knows of a change; until then looking costs the calls nothing. */
+/** How soon a change takes effect in every front; until then it costs calls no query. */
 const knownMs = 500
+/** Profiles that are kept; others are read and checked again when they are used. */
+const knownMax = 10_000
 
 /**
  * Makes a profile from settings as the configuration file has them; what is left out is as in `default`.
@@ -22,7 +25,9 @@ export class Profiles {
   readonly #vault: Vault
   readonly #configured: ReadonlyMap<string, Profile>
   readonly #read: ReadProfile
-  readonly #known = new Map<string, { row: StoredProfileRow; profile: Profile; untilMs: number }>()
+  readonly #known = new LRUCache<string, { row: StoredProfileRow; profile: Profile; untilMs: number }>({
+    max: knownMax,
+  })
 
   constructor(store: Store, vault: Vault, configured: readonly Profile[], read: ReadProfile) {
     this.#store = store

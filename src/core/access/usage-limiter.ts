@@ -3,46 +3,50 @@ import { Refusal } from '../../base/errors.ts'
 import type { RunRow, Store } from '../../store/store.ts'
 import { dayOf } from '../../store/usage.ts'
 
-/** What the runs of an org or a key may use; what is absent is not limited. */
+/** What the runs of an organization or a key may use. A limit that is absent does not apply. */
 export interface UsageLimits {
-  /** Runs that begin within any 60 seconds. */
+  /** Runs that start within any 60 seconds. */
   runs_per_minute?: number
   /** Runs at once. */
   concurrent_runs?: number
-  /** Duration of all runs of a day (UTC) together. What goes on when it is reached goes on; nothing begins after. */
+  /** Total duration of all runs of a day (UTC). When it is reached, running executions continue and no other starts. */
   run_seconds_per_day?: number
-  /** Sum of the quotas of all threads and volumes; of an org alone. */
+  /** Sum of the quotas of all threads and volumes. For organizations only. */
   storage_bytes?: number
 }
 
-/** How soon every front knows of a change. */
+/** How soon a change takes effect in every front. */
 const knownMs = 500
+/** Accounts that are kept before idle ones are deleted. */
+const accountsMax = 10_000
 const minuteMs = 60_000
 
-/** Of a run as limits count it. */
+/** The fields of a run that limits depend on. */
 type Counted = Pick<RunRow, 'id' | 'orgId' | 'keyId'>
 
-/** What one org or key has going. */
+/** What one organization or key uses now. */
 interface Account {
-  amounts: UsageLimits
+  limits: UsageLimits
   knownUntilMs: number
-  /** When runs began, within the last minute, oldest first; only where that is limited. */
+  /** Calls that are about to count a run here. */
+  admitting: number
+  /** When runs started, within the last minute, oldest first; recorded only where that is limited. */
   startsMs: number[]
-  /** When each run that goes on began. */
+  /** When each unfinished run started. */
   running: Map<string, number>
-  /** What ended runs of `day` took; `day` is empty where nobody asked yet. */
+  /** Duration of the ended runs of `day`; `day` is empty until it is needed. */
   day: string
   usedMs: number
 }
 
 /**
- * Holds runs to the limits of their org and key. Counted in memory, by the one front of the instance; what a day has
- * used is in the rows, so a restart forgets none of it.
+ * Enforces the limits of organizations and keys. Usage is counted in memory, by the one front of the instance; the usage
+ * of a day is in the rows as well, so it survives a restart.
  */
 export class UsageLimiter {
   readonly #store: Store
   readonly #accounts = new Map<string, Account>()
-  /** Runs that go on, by id. */
+  /** Unfinished runs, by id. */
   readonly #runs = new Map<string, Counted>()
 
   constructor(store: Store) {
@@ -50,28 +54,39 @@ export class UsageLimiter {
   }
 
   /**
-   * Counts a run that is about to begin.
-   * @throws Refusal limit_reached that says which limit and when to come again; then nothing was counted.
+   * Counts a run that is about to start.
+   * @throws Refusal limit_reached with the limit and when to retry; then nothing was counted.
    */
   async admit(run: Counted): Promise<void> {
-    const owners = [await this.#account('key', run.keyId, run), await this.#account('org', run.orgId, run)] as const
-    // From here on nothing waits, so calls at the same moment are counted one after the other.
+    const key = this.#of(run.keyId)
+    const org = this.#of(run.orgId)
+    key.admitting += 1
+    org.admitting += 1
+    try {
+      await this.#refresh(key, 'key', run.keyId, run)
+      await this.#refresh(org, 'org', run.orgId, run)
+    } finally {
+      key.admitting -= 1
+      org.admitting -= 1
+    }
+    // There is no await from here on, so concurrent calls are counted one after the other.
     const nowMs = monotonicMs()
-    for (const account of owners) requireRoom(account, nowMs)
+    requireRoom(key, 'key', nowMs)
+    requireRoom(org, 'org', nowMs)
     this.#runs.set(run.id, run)
-    for (const { amounts, startsMs, running } of owners) {
+    for (const { limits, startsMs, running } of [key, org]) {
       running.set(run.id, nowMs)
-      if (amounts.runs_per_minute !== undefined) startsMs.push(nowMs)
+      if (limits.runs_per_minute !== undefined) startsMs.push(nowMs)
     }
   }
 
-  /** Takes over a run of an earlier front. */
+  /** Counts a run that an earlier front started. */
   adopt(run: Counted): void {
     this.#runs.set(run.id, run)
     for (const ownerId of [run.keyId, run.orgId]) this.#of(ownerId).running.set(run.id, monotonicMs())
   }
 
-  /** To be called when a run has ended. @param ranMs its duration; 0 where it never ran. */
+  /** Must be called when a run has ended. @param ranMs its duration; 0 if it never started. */
   release(runId: string, ranMs: number): void {
     const run = this.#runs.get(runId)
     if (!run) return
@@ -82,27 +97,35 @@ export class UsageLimiter {
     }
   }
 
-  /** @returns the limits of an org or key. */
-  async amountsOf(ownerId: string): Promise<UsageLimits> {
+  /** Returns the limits of an organization or key. */
+  async limitsOf(ownerId: string): Promise<UsageLimits> {
     return JSON.parse((await this.#store.limits.get(ownerId)) ?? '{}') as UsageLimits
   }
 
   #of(ownerId: string): Account {
     const known = this.#accounts.get(ownerId)
     if (known) return known
-    const account: Account = { amounts: {}, knownUntilMs: 0, startsMs: [], running: new Map(), day: '', usedMs: 0 }
+    const account = { limits: {}, knownUntilMs: 0, admitting: 0, startsMs: [], running: new Map(), day: '', usedMs: 0 }
+    if (this.#accounts.size >= accountsMax) this.#deleteIdle()
     this.#accounts.set(ownerId, account)
     return account
   }
 
-  async #account(owner: 'key' | 'org', ownerId: string, { orgId }: Counted): Promise<Account & { owner: string }> {
-    const account = this.#of(ownerId)
+  /** What an idle account holds can be read again; the others are at most twice the runs of the last minute. */
+  #deleteIdle(): void {
+    const minuteAgoMs = monotonicMs() - minuteMs
+    for (const [ownerId, { running, admitting, startsMs }] of this.#accounts) {
+      const isIdle = running.size === 0 && admitting === 0 && (startsMs.at(-1) ?? 0) < minuteAgoMs
+      if (isIdle) this.#accounts.delete(ownerId)
+    }
+  }
+
+  async #refresh(account: Account, owner: 'key' | 'org', ownerId: string, { orgId }: Counted): Promise<void> {
     if (account.knownUntilMs <= monotonicMs()) {
-      account.amounts = await this.amountsOf(ownerId)
+      account.limits = await this.limitsOf(ownerId)
       account.knownUntilMs = monotonicMs() + knownMs
     }
-    if (account.amounts.run_seconds_per_day !== undefined) await this.#readDay(account, owner, ownerId, orgId)
-    return Object.assign(account, { owner })
+    if (account.limits.run_seconds_per_day !== undefined) await this.#readDay(account, owner, ownerId, orgId)
   }
 
   async #readDay(account: Account, owner: 'key' | 'org', ownerId: string, orgId: string): Promise<void> {
@@ -115,13 +138,13 @@ export class UsageLimiter {
   }
 }
 
-function requireRoom(account: Account & { owner: string }, nowMs: number): void {
-  const { owner, amounts, running } = account
+function requireRoom(account: Account, owner: 'key' | 'org', nowMs: number): void {
+  const { limits, running } = account
   const refuse = (limit: string, amount: number, retryAfterMs: number): never => {
     const retryAfterSeconds = Math.max(1, Math.ceil(retryAfterMs / 1000))
     throw new Refusal('limit_reached', { owner, limit, amount, retryAfterSeconds })
   }
-  const { concurrent_runs: atOnce, runs_per_minute: perMinute, run_seconds_per_day: secondsPerDay } = amounts
+  const { concurrent_runs: atOnce, runs_per_minute: perMinute, run_seconds_per_day: secondsPerDay } = limits
   if (atOnce !== undefined && running.size >= atOnce) refuse('concurrent_runs', atOnce, 1_000)
   if (perMinute !== undefined) {
     const firstLive = account.startsMs.findIndex((startMs) => startMs > nowMs - minuteMs)

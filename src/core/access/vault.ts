@@ -1,16 +1,13 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { aeadKeyBytes, decrypt, encrypt } from './aead.ts'
 
-/** AES-256-GCM: https://csrc.nist.gov/pubs/sp/800/38/d/final */
-const algorithm = 'aes-256-gcm'
-export const masterKeyBytes = 32
-const nonceBytes = 12
-const tagBytes = 16
-/** Of the form below; another one gets another name. */
-const form = 'v1.'
+export const masterKeyBytes = aeadKeyBytes
+
+/** Version of the stored format. */
+const prefix = 'v1.'
 
 /**
- * Keeps secrets unreadable in the rows. What is sealed for one place opens in no other, so a value cannot be moved from
- * one record to another by someone who can write to the database.
+ * Encrypts the secrets in the rows. A value that was sealed for one place cannot be opened for another, so someone who
+ * can write to the database cannot move it from one record to another.
  */
 export class Vault {
   readonly #key: Buffer
@@ -23,21 +20,14 @@ export class Vault {
 
   /** @param place table, id and field of the record, such as `keys/key_1/env`. */
   seal(place: string, text: string): string {
-    const nonce = randomBytes(nonceBytes)
-    const cipher = createCipheriv(algorithm, this.#key, nonce, { authTagLength: tagBytes }).setAAD(Buffer.from(place))
-    const sealed = Buffer.concat([nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()])
-    return form + sealed.toString('base64url')
+    return prefix + encrypt(this.#key, place, text).toString('base64url')
   }
 
-  /** @throws SealBroken where it was sealed for another place or with another key, or was changed. */
+  /** @throws SealBroken when it was sealed for another place or with another key, or was changed. */
   open(place: string, sealed: string): string {
-    if (!sealed.startsWith(form)) throw new SealBroken(place)
-    const bytes = Buffer.from(sealed.slice(form.length), 'base64url')
-    if (bytes.length < nonceBytes + tagBytes) throw new SealBroken(place)
-    const decipher = createDecipheriv(algorithm, this.#key, bytes.subarray(0, nonceBytes), { authTagLength: tagBytes })
-    decipher.setAAD(Buffer.from(place)).setAuthTag(bytes.subarray(-tagBytes))
+    if (!sealed.startsWith(prefix)) throw new SealBroken(place)
     try {
-      return Buffer.concat([decipher.update(bytes.subarray(nonceBytes, -tagBytes)), decipher.final()]).toString('utf8')
+      return decrypt(this.#key, place, Buffer.from(sealed.slice(prefix.length), 'base64url'))
     } catch {
       throw new SealBroken(place)
     }
