@@ -1,13 +1,13 @@
 import { Refusal } from '../base/errors.ts'
 
-/** A part of a long list. */
+/** One page of a list. */
 export interface Page<Item> {
   items: Item[]
-  /** Where the next part begins; `null` at the end. */
+  /** Cursor of the next page; `null` on the last one. */
   nextCursor: string | null
 }
 
-/** Which part is asked for, as a client says it. */
+/** The page that a client requests. */
 export interface PageRequest {
   cursor?: string | undefined
   limit?: number | undefined
@@ -18,9 +18,9 @@ const pageLimitMax = 200
 
 /**
  * Reads one page.
- * @param keyOf what rows are ordered by, each different from every other.
- * @param first comes before every row.
- * @param read rows after that one, so many at most.
+ * @param keyOf the unique key that rows are ordered by.
+ * @param first a key before every row.
+ * @param read reads up to `limit` rows after a key.
  * @throws Refusal invalid_argument.
  */
 export async function page<Row, Key extends [string] | [string, string]>(
@@ -41,7 +41,7 @@ export async function page<Row, Key extends [string] | [string, string]>(
   return { items, nextCursor: rows.length > limit && last !== undefined ? encode(keyOf(last)) : null }
 }
 
-/** The words of a query that ask for a part. @throws Refusal invalid_argument. */
+/** Reads the page from query parameters. @throws Refusal invalid_argument. */
 export function toPageRequest({ cursor, limit }: Readonly<Record<string, string>>): PageRequest {
   if (limit !== undefined && !/^\d{1,4}$/.test(limit)) {
     throw new Refusal('invalid_argument', {
@@ -59,7 +59,7 @@ function decode(cursor: string, length: number): string[] {
     const key: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'))
     if (Array.isArray(key) && key.length === length && key.every((part) => typeof part === 'string')) return key
   } catch {
-    // Not one of ours.
+    // Malformed; refused below.
   }
   throw new Refusal('invalid_argument', { field: 'cursor', problem: 'is not a cursor that an earlier page gave' })
 }

@@ -1,6 +1,10 @@
 import { Refusal } from '../base/errors.ts'
 
-/** A day is its first moment. @returns the time as rows have it. @throws Refusal invalid_argument where it is none. */
+/**
+ * Checks a time or a day, which stands for its start.
+ * @returns it as rows have it.
+ * @throws Refusal invalid_argument.
+ */
 export function checkTime(field: string, time: string | undefined): string | undefined {
   if (time === undefined) return undefined
   const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?$/.test(time)

@@ -1,6 +1,6 @@
 /** Rows of what an administrator manages. */
 
-/** A profile that an org has besides those of the configuration. */
+/** A profile of one organization, in addition to those of the configuration. */
 export interface StoredProfileRow {
   orgId: string
   name: string
@@ -14,7 +14,7 @@ export interface AdminTokenRow {
   id: string
   name: string
   role: 'owner' | 'admin' | 'member'
-  /** The one org that it is for; `null`: the whole instance. */
+  /** The organization that it is limited to; `null` for the whole instance. */
   orgId: string | null
   /** SHA-256, hex. */
   secretHash: string
@@ -24,7 +24,7 @@ export interface AdminTokenRow {
   revokedAt: string | null
 }
 
-/** What the runs of a key used that ended on a day. */
+/** Usage of the runs of a key that ended on a day. */
 export interface UsageRow {
   orgId: string
   /** UTC, `yyyy-mm-dd`. */
@@ -35,7 +35,7 @@ export interface UsageRow {
   cpuMs: number
 }
 
-/** Where a page of rows that are ordered by age begins: after this one. */
+/** The last row of a page, in the order by age; the next page starts after it. */
 export interface AfterRow {
   createdAt: string
   id: string

@@ -1,13 +1,14 @@
 /**
- * How a line of the audit is bound to every line before it. What may have to be erased one day stands beside the line,
- * with a salt of its own; the line holds only the digest of both, which tells nothing once they are gone.
+ * Chains each line of the audit to every line before it. Data that may have to be erased later is stored beside the
+ * line
+ * with a random salt. The line holds only a digest of both, which reveals nothing once they are erased.
  */
 import { createHmac, hash, randomBytes } from 'node:crypto'
 
-/** What the first line follows. */
+/** Takes the place of the hash before the first line. */
 export const noHash = '0'.repeat(64)
 
-/** A line as it is bound: all that verification reads. */
+/** The fields of a line that its hash covers. */
 export interface ChainedLine {
   seq: number
   at: string
@@ -23,14 +24,14 @@ export interface ChainedLine {
 /** @param before hash of the line before, hex. @returns hash of this line, hex SHA-256. */
 export function hashOfLine(before: string, line: ChainedLine): string {
   const { seq, at, orgId, actor, action, target, details, personalDigest } = line
-  // An array of JSON has one form, so that no two lines read the same.
+  // A JSON array has one serialization, so no two lines have the same bytes.
   return hash('sha256', JSON.stringify([before, seq, at, orgId, actor, action, target, details, personalDigest]))
 }
 
-/** 256 random bits, hex: nobody finds what a digest stands for by trying. */
+/** 256 random bits, hex, so that the content of a digest cannot be guessed. */
 export const newSalt = (): string => randomBytes(32).toString('hex')
 
-/** What stands beside a line: whose it is and what it says. */
+/** The personal data beside a line. */
 export interface Personal {
   orgId: string | null
   subject: string | null

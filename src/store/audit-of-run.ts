@@ -2,13 +2,13 @@ import type { ChangedFile } from '../base/run.ts'
 import type { AuditEntry } from './audit-rows.ts'
 import type { RunRow } from './store.ts'
 
-/** A line stays short, whatever a run wrote; how many there were is told beside. */
+/** Bounds the length of a line; the total is recorded as well. */
 const filesMax = 100
 
 const filesOf = (changed: readonly ChangedFile[]) =>
   changed.slice(0, filesMax).map(({ path, sizeBytes, sha256 }) => ({ path, size: sizeBytes, sha256 }))
 
-/** What the audit says of a run that has ended: its code as a hash, its variables by name. */
+/** Returns the audit line of a run that has ended, with a hash of its code and the names of its variables. */
 export function auditOfRun(run: RunRow, at: string): AuditEntry {
   const { profile, profileRevision, language, codeBytes, codeHash, ending, result } = run
   return {

@@ -2,26 +2,26 @@
 
 export interface ErasedRows {
   runs: number
-  /** Numbers of the lines that lost what was beside them, as ranges with both ends, in order. */
+  /** Numbers of the lines whose personal data was erased, as inclusive ranges in order. */
   auditLines: readonly (readonly [number, number])[]
 }
 
 /** What is written to the audit. */
 export interface AuditEntry {
   at: string
-  /** `null` for what concerns the whole instance. */
+  /** `null` for actions on the whole instance. */
   orgId: string | null
-  /** Id of the key or admin token that acted; `system` for what the product does by itself, `operator` for a command. */
+  /** Id of the key or admin token that acted; `system` for the product itself, `operator` for a command. */
   actor: string
-  /** `run`, or `<noun>.<verb>` for an act. */
+  /** `run`, or `<noun>.<verb>` for an administrative action. */
   action: string
   /** Id of what was acted on. */
   target: string
-  /** Never a secret, and nothing that may have to be erased. */
+  /** Contains no secret and no personal data. */
   details: Readonly<Record<string, unknown>>
-  /** What may have to be erased; `null` where there is nothing. */
+  /** Personal data, which can be erased; `null` for none. */
   personal: Readonly<Record<string, unknown>> | null
-  /** The person or case that `personal` belongs to; `null` where nobody said. */
+  /** The person or case that `personal` belongs to; `null` if unknown. */
   subject: string | null
 }
 
@@ -30,12 +30,12 @@ export interface AuditFilter {
   action?: string | undefined
   actor?: string | undefined
   subject?: string | undefined
-  /** The first moment that counts, and the first that does not any more. */
+  /** From this time (inclusive) to this time (exclusive). */
   from?: string | undefined
   until?: string | undefined
 }
 
-/** A line of the audit, with what was written beside it as long as it is there. */
+/** A line of the audit, with its personal data until that is erased. */
 export interface AuditLine {
   seq: number
   at: string
@@ -45,7 +45,7 @@ export interface AuditLine {
   target: string
   /** JSON. */
   details: string
-  /** Of what was personal; stays when that is erased. */
+  /** Digest of the personal data; it stays when the data is erased. */
   personalDigest: string | null
   hash: string
   subject: string | null

@@ -8,7 +8,7 @@ import type { Tables } from './tables.ts'
 /** Adds a line within a transaction. @returns its number. */
 export type Append = (transaction: Transaction<Tables>, entry: AuditEntry) => Promise<number>
 
-/** The head is written first: that takes the lock, so lines of several processes follow one another. */
+/** The head is written first: this takes the write lock, so that processes append one after the other. */
 export function appendIn(db: Kysely<Tables>): Append {
   const advance = new Compiled(
     db

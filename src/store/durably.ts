@@ -1,7 +1,7 @@
 import type { Transaction } from 'kysely'
 import type { Tables } from './tables.ts'
 
-/** Runs one transaction that survives a power cut once this resolves. How depends on the database. */
+/** Runs a transaction that survives a power cut once this resolves. Each database does this in its own way. */
 export type DurableTransaction = <Result>(
   work: (transaction: Transaction<Tables>) => Promise<Result>,
 ) => Promise<Result>

@@ -3,7 +3,7 @@ import { comesAfter } from './order.ts'
 import type { KeyRow, Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-/** The two looks at a key that every call waits for are compiled once: that is most of what they cost. */
+/** The two lookups on the path of every call are compiled once, since compiling is most of their cost. */
 export const keys = (db: Kysely<Tables>): Store['keys'] => {
   const byId = finder(db, 'id')
   const bySecretHash = finder(db, 'secretHash')

@@ -11,7 +11,7 @@ import type { Tables } from './tables.ts'
 
 type Step = (db: Kysely<Tables>) => Promise<void>
 
-/** In order; a step that was released is never edited, only followed by another. */
+/** In order. A released step is never edited; changes are made in a new step. */
 const steps: readonly Step[] = [
   createFirstTables,
   addKeySecrets,
@@ -47,7 +47,7 @@ export async function migrate(db: Kysely<Tables>): Promise<void> {
     .execute()
 
   await db.transaction().execute(async (transaction) => {
-    // A write comes first: it takes the lock, so that of two processes starting at once the second waits here.
+    // A write comes first to take the lock: of two processes that start at once, the second waits here.
     await transaction.updateTable('schemaVersion').set({ version: sql`version` }).execute()
     const { version } = await transaction.selectFrom('schemaVersion').select('version').executeTakeFirstOrThrow()
     if (version > newestVersion) {
@@ -119,7 +119,7 @@ async function addKeySecrets(db: Kysely<Tables>): Promise<void> {
     .execute()
 }
 
-/** What outlives the request that it belongs to: output, claims and tasks, and the secret that seals states. */
+/** Output, idempotency records and tasks, and the secret that seals states. */
 async function addLaterAnswers(db: Kysely<Tables>): Promise<void> {
   await db.schema
     .alterTable('runs')
@@ -179,7 +179,7 @@ async function addThreadLocks(db: Kysely<Tables>): Promise<void> {
     .execute()
 }
 
-/** Tools that an org has switched off. */
+/** Tools that an organization has switched off. */
 async function addHiddenTools(db: Kysely<Tables>): Promise<void> {
   await db.schema
     .createTable('hiddenTools')

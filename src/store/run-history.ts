@@ -1,32 +1,32 @@
-/** Rows that stand beside runs: what they are searched by, what is kept of them, and whom their ending is told. */
+/** Rows that belong to runs: search filters, stored code, and webhook deliveries. */
 import type { ExecutionStatus } from '../base/execution-status.ts'
 import type { Language } from '../base/run.ts'
 import type { AfterRow } from './admin-rows.ts'
 import type { RunRow } from './store.ts'
 
-/** How the answer of a run reaches whoever asked for it. */
+/** How the result of a run is delivered. */
 export type DeliveryMode = 'inline' | 'streaming' | 'webhook'
 
-/** An ending that is told to an address of the client's. */
+/** A webhook delivery: the ending of a run, sent to an address of the client. */
 export interface DeliveryRow {
-  /** Of the event, the same in every try. */
+  /** Id of the event, the same in every attempt. */
   id: string
   runId: string
   orgId: string
   url: string
-  /** Where it goes, for counting who waits for whom. */
+  /** Host of the URL, for the limit of attempts per host. */
   host: string
-  /** `waiting` for the run to end; `due`; or settled. */
+  /** `waiting` until the run ends, then `due`, then final. */
   status: 'waiting' | 'due' | 'delivered' | 'dead'
   attempts: number
-  /** Of a due one when it may be tried next. */
+  /** Time of the next attempt; `null` unless it is due. */
   dueAt: string | null
-  /** Why the last try failed. */
+  /** Why the last attempt failed. */
   problem: string | null
   updatedAt: string
 }
 
-/** What is written with the row of a run. */
+/** Rows that are written together with a run. */
 export interface RunExtras {
   /** Kept for as long as the row is. */
   code?: Uint8Array | undefined
@@ -41,11 +41,11 @@ export interface RunFilter {
   createdAfter?: string | undefined
   /** Exclusive. */
   createdBefore?: string | undefined
-  /** Each must be there, as text. */
+  /** All must match, as text. */
   metadata?: readonly (readonly [key: string, value: string])[] | undefined
 }
 
-/** Of an org, as JSON: what its runs leave in the history. */
+/** Settings of an organization, as JSON: what is kept of its runs. */
 export interface OrgSettingsRow {
   orgId: string
   settings: string
@@ -54,9 +54,12 @@ export interface OrgSettingsRow {
 export interface HistoryRows {
   /** Newest first. @param before the run that came last, exclusive. */
   page(orgId: string, filter: RunFilter, before: AfterRow, limit: number): Promise<RunRow[]>
-  /** What an org that keeps it ran. */
+  /** The code of a run; kept only if the organization keeps code. */
   code(runId: string): Promise<Uint8Array | undefined>
-  /** Deletes so many ended runs of an org at most that began before a time, with all beside them. @returns how many. */
+  /**
+   * Deletes up to `limit` ended runs of an organization that started before a time, with their rows.
+   * @returns how many.
+   */
   forget(orgId: string, createdBefore: string, limit: number): Promise<number>
 }
 
@@ -68,21 +71,21 @@ export interface OrgSettingsRows {
 
 export interface DeliveryRows {
   get(runId: string): Promise<DeliveryRow | undefined>
-  /** Those that may be tried now, longest due first, but for busy hosts and orgs. */
+  /** Deliveries that may be attempted now, longest due first, except for busy hosts and organizations. */
   due(
     now: string,
     busy: { busyHosts: readonly string[]; busyOrgs: readonly string[] },
     limit: number,
   ): Promise<DeliveryRow[]>
-  /** Takes one for a try: nobody else does before `until`. @returns whether this call did. */
+  /** Reserves a delivery for one attempt until `until`. @returns whether this call reserved it. */
   take(row: Pick<DeliveryRow, 'id' | 'dueAt'>, until: string): Promise<boolean>
-  /** Writes what came of a try. */
+  /** Writes the outcome of an attempt. */
   settle(
     id: string,
     changes: Pick<DeliveryRow, 'status' | 'attempts' | 'dueAt' | 'problem' | 'updatedAt'>,
   ): Promise<void>
-  /** How many of an org wait or are due; counting ends at `max`. */
+  /** Counts the pending deliveries of an organization, up to `max`. */
   outstanding(orgId: string, max: number): Promise<number>
-  /** Of a run that never started, and was refused. */
+  /** Deletes the delivery of a run that was refused before it started. */
   drop(runId: string): Promise<void>
 }

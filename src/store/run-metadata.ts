@@ -1,10 +1,10 @@
 import type { RunRow } from './store.ts'
 
-/** Longer ones are told with the run and not searched by. */
+/** Longer values are returned with the run but cannot be searched. */
 const searchedCharacters = 256
 const pairsMax = 64
 
-/** What a run can be found by: single values at the top of its metadata, as text. */
+/** Returns the searchable metadata of a run: scalar values at the top level, as text. */
 export function metadataPairs({ id, orgId, metadata }: Pick<RunRow, 'id' | 'orgId' | 'metadata'>) {
   if (metadata === null) return []
   const pairs = Object.entries(JSON.parse(metadata) as Record<string, unknown>).flatMap(([key, given]) => {

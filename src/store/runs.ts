@@ -12,7 +12,7 @@ import type { StoredOutput, StoredRun, Tables } from './tables.ts'
 import type { CountRun } from './usage.ts'
 import { makeDue, promiseDelivery } from './webhooks.ts'
 
-/** What is written with the ending of each run. */
+/** Statements that write the ending of a run. */
 interface WithEnding {
   append: Append
   countRun: CountRun
@@ -99,7 +99,7 @@ export const runs = (
   }
 }
 
-/** The row of a run with all that begins with it. */
+/** Inserts the row of a run together with the rows that belong to it. */
 async function insert(db: Transaction<Tables>, run: NewRun, { code, delivery }: RunExtras): Promise<void> {
   await db.insertInto('runs').values(toStored(run)).execute()
   const pairs = metadataPairs(run)
@@ -166,7 +166,7 @@ const toStored = (run: NewRun): StoredRun => ({
   result: null,
 })
 
-/** Rows of earlier versions lack the phases that were not told apart then. */
+/** Rows of earlier versions lack phases that were added later. */
 const toResult = (result: RunResult): RunResult => ({ ...result, timings: { ...noTimings, ...result.timings } })
 
 export const toRow = ({ status: _, ...stored }: StoredRun): RunRow => ({

@@ -29,7 +29,8 @@ import { deliveries } from './webhooks.ts'
 
 /**
  * Log before it is moved into the database, 4 KiB each. That waits for the disk on our event loop, ten milliseconds and
- * more in which nobody is answered: at 32 MiB it comes once in a thousand runs, by default once in a hundred. What grows
+ * more in which nobody is answered: at 32 MiB it comes once in a thousand runs, by default once in a hundred. What
+ * grows
  * is the file and, by a fraction of a second, the first start after a crash. https://www.sqlite.org/wal.html
  */
 const checkpointPages = 8_192
@@ -39,11 +40,11 @@ const sqliteBusy = 5
 /** How long a writer waits for another process to finish its write. */
 const busyTimeoutMs = 10_000
 
-/** Where the database of a home is. */
+/** Returns the path of the database in a home directory. */
 export const databasePath = (frontHome: string): string => join(frontHome, 'glovebox.db')
 
 /**
- * Opens the database at `path`, makes it when it is missing, and brings it to this version.
+ * Opens the database at `path`, creates it if it is missing, and migrates it to this version.
  * @throws StartRefused when it cannot be used: not a database, damaged, or written by a newer version.
  */
 export async function openStore(path: string): Promise<Store> {
@@ -83,7 +84,7 @@ export async function openStore(path: string): Promise<Store> {
   }
 }
 
-/** What acts of administration change. @param db a transaction, or the database. */
+/** The rows that administrative actions change. @param db a transaction, or the database. */
 const changeable = (db: Kysely<Tables>): Rows => ({
   orgs: orgs(db),
   keys: keys(db),
@@ -107,8 +108,8 @@ const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subje
 })
 
 /**
- * Usual commits are on the disk a moment later; these have their log synced first. Nobody else writes in between, since
- * the connection is held. https://www.sqlite.org/pragma.html#pragma_synchronous
+ * Ordinary commits reach the disk a moment later; durable ones sync the log first. The connection is held meanwhile, so
+ * there is no other write in between. https://www.sqlite.org/pragma.html#pragma_synchronous
  */
 const durablyIn =
   (db: Kysely<Tables>): DurableTransaction =>
@@ -125,13 +126,13 @@ const durablyIn =
 function openDatabase(path: string): NodeSqlite {
   let database: DatabaseSync | undefined
   try {
-    // Made here so that nobody else can read it from its first byte on; SQLite gives its side files the same mode.
+    // Created here with a private mode; SQLite gives its side files the same mode.
     closeSync(openSync(path, 'a', 0o600))
     database = new DatabaseSync(path, { timeout: busyTimeoutMs, enableForeignKeyConstraints: true })
     // A killed process loses nothing; a power cut may lose the last writes but never damages the file.
     // https://www.sqlite.org/pragma.html#pragma_synchronous
     database.exec('pragma journal_mode = wal; pragma synchronous = normal; pragma trusted_schema = off')
-    // What is deleted is overwritten, so that what was erased is in no free page: see `Store.subjects`.
+    // Deleted data is overwritten, so that erased data remains in no free page: see `Store.subjects`.
     database.exec('pragma secure_delete = on')
     database.exec(`pragma wal_autocheckpoint = ${checkpointPages}`)
     return new NodeSqlite(database)
@@ -156,7 +157,7 @@ function unusable(path: string, cause: unknown): StartRefused {
 
 /** `node:sqlite` in the shape that Kysely's SQLite dialect drives. Statements are prepared once per text. */
 class NodeSqlite implements SqliteDatabase {
-  /** Our own statements are a few dozen; the bound only guards against a text that varies. */
+  /** The product has a few dozen statements; the bound guards against varying texts. */
   static readonly #maxStatements = 256
   readonly #database: DatabaseSync
   readonly #statements = new Map<string, SqliteStatement>()

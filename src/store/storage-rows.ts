@@ -1,4 +1,6 @@
-/** Rows of threads and volumes. What they hold is with the runner; a row and its image come and go together. */
+/**
+ * Rows of threads and volumes. Their files belong to the runner; a row and its image are created and removed together.
+ */
 
 export interface ThreadRow {
   orgId: string

@@ -22,28 +22,28 @@ export interface KeyRow {
   profile: string
   /** SHA-256 of the secret, hex; `null` for the keyless development caller. */
   secretHash: string | null
-  /** How the secret begins, so that its owner can tell it from others; `null` where there is none. */
+  /** First characters of the secret, shown in lists; `null` for a key without one. */
   prefix: string | null
   createdAt: string
-  /** From then on it is refused, and what it has going is ended. */
+  /** After it, requests are rejected and running executions are cancelled. */
   expiresAt: string | null
-  /** Variables of its runs, sealed; `null` where there are none. */
+  /** Variables of its runs, sealed; `null` for none. */
   env: string | null
-  /** Names of the tools that it may use, as JSON; `null`: all that its profile offers. */
+  /** Names of the tools that it may use, as JSON; `null` for all that its profile offers. */
   tools: string | null
-  /** Of the secret before the last rotation, which is good for a while. */
+  /** Of the secret before the last rotation, which stays valid for a while. */
   previousHash: string | null
   previousUntil: string | null
   revokedAt: string | null
-  /** When everything that a revoked key had going was known to have ended. */
+  /** When all runs of a revoked key had ended. */
   retiredAt: string | null
 }
 
-/** A profile as it was when its revision first ran: what a run row refers to stays explainable. */
+/** A profile as it was when its revision first ran, so that rows of runs can still be explained later. */
 export interface ProfileRow {
   name: string
   revision: string
-  /** The whole profile as JSON, env values left out. */
+  /** The whole profile as JSON, without the values of variables. */
   definition: string
   createdAt: string
 }
@@ -58,30 +58,30 @@ export interface RunRow {
   /** SHA-256 of the code, hex. */
   codeHash: string
   codeBytes: number
-  /** What the caller attached, as JSON; `null` when nothing. */
+  /** Metadata of the caller, as JSON; `null` for none. */
   metadata: string | null
-  /** The person or case of the client's that it belongs to. */
+  /** The person or case that the run belongs to, as the client names it. */
   subject: string | null
   /** Names of the variables of the call, as JSON. */
   envNames: string
-  /** The runner that has the run and which of its lives. */
+  /** The runner process that has the run. */
   runnerId: string
   epoch: number
   detached: boolean
-  /** What it prints is kept when it ends, for those who ask later. */
+  /** Its output is kept when it ends, for later requests. */
   kept: boolean
-  /** And for as long as this row is. */
+  /** Its output is kept for as long as this row is. */
   keepsOutput: boolean
   threadId: string | null
   deliveryMode: DeliveryMode
   createdAt: string
   finishedAt: string | null
   ending: Ending | null
-  /** Everything measured; `null` until finished, and where nothing could be measured. */
+  /** All measurements; `null` until it has finished, and if nothing could be measured. */
   result: RunResult | null
 }
 
-/** One stream of an ended run, as much of it as was kept. */
+/** The part of a stream that is kept after the run has ended. */
 export interface KeptStream {
   head: Uint8Array
   /** Bytes between head and tail that were not kept. */
@@ -93,17 +93,17 @@ export interface KeptOutput {
   stdout: KeptStream
   stderr: KeptStream
   images: readonly ShownImage[]
-  /** In which order all of it came (`core/output-order.ts`); absent where that was not kept. */
+  /** The order of all output (`core/runs/output-order.ts`); absent if it was not kept. */
   order?: Uint8Array
 }
 
-/** A promise that whatever a caller names with a key is executed at most once. */
+/** Ensures that a request with an idempotency key is executed at most once. */
 export interface ClaimRow {
   orgId: string
   keyId: string
   /** Chosen by the caller. */
   idempotencyKey: string
-  /** SHA-256 of what was asked, hex: the same key never means two things. */
+  /** SHA-256 of the request, hex: the same key cannot be used for two requests. */
   requestHash: string
   runId: string
   expiresAt: string
@@ -113,45 +113,45 @@ export interface TaskRow {
   id: string
   orgId: string
   keyId: string
-  /** The run that the outcome comes from; `null` where it is some other work of the front that made the task. */
+  /** The run that the outcome comes from; `null` for other work of the front that created the task. */
   runId: string | null
-  /** The front process that made it. */
+  /** The front process that created it. */
   frontId: string
   status: 'working' | 'completed' | 'failed' | 'cancelled'
-  /** Of a completed task its result, of a failed one its error, as JSON. */
+  /** The result of a completed task or the error of a failed one, as JSON. */
   outcome: string | null
   createdAt: string
   updatedAt: string
   expiresAt: string
 }
 
-/** What one act can change, together with the line that says so. */
+/** The rows that one administrative action can change, in the transaction of its audit line. */
 export type Rows = Pick<
   Store,
   'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'hiddenTools' | 'orgSettings' | 'secrets' | 'volumes'
 >
 
 export interface Store {
-  /** Does `work` and writes the line, in one transaction that survives a power cut; neither when `work` throws. */
+  /** Runs `work` and writes the audit line in one durable transaction; nothing is written when `work` throws. */
   audited<Result>(line: AuditEntry, work: (rows: Rows) => Promise<Result>): Promise<Result>
-  /** Seals everything that is sealed anew, in one such transaction. `null` stays. */
+  /** Replaces every sealed value, in one durable transaction. `null` stays `null`. */
   reseal(again: {
     secret(row: { name: string; value: string }): string
     env(row: KeyRow): string | null
     profile(row: StoredProfileRow): string
   }): Promise<void>
   orgs: {
-    /** Creates the org, or leaves the one with this id as it is. */
+    /** Creates the organization, unless one with this id exists. */
     ensure(org: OrgRow): Promise<void>
-    /** @returns the org with this name: the one that has it, or else this one, made now. */
+    /** Returns the organization with this name, and creates it if there is none. */
     ensureNamed(org: OrgRow): Promise<OrgRow>
     get(id: string): Promise<OrgRow | undefined>
     /** By name. */
     list(): Promise<OrgRow[]>
     page(afterName: string, limit: number): Promise<OrgRow[]>
-    /** @returns `false` when another org has the name. */
+    /** @returns `false` when another organization has the name. */
     create(org: OrgRow): Promise<boolean>
-    /** @returns whether there is such an org; `taken` when another has the name. */
+    /** @returns whether the organization exists; `taken` when another has the name. */
     rename(id: string, name: string): Promise<boolean | 'taken'>
   }
   keys: {
@@ -159,27 +159,27 @@ export interface Store {
     get(id: string): Promise<KeyRow | undefined>
     findBySecretHash(hash: string): Promise<KeyRow | undefined>
     list(orgId: string): Promise<KeyRow[]>
-    /** Those with a secret, by age. */
+    /** Keys with a secret, oldest first. */
     page(orgId: string, after: AfterRow, limit: number): Promise<KeyRow[]>
-    /** The key whose secret before its last rotation this was. */
+    /** Finds a key by its secret before the last rotation. */
     findByPreviousHash(hash: string): Promise<KeyRow | undefined>
-    /** @returns whether there is such a live key. */
+    /** @returns whether the key exists and is not revoked. */
     update(
       id: string,
       changes: Partial<Pick<KeyRow, 'name' | 'profile' | 'expiresAt' | 'env' | 'tools'>>,
     ): Promise<boolean>
-    /** Gives a live key another secret. @returns whether there is one. */
+    /** Replaces the secret of a key. @returns whether the key exists and is not revoked. */
     rotate(
       id: string,
       secret: Pick<KeyRow, 'secretHash' | 'prefix' | 'previousHash' | 'previousUntil'>,
     ): Promise<boolean>
-    /** Revokes every key whose time is over. */
+    /** Revokes every key that has expired. */
     expire(now: string): Promise<void>
     /** Every key that has variables. */
     withEnv(): Promise<KeyRow[]>
-    /** @returns whether a live key was revoked by this call. */
+    /** @returns whether this call revoked the key. */
     revoke(id: string, at: string): Promise<boolean>
-    /** Keys that are revoked and may still have something going. */
+    /** Revoked keys that may still have unfinished runs. */
     notRetired(): Promise<KeyRow[]>
     setRetired(id: string, at: string): Promise<void>
   }
@@ -188,14 +188,14 @@ export interface Store {
     get(name: string, revision: string): Promise<ProfileRow | undefined>
   }
   storedProfiles: {
-    /** @returns `false` when the org has one of this name. */
+    /** @returns `false` when the organization already has a profile of this name. */
     create(profile: StoredProfileRow): Promise<boolean>
     get(orgId: string, name: string): Promise<StoredProfileRow | undefined>
     page(orgId: string, afterName: string, limit: number): Promise<StoredProfileRow[]>
     all(): Promise<StoredProfileRow[]>
-    /** @returns whether there is one. */
+    /** @returns whether it exists. */
     update(orgId: string, name: string, settings: string, updatedAt: string): Promise<boolean>
-    /** Removes one that no live key is bound to. */
+    /** Removes a profile that no valid key is bound to. */
     remove(orgId: string, name: string): Promise<'removed' | 'unknown' | 'in_use'>
   }
   limits: {
@@ -204,7 +204,7 @@ export interface Store {
     set(ownerId: string, amounts: string): Promise<void>
   }
   usage: {
-    /** By day and key. @param untilDay the first day that does not count. */
+    /** By day and key. @param untilDay exclusive. */
     list(orgId: string, fromDay: string, untilDay: string): Promise<UsageRow[]>
   }
   adminTokens: {
@@ -212,10 +212,10 @@ export interface Store {
     findBySecretHash(hash: string): Promise<AdminTokenRow | undefined>
     /** By age. */
     page(after: AfterRow, limit: number): Promise<AdminTokenRow[]>
-    /** @returns whether a live token was revoked by this call. */
+    /** @returns whether this call revoked the token. */
     revoke(id: string, at: string): Promise<boolean>
   }
-  /** Signed links that are good once, each until it expires. */
+  /** Signed links for one use, each until it expires. */
   usedLinks: {
     /** @returns whether this was the first use. */
     use(id: string, expiresAt: string): Promise<boolean>
@@ -224,7 +224,7 @@ export interface Store {
   threads: ThreadRows
   volumes: VolumeRows
   runs: {
-    /** With a delivery it survives a power cut: somebody was promised to be told. */
+    /** With a delivery the transaction is durable, since the client relies on the webhook. */
     begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: RunExtras): Promise<void>
     /**
      * Begins a run that is executed at most once, with its claim, in one transaction that survives a power cut.
@@ -236,7 +236,7 @@ export interface Store {
       claim: ClaimRow,
       beside?: RunExtras,
     ): Promise<ClaimRow | undefined>
-    /** Gives up the claim of a run that was never executed. */
+    /** Deletes the idempotency record of a run that was never executed. */
     unclaim(id: string): Promise<void>
     /**
      * Writes the ending once, and with it what the run printed where that is kept; a run that is finished already
@@ -249,7 +249,7 @@ export interface Store {
       result: RunResult | null,
       output?: KeptOutput,
     ): Promise<RunRow | undefined>
-    /** What an ended run printed, while it is kept. */
+    /** The output of an ended run, while it is kept. */
     output(id: string): Promise<KeptOutput | undefined>
     get(id: string): Promise<RunRow | undefined>
     /** Runs without an ending. */
@@ -257,13 +257,15 @@ export interface Store {
   }
   history: HistoryRows
   orgSettings: OrgSettingsRows
-  /** The outbox. A row is written with its run, and becomes due in the transaction that writes the ending. */
+  /**
+   * The outbox of webhooks. A row is written with its run and becomes due in the transaction that writes the ending.
+   */
   deliveries: DeliveryRows
   tasks: {
-    /** Survives a power cut once it resolves. */
+    /** Durable once it resolves. */
     create(task: TaskRow): Promise<void>
     get(id: string): Promise<TaskRow | undefined>
-    /** Ends a task that is still working. @returns whether this call did. */
+    /** Ends a task that is still working. @returns whether this call ended it. */
     settle(
       id: string,
       updatedAt: string,
@@ -277,7 +279,7 @@ export interface Store {
     hide(orgId: string, tool: string): Promise<void>
     show(orgId: string, tool: string): Promise<void>
   }
-  /** Lines are only ever added; each is bound to all before it (`audit-chain.ts`). Every run that ends adds its own. */
+  /** Lines are only appended; each is chained to all before it (`audit-chain.ts`). Every run that ends adds one. */
   audit: {
     /** @returns the number of the line. */
     append(entry: AuditEntry): Promise<number>
@@ -295,19 +297,23 @@ export interface Store {
     runs(orgId: string, subject: string, after: { createdAt: string; id: string }, limit: number): Promise<RunRow[]>
     threads(orgId: string, subject: string): Promise<ThreadRow[]>
     /**
-     * Forgets in one transaction all that rows say of a subject: its runs with what they printed, and what stands beside
+     * Forgets in one transaction all that rows say of a subject: its runs with what they printed, and what stands
+     * beside
      * the lines of the audit; and writes the line that says so. Nothing of it is left in the files of the database.
      * @returns how much there was; `in_use` while one of its runs goes on or one of its threads is there.
      */
     erase(orgId: string, subject: string, line: (erased: ErasedRows) => AuditEntry): Promise<ErasedRows | 'in_use'>
   }
   secrets: {
-    /** @returns the secret of this name: the one that is there, or else this one, kept from now on. */
+    /** Returns the secret of this name, and stores this value if there is none. */
     ensure(name: string, value: string): Promise<string>
     set(name: string, value: string): Promise<void>
     all(): Promise<{ name: string; value: string }[]>
   }
-  /** Deletes tasks and claims that expired before `now`, and what runs printed that ended before `endedBefore`. */
+  /**
+   * Deletes tasks and idempotency records that expired before `now`, and the output of runs that ended before
+   * `endedBefore`.
+   */
   forget(now: string, endedBefore: string): Promise<void>
   close(): Promise<void>
 }

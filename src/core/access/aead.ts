@@ -6,7 +6,10 @@ export const aeadKeyBytes = 32
 const nonceBytes = 12
 const authTagLength = 16
 
-/** Encrypts a text with a random nonce. @param context must be the same when it is decrypted; it is not part of the result. */
+/**
+ * Encrypts a text with a random nonce.
+ * @param context must be the same when it is decrypted; it is not part of the result.
+ */
 export function encrypt(key: Uint8Array, context: string, text: string): Buffer {
   const nonce = randomBytes(nonceBytes)
   const cipher = createCipheriv(algorithm, key, nonce, { authTagLength }).setAAD(Buffer.from(context))

@@ -11,17 +11,17 @@ import { KeyEnv } from './key-env.ts'
 import type { Profiles } from './profiles.ts'
 import type { Vault } from './vault.ts'
 
-/** 256 random bits: the secret cannot be guessed, so a plain hash keeps it. */
+/** 256 random bits cannot be guessed, so a plain hash is enough to store them. */
 const secretBytes = 32
 
-/** Of the random part, how many characters the list shows: enough to tell keys apart, too few to help a guess. */
+/** Characters of the random part that lists show: enough to distinguish keys, too few to help guessing. */
 const shownCharacters = 4
 
 /** How soon the runs of a revoked key are cancelled. The key itself is refused from the revocation on. */
 const watchIntervalMs = 250
 const retryMaxMs = 5_000
 
-/** A new secret, which is kept nowhere, and what is kept of it. @param region stands in it: `sk-<region>-…`. */
+/** Creates a secret, which is not stored, and what is stored of it. @param region part of it: `sk-<region>-…`. */
 export function newSecret(region: string): { secret: string; secretHash: string; prefix: string } {
   const random = randomBytes(secretBytes).toString('base64url')
   const secret = `sk-${region}-${random}`
@@ -32,7 +32,7 @@ export function newSecret(region: string): { secret: string; secretHash: string;
   }
 }
 
-/** A key that is not written yet, and its secret. */
+/** Creates the row of a key, not yet written, and its secret. */
 export function newKeyRow(
   region: string,
   settings: Pick<KeyRow, 'orgId' | 'profile' | 'name'>,
@@ -41,7 +41,7 @@ export function newKeyRow(
   return { row: { ...keyWithoutSecret(newId('key'), settings), ...kept }, secret }
 }
 
-/** A key that nobody can authenticate with. */
+/** Creates the row of a key that cannot be used to authenticate. */
 export const keyWithoutSecret = (id: string, settings: Pick<KeyRow, 'orgId' | 'profile' | 'name'>): KeyRow => ({
   id,
   ...settings,
@@ -98,8 +98,9 @@ export class Keys {
   }
 
   /**
-   * BOUNDARY: whom a secret belongs to. It is looked up by its hash, so how long that takes tells nothing about any
-   * secret, and it is looked up each time, so that nothing remembers a key beyond its revocation.
+   * BOUNDARY: returns the caller that a secret belongs to. The lookup is by hash, so its timing reveals nothing about
+   * any
+   * secret. Nothing is cached, so a revocation takes effect at once.
    * @throws Refusal `unauthorized`, `profile_gone`.
    */
   async authenticate(secret: string): Promise<Caller> {
@@ -109,8 +110,8 @@ export class Keys {
   }
 
   /**
-   * Who has a key, for what was signed in its name.
-   * @throws Refusal `link_invalid` when it does not live any more, `profile_gone`.
+   * Returns the caller that a key belongs to, for links that were signed for it.
+   * @throws Refusal `link_invalid` when the key is no longer valid, `profile_gone`.
    */
   async callerOf(keyId: string): Promise<Caller> {
     const key = await this.#store.keys.get(keyId)
@@ -125,7 +126,7 @@ export class Keys {
     return { orgId, keyId: id, profile, env: this.#env.of(key), tools: tools === null ? null : readNames(tools) }
   }
 
-  /** By its secret, or by the one before for as long as that is good. */
+  /** Finds a key by its secret, or by the previous one while that is valid. */
   async #find(secretHash: string): Promise<KeyRow | undefined> {
     const key = await this.#store.keys.findBySecretHash(secretHash)
     if (key) return key

@@ -9,9 +9,9 @@ import { placeOfProfile } from './profiles.ts'
 import { masterKeyBytes, SealBroken, Vault } from './vault.ts'
 
 export interface MasterKeySource {
-  /** Base64 of 32 bytes; empty where the file is meant. */
+  /** Base64 of 32 bytes; empty to use the file. */
   value: string
-  /** Holds the same; made when it is missing. */
+  /** File with the same content; created if it is missing. */
   file: string
 }
 
@@ -24,13 +24,13 @@ export const masterKeySource = (
   frontHome: string,
 ): MasterKeySource => ({ value: masterKey, file: masterKeyFile || join(frontHome, 'master.key') })
 
-/** A text that opens only with the key that the rows are sealed with. */
+/** A known text that can be opened only with the key that the rows are sealed with. */
 const checkName = 'master_key_check'
 const checkText = 'glovebox'
 const secretPlace = (name: string): string => `secrets/${name}/value`
 
 /**
- * Opens the vault of this database. A first start makes the key.
+ * Opens the vault of this database. The first start creates the key.
  * @throws StartRefused when the key is malformed, or is not the one that the rows are sealed with.
  */
 export async function openVault(store: Store, source: MasterKeySource): Promise<Vault> {
@@ -38,7 +38,7 @@ export async function openVault(store: Store, source: MasterKeySource): Promise<
   const next = `${source.file}.next`
   const text = readIfThere(source.file)
   const vault = new Vault(text === undefined ? await make(store, source.file) : decode(text, source.file))
-  // A replacement that ended between its two steps left the new key beside the old one.
+  // An interrupted replacement left the new key beside the old one.
   const left = readIfThere(next)
   if (left === undefined) return checked(store, vault, source)
   const replaced = new Vault(decode(left, next))
@@ -62,7 +62,7 @@ async function make(store: Store, file: string): Promise<Buffer> {
   return key
 }
 
-/** On the disk before anything is sealed with it. */
+/** Writes the key to disk before it is used. */
 function writeSafely(file: string, key: Buffer): void {
   const descriptor = create(file)
   writeSync(descriptor, `${key.toString('base64')}\n`)
@@ -116,20 +116,20 @@ async function checked(store: Store, vault: Vault, { value, file }: MasterKeySou
   )
 }
 
-/** A secret of the product itself, sealed in its row. @returns the one that is there, or else this one, from now on. */
+/** Returns a secret of the product itself, sealed in its row, and stores this value if there is none. */
 export async function ensureSecret(store: Store, vault: Vault, name: string, value: string): Promise<string> {
   return vault.open(secretPlace(name), await store.secrets.ensure(name, vault.seal(secretPlace(name), value)))
 }
 
-/** The row of a secret of the product itself. */
+/** Returns the row of a secret of the product itself. */
 export const sealedSecret = (vault: Vault, name: string, value: string): { name: string; value: string } => ({
   name,
   value: vault.seal(secretPlace(name), value),
 })
 
 /**
- * Replaces the master key: seals everything again, in one step that a crash does or does not do. No server may run.
- * @throws StartRefused where the key is given by value: then only its owner can replace it.
+ * Replaces the master key and seals all secrets with the new one, atomically. No server may run meanwhile.
+ * @throws StartRefused when the key is given by value: then only the operator can replace it.
  */
 export async function replaceMasterKey(store: Store, source: MasterKeySource): Promise<void> {
   if (source.value !== '') {

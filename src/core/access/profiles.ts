@@ -14,12 +14,12 @@ const knownMs = 500
 const knownMax = 10_000
 
 /**
- * Makes a profile from settings as the configuration file has them; what is left out is as in `default`.
+ * Creates a profile from settings as in the configuration file; absent settings are those of `default`.
  * @throws StartRefused that names the setting.
  */
 export type ReadProfile = (name: string, written: Readonly<Record<string, unknown>>) => Profile
 
-/** The profiles of the configuration, and those that an org has besides. */
+/** The profiles of the configuration and those of organizations. */
 export class Profiles {
   readonly #store: Store
   readonly #vault: Vault
@@ -44,7 +44,7 @@ export class Profiles {
     return [...this.#configured.values()]
   }
 
-  /** The profile of this name as it is now; the same object for as long as it stays the same. */
+  /** Returns the current profile of this name; the same object as long as it does not change. */
   async get(orgId: string, name: string): Promise<Profile | undefined> {
     const configured = this.#configured.get(name)
     if (configured) return configured
@@ -61,7 +61,7 @@ export class Profiles {
     return profile
   }
 
-  /** Its settings, as they were written. */
+  /** Returns the settings of a stored profile, as they were written. */
   settingsOf({ orgId, name, settings }: StoredProfileRow): Record<string, unknown> {
     return JSON.parse(this.#vault.open(placeOfProfile(orgId, name), settings)) as Record<string, unknown>
   }
@@ -72,7 +72,7 @@ export class Profiles {
    */
   sealed(orgId: string, name: string, written: Readonly<Record<string, unknown>>): string {
     const profile = this.#readRefusing(name, written)
-    // The modules of the configuration were imported once by the start-up probe; no others were.
+    // Only the modules of the configuration were imported by the probe at start.
     const approved = this.configured.flatMap(({ preload }) => preload)
     const other = profile.preload.find((module) => !approved.includes(module))
     if (other !== undefined) {
@@ -82,7 +82,7 @@ export class Profiles {
     return this.#vault.seal(placeOfProfile(orgId, name), JSON.stringify(written))
   }
 
-  /** What a run's row refers to is written before the first run may. */
+  /** Writes the row of this revision first, since rows of runs refer to it. */
   async #load(row: StoredProfileRow): Promise<Profile> {
     const profile = this.#readRefusing(row.name, this.settingsOf(row))
     await this.#store.profiles.ensure(toProfileRow(profile))
@@ -99,7 +99,7 @@ export class Profiles {
   }
 }
 
-/** Values of variables may be secrets: the row keeps their names only. */
+/** Creates the row of a profile. Values of variables may be secrets, so it contains only their names. */
 export function toProfileRow(profile: Profile) {
   const definition = JSON.stringify({ ...profile, env: Object.keys(profile.env) })
   return { name: profile.name, revision: profile.revision, definition, createdAt: timestamp() }

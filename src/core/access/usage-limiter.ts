@@ -40,7 +40,8 @@ interface Account {
 }
 
 /**
- * Enforces the limits of organizations and keys. Usage is counted in memory, by the one front of the instance; the usage
+ * Enforces the limits of organizations and keys. Usage is counted in memory, by the one front of the instance; the
+ * usage
  * of a day is in the rows as well, so it survives a restart.
  */
 export class UsageLimiter {

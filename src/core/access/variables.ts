@@ -8,10 +8,10 @@ const variablesLimitBytes = 128 * 1024
 const variableName = /^[A-Z][A-Z0-9_]*$/
 
 /**
- * Names a call may not set. Either the sandbox gives them their meaning (a run that moved its own home would not find
- * what we promise there), or they make a loader or an interpreter run something before the caller's code, which no
- * process that serves more than one run may inherit. Free are, among others, LANG, LC_ALL and TZ (default: UTF-8,
- * UTC), NODE_ENV and PYTHONUNBUFFERED.
+ * Names that a call may not set: variables that the sandbox sets itself, such as HOME, and variables that make a loader
+ * or
+ * an interpreter run other code first, which a process that serves several runs must not inherit. LANG, LC_ALL and TZ
+ * (default: UTF-8, UTC), NODE_ENV and PYTHONUNBUFFERED are allowed, among others.
  */
 export const reservedVariables: ReadonlySet<string> = new Set([
   'PATH',
@@ -39,8 +39,8 @@ export const reservedVariables: ReadonlySet<string> = new Set([
 export const reservedPrefixes = ['LD_', 'BAPONI_', 'GLOVEBOX_'] as const
 
 /**
- * Holds the variables of one call against the rules.
- * @returns the same variables, known to be strings.
+ * Checks the variables of one call.
+ * @returns the same variables, typed as strings.
  * @throws Refusal `invalid_argument` that names the variable.
  */
 export function checkVariables(asked: Readonly<Record<string, unknown>>): Record<string, string> {

@@ -6,20 +6,20 @@ import type { OrgRow, Rows, Store } from '../../store/store.ts'
 import type { Profiles } from '../access/profiles.ts'
 import type { Vault } from '../access/vault.ts'
 
-/** What a token may do: all, all but tokens, or look. */
+/** Roles of admin tokens: `owner` may do everything, `admin` everything except managing tokens, `member` may read. */
 export const roles = ['owner', 'admin', 'member'] as const satisfies readonly AdminTokenRow['role'][]
 export type Role = (typeof roles)[number]
 
-/** Who administers: made at the door from an admin token, passed to every verb of administration. */
+/** An administrator: created from an admin token when a request is authenticated, and passed to every verb here. */
 export interface Admin {
   /** Id of the token, or `operator` for a command on the machine itself. */
   id: string
   role: Role
-  /** The one org that it is for; `null`: the whole instance. */
+  /** The organization that it is limited to; `null` for the whole instance. */
   orgId: string | null
 }
 
-/** Whoever may start commands on the machine may do everything. */
+/** The administrator behind a command on the machine itself, which may do everything. */
 export const operator: Admin = { id: 'operator', role: 'owner', orgId: null }
 
 /** What verbs of administration work on. */
@@ -27,18 +27,18 @@ export interface Administered {
   store: Store
   vault: Vault
   profiles: Profiles
-  /** Stands in new keys. */
+  /** Part of new keys. */
   region: string
-  /** Absent in a command, which leaves to the server that runs, or will run, what needs one. */
+  /** Absent in a command, which leaves work on storage to the server. */
   runner?: Pick<Runner, 'storage'>
 }
 
 const ranks: Record<Role, number> = { member: 0, admin: 1, owner: 2 }
 
 /**
- * Requires a role for something of one org.
- * @returns the org.
- * @throws Refusal forbidden; not_found where there is no such org, also for an admin of another one.
+ * Requires a role in one organization.
+ * @returns the organization.
+ * @throws Refusal forbidden; not_found if it does not exist, also for an administrator of another one.
  */
 export async function requireInOrg(store: Store, admin: Admin, role: Role, orgId: string): Promise<OrgRow> {
   const org = admin.orgId === null || admin.orgId === orgId ? await store.orgs.get(orgId) : undefined
@@ -47,7 +47,7 @@ export async function requireInOrg(store: Store, admin: Admin, role: Role, orgId
   return org
 }
 
-/** Requires a role for something of the whole instance. @throws Refusal forbidden. */
+/** Requires a role on the whole instance. @throws Refusal forbidden. */
 export function requireInstance(admin: Admin, role: Role): void {
   requireRole(admin, role)
   if (admin.orgId !== null) throw new Refusal('forbidden', { need: 'a token of the whole instance' })
@@ -60,22 +60,22 @@ function requireRole(admin: Admin, role: Role): void {
 export const unknown = (what: string, id: string): Refusal =>
   new Refusal('not_found', { what: `The ${what} ${id.slice(0, 128)}` })
 
-/** An act of an administrator. */
-export interface Act {
+/** An action of an administrator, as the audit records it. */
+export interface AdminAction {
   admin: Admin
   /** `<noun>.<verb>`. */
   action: string
   orgId: string | null
-  /** Id of what it is done to. */
+  /** Id of the target. */
   target: string
-  /** Never a secret. */
+  /** Contains no secret. */
   details?: Readonly<Record<string, unknown>>
 }
 
-/** Does something and writes it to the audit: both, or neither when `work` throws. */
-export const act = <Result>(
+/** Runs `work` and writes an audit line in one transaction; neither is kept when `work` throws. */
+export const withAudit = <Result>(
   store: Store,
-  { admin, action, orgId, target, details = {} }: Act,
+  { admin, action, orgId, target, details = {} }: AdminAction,
   work: (rows: Rows) => Promise<Result>,
 ): Promise<Result> =>
   store.audited(
@@ -83,14 +83,17 @@ export const act = <Result>(
     work,
   )
 
-/** A name is printed in lists and logs, so it holds nothing that moves a cursor. @throws Refusal invalid_argument. */
+/**
+ * Checks a name. It is printed in lists and logs, so it may not contain control characters.
+ * @throws Refusal invalid_argument.
+ */
 export function checkName(field: string, name: string): void {
   if (/^[^\p{C}\p{Zl}\p{Zp}]{1,64}$/u.test(name) && name.trim() === name) return
   const problem = 'must be 1 to 64 printable characters, no space around them'
   throw new Refusal('invalid_argument', { field, problem })
 }
 
-/** @returns the time as it is stored. @throws Refusal invalid_argument where it is none, or over. */
+/** Checks a time in the future. @returns it as it is stored. @throws Refusal invalid_argument. */
 export function checkFuture(field: string, time: string): string {
   const atMs = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(time) ? Date.parse(time) : Number.NaN
   if (Number.isNaN(atMs)) {

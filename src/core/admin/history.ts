@@ -1,5 +1,5 @@
 import { type HistorySettings, readHistorySettings } from '../runs/history-settings.ts'
-import { type Admin, type Administered, act, requireInOrg } from './admin.ts'
+import { type Admin, type Administered, requireInOrg, withAudit } from './admin.ts'
 
 /** What the runs of an org leave in the history. @throws Refusal not_found. */
 export async function historySettingsOf(
@@ -20,7 +20,7 @@ export async function setHistorySettings(
 ): Promise<HistorySettings> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   const settings = { ...(await historySettingsOf(on, admin, orgId)), ...changes }
-  await act(on.store, { admin, action: 'history.set', orgId, target: orgId, details: { ...settings } }, (rows) =>
+  await withAudit(on.store, { admin, action: 'history.set', orgId, target: orgId, details: { ...settings } }, (rows) =>
     rows.orgSettings.set(orgId, JSON.stringify(settings)),
   )
   return settings

@@ -5,27 +5,27 @@ import { placeOfEnv } from '../access/key-env.ts'
 import { newKeyRow, newSecret } from '../access/keys.ts'
 import { checkVariables } from '../access/variables.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { type Admin, type Administered, act, checkFuture, checkName, requireInOrg, unknown } from './admin.ts'
+import { type Admin, type Administered, checkFuture, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
-/** What is said of a key; what is absent stays as it is, or is none. */
+/** Settings of a key. An absent one keeps its value, or is not set. */
 export interface KeySettings {
-  /** For people alone. */
+  /** For display only. */
   name?: string
   profile?: string
-  /** ISO 8601; `null`: never. */
+  /** ISO 8601; `null` for no expiry. */
   expires_at?: string | null
   /** Variables of its runs: over those of the profile, below those of a call. */
   env_vars?: Record<string, unknown>
-  /** Names of the tools that it may use; `null`: all that its profile offers. */
+  /** Names of the tools that it may use; `null` for all that its profile offers. */
   tools?: readonly string[] | null
 }
 
-/** A key without its secret and the values of its variables. */
+/** A key as it is returned to administrators: without its secret and the values of its variables. */
 export interface KeyView {
   id: string
   org_id: string
   name: string
-  /** How its secret begins. */
+  /** First characters of its secret. */
   prefix: string | null
   profile: string
   env_names: string[]
@@ -36,13 +36,13 @@ export interface KeyView {
 }
 
 export interface KeyWithSecret extends KeyView {
-  /** Shown this once. */
+  /** Returned only once. */
   secret: string
 }
 
 /**
- * Makes a key.
- * @param knownTools names of all tools there are.
+ * Creates a key.
+ * @param knownTools names of all tools.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function createKey(
@@ -55,13 +55,15 @@ export async function createKey(
   await requireInOrg(on.store, admin, 'admin', orgId)
   const { row, secret } = newKeyRow(on.region, { orgId, profile: 'default', name: '' })
   const key = { ...row, ...(await toChanges(on, row, settings, knownTools)) }
-  await act(on.store, { admin, action: 'key.create', orgId, target: key.id, details: said(settings) }, (rows) =>
-    rows.keys.ensure(key),
+  await withAudit(
+    on.store,
+    { admin, action: 'key.create', orgId, target: key.id, details: auditDetails(settings) },
+    (rows) => rows.keys.ensure(key),
   )
   return { ...toView(on, key), secret }
 }
 
-/** By age. */
+/** Lists the keys of an organization, oldest first. */
 export async function listKeys(
   on: Administered,
   admin: Admin,
@@ -78,7 +80,7 @@ export async function listKeys(
   return { items: items.map((key) => toView(on, key)), nextCursor }
 }
 
-/** @throws Refusal not_found, also for a key of another org. */
+/** Returns a key. @throws Refusal not_found, also for a key of another organization. */
 export async function getKey(on: Administered, admin: Admin, orgId: string, id: string): Promise<KeyView> {
   await requireInOrg(on.store, admin, 'member', orgId)
   return toView(on, await ofOrg(on, orgId, id))
@@ -95,15 +97,19 @@ export async function updateKey(
   await requireInOrg(on.store, admin, 'admin', orgId)
   const key = await ofOrg(on, orgId, id)
   const changes = await toChanges(on, key, settings, knownTools)
-  await act(on.store, { admin, action: 'key.update', orgId, target: id, details: said(settings) }, async ({ keys }) => {
-    if (!(await keys.update(id, changes))) throw new Refusal('key_revoked', { key: id })
-  })
+  await withAudit(
+    on.store,
+    { admin, action: 'key.update', orgId, target: id, details: auditDetails(settings) },
+    async ({ keys }) => {
+      if (!(await keys.update(id, changes))) throw new Refusal('key_revoked', { key: id })
+    },
+  )
   return toView(on, { ...key, ...changes })
 }
 
 /**
- * Gives a key a new secret.
- * @param overlapSeconds how long the one before is still good.
+ * Replaces the secret of a key.
+ * @param overlapSeconds how long the previous secret stays valid.
  * @throws Refusal forbidden, not_found, key_revoked.
  */
 export async function rotateKey(
@@ -120,19 +126,23 @@ export async function rotateKey(
     previousUntil: overlapSeconds > 0 ? new Date(Date.now() + overlapSeconds * 1_000).toISOString() : null,
   }
   const details = { overlap_seconds: overlapSeconds }
-  await act(on.store, { admin, action: 'key.rotate', orgId, target: id, details }, async ({ keys }) => {
+  await withAudit(on.store, { admin, action: 'key.rotate', orgId, target: id, details }, async ({ keys }) => {
     if (!(await keys.rotate(id, { secretHash, prefix, ...previous }))) throw new Refusal('key_revoked', { key: id })
   })
   return { ...toView(on, { ...key, prefix }), secret }
 }
 
-/** Revokes a key for good; what it has going ends. One that is revoked stays so. @throws Refusal forbidden, not_found. */
+/**
+ * Revokes a key permanently and cancels its running executions.
+ * @returns whether this call revoked it.
+ * @throws Refusal forbidden, not_found.
+ */
 export async function revokeKey(on: Administered, admin: Admin, orgId: string, id: string): Promise<boolean> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   const { revokedAt } = await ofOrg(on, orgId, id)
   if (revokedAt !== null) return false
   const revoke = ({ keys }: Rows) => keys.revoke(id, timestamp())
-  return act(on.store, { admin, action: 'key.revoke', orgId, target: id }, revoke)
+  return withAudit(on.store, { admin, action: 'key.revoke', orgId, target: id }, revoke)
 }
 
 async function ofOrg({ store }: Administered, orgId: string, id: string): Promise<KeyRow> {
@@ -141,7 +151,7 @@ async function ofOrg({ store }: Administered, orgId: string, id: string): Promis
   return key
 }
 
-/** Names of profiles that a refusal lists at most, besides those of the configuration. */
+/** How many stored profiles a refusal lists, in addition to those of the configuration. */
 const namedMax = 50
 
 async function toChanges(
@@ -173,8 +183,8 @@ async function toChanges(
   }
 }
 
-/** What was said, variables by name alone. */
-const said = ({ env_vars: variables, ...rest }: KeySettings): Record<string, unknown> => ({
+/** Returns settings as the audit records them: variables by name only. */
+const auditDetails = ({ env_vars: variables, ...rest }: KeySettings): Record<string, unknown> => ({
   ...rest,
   ...(variables && { env_names: Object.keys(variables) }),
 })

@@ -3,23 +3,23 @@ import { Refusal } from '../../base/errors.ts'
 import type { UsageRow } from '../../store/admin-rows.ts'
 import { dayOf } from '../../store/usage.ts'
 import type { UsageLimits } from '../access/usage-limiter.ts'
-import { type Admin, type Administered, act, requireInOrg, requireInstance, unknown } from './admin.ts'
+import { type Admin, type Administered, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
-/** An org, or one of its keys. */
+/** An organization, or one of its keys. */
 export interface LimitOwner {
   orgId: string
   keyId?: string
 }
 
-/** @throws Refusal not_found. */
+/** Returns the limits of an organization or key. @throws Refusal not_found. */
 export async function limitsOf(on: Administered, admin: Admin, owner: LimitOwner): Promise<UsageLimits> {
   await requireInOrg(on.store, admin, 'member', owner.orgId)
   return JSON.parse((await on.store.limits.get(await idOf(on, owner))) ?? '{}') as UsageLimits
 }
 
 /**
- * Sets every limit of an org or key anew; what is absent is not limited. Limits of an org take an admin of the whole
- * instance; those of its keys its own.
+ * Replaces all limits of an organization or key; an absent one does not apply. Limits of an organization require an
+ * administrator of the whole instance; those of its keys one of the organization.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function setLimits(
@@ -35,7 +35,7 @@ export async function setLimits(
   }
   const target = await idOf(on, owner)
   const details = { ...amounts }
-  await act(on.store, { admin, action: 'limits.set', orgId: owner.orgId, target, details }, ({ limits }) =>
+  await withAudit(on.store, { admin, action: 'limits.set', orgId: owner.orgId, target, details }, ({ limits }) =>
     limits.set(target, JSON.stringify(amounts)),
   )
   return amounts

@@ -3,7 +3,7 @@ import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import type { OrgRow } from '../../store/store.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { type Admin, type Administered, act, checkName, requireInOrg, requireInstance, unknown } from './admin.ts'
+import { type Admin, type Administered, checkName, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
 export interface OrgView {
   id: string
@@ -18,7 +18,7 @@ export async function createOrg({ store }: Administered, admin: Admin, name: str
   requireInstance(admin, 'admin')
   checkName('name', name)
   const org = { id: newId('org'), name, createdAt: timestamp() }
-  await act(
+  await withAudit(
     store,
     { admin, action: 'org.create', orgId: org.id, target: org.id, details: { name } },
     async ({ orgs }) => {
@@ -49,7 +49,7 @@ export async function getOrg({ store }: Administered, admin: Admin, orgId: strin
 export async function renameOrg({ store }: Administered, admin: Admin, orgId: string, name: string): Promise<OrgView> {
   const org = await requireInOrg(store, admin, 'admin', orgId)
   checkName('name', name)
-  await act(store, { admin, action: 'org.rename', orgId, target: orgId, details: { name } }, async ({ orgs }) => {
+  await withAudit(store, { admin, action: 'org.rename', orgId, target: orgId, details: { name } }, async ({ orgs }) => {
     const renamed = await orgs.rename(orgId, name)
     if (renamed === 'taken') throw new Refusal('name_taken', { what: 'An org', name })
     if (!renamed) throw unknown('org', orgId)
@@ -71,7 +71,7 @@ export async function switchTool(
   await requireInOrg(store, admin, 'admin', orgId)
   if (!known.includes(tool)) throw unknown('tool', tool)
   const action = shown ? 'tool.show' : 'tool.hide'
-  await act(store, { admin, action, orgId, target: tool }, ({ hiddenTools }) =>
+  await withAudit(store, { admin, action, orgId, target: tool }, ({ hiddenTools }) =>
     shown ? hiddenTools.show(orgId, tool) : hiddenTools.hide(orgId, tool),
   )
 }

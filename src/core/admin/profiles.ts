@@ -2,7 +2,7 @@ import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { StoredProfileRow } from '../../store/admin-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { type Admin, type Administered, act, requireInOrg, requireInstance, unknown } from './admin.ts'
+import { type Admin, type Administered, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
 /** A profile of an org as it was written, values of variables left out. */
 export interface ProfileView {
@@ -37,9 +37,9 @@ export async function createProfile(
   if (on.profiles.isConfigured(name)) throw taken
   const at = timestamp()
   const row = { orgId, name, settings: on.profiles.sealed(orgId, name, settings), createdAt: at, updatedAt: at }
-  await act(
+  await withAudit(
     on.store,
-    { admin, action: 'profile.create', orgId, target: name, details: said(settings) },
+    { admin, action: 'profile.create', orgId, target: name, details: auditDetails(settings) },
     async (rows) => {
       if (!(await rows.storedProfiles.create(row))) throw taken
     },
@@ -84,9 +84,9 @@ export async function replaceProfile(
   requireInstance(admin, 'admin')
   const row = await existing(on, orgId, name)
   const changed = { ...row, settings: on.profiles.sealed(orgId, name, settings), updatedAt: timestamp() }
-  await act(
+  await withAudit(
     on.store,
-    { admin, action: 'profile.replace', orgId, target: name, details: said(settings) },
+    { admin, action: 'profile.replace', orgId, target: name, details: auditDetails(settings) },
     async (rows) => {
       const { updatedAt } = changed
       if (!(await rows.storedProfiles.update(orgId, name, changed.settings, updatedAt))) throw unknown('profile', name)
@@ -99,7 +99,7 @@ export async function replaceProfile(
 export async function removeProfile(on: Administered, admin: Admin, orgId: string, name: string): Promise<void> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   requireInstance(admin, 'admin')
-  await act(on.store, { admin, action: 'profile.remove', orgId, target: name }, async (rows) => {
+  await withAudit(on.store, { admin, action: 'profile.remove', orgId, target: name }, async (rows) => {
     const removed = await rows.storedProfiles.remove(orgId, name)
     if (removed === 'unknown') throw unknown('profile', name)
     if (removed === 'in_use') throw new Refusal('in_use', { what: `The profile ${name}`, by: 'a key' })
@@ -113,7 +113,7 @@ async function existing({ store }: Administered, orgId: string, name: string): P
 }
 
 /** Values of variables are secrets; the audit and the answers have their names. */
-const said = ({ env, ...rest }: Record<string, unknown>): Record<string, unknown> => ({
+const auditDetails = ({ env, ...rest }: Record<string, unknown>): Record<string, unknown> => ({
   settings: rest,
   env_names: namesIn(env),
 })

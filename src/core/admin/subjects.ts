@@ -8,18 +8,18 @@ import { eachLine, eraseAction, toRecord } from '../audit/audit.ts'
 import { checkSubject } from '../audit/subjects.ts'
 import { recordedRun, resultOf } from '../runs/history.ts'
 import { toTranscript } from '../runs/transcript.ts'
-import { type Admin, type Administered, act, requireInOrg } from './admin.ts'
+import { type Admin, type Administered, requireInOrg, withAudit } from './admin.ts'
 
-/** One thing that is known of a subject. */
+/** One record of the data that is kept of a subject. */
 export type SubjectRecord = Record<string, unknown> & { type: 'run' | 'thread' | 'file' | 'audit' }
 
 const pageRows = 100
 const listedFiles = 1_000
 
 /**
- * Everything that is kept of a person or case: its runs with what they printed, its threads with a list of their files,
- * the lines of the audit.
- * @param files where files are listed; absent: they are left out.
+ * Exports everything that is kept of a person or case: runs with their output, threads with a list of their files, and
+ * lines of the audit.
+ * @param files lists the files of threads; they are left out without it.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function exportSubject(
@@ -31,7 +31,7 @@ export async function exportSubject(
   await requireInOrg(store, admin, 'admin', orgId)
   const subject = nameOf(asked)
   const details = { subject_digest: digestOf(subject) }
-  await act(store, { admin, action: 'subject.export', orgId, target: orgId, details }, async () => {})
+  await withAudit(store, { admin, action: 'subject.export', orgId, target: orgId, details }, async () => {})
   return recordsOf(store, orgId, subject, files)
 }
 
@@ -77,7 +77,7 @@ async function toRunRecord(store: Store, row: RunRow): Promise<SubjectRecord> {
   }
 }
 
-/** Names and sizes of all that a thread holds; what they hold is downloaded by who may. */
+/** Yields the names and sizes of all files of a thread; their content is downloaded with the Files API. */
 async function* filesOf(
   files: RunnerFiles,
   orgId: string,
@@ -98,17 +98,17 @@ async function* filesOf(
   }
 }
 
-/** A thread whose first run never got to it has no files, and what a run removes meanwhile is gone. */
+/** A thread that was never used has no files, and a run can delete files meanwhile. */
 function ifThere(error: unknown): undefined {
   if (error instanceof Refusal && ['thread_unknown', 'path_not_found', 'not_a_directory'].includes(error.code)) return
   throw error
 }
 
-/** How long the server has to erase what threads held. */
+/** How long to wait for the server to erase the threads. */
 const erasedWithinMs = 60_000
 const lookEveryMs = 100
 
-/** How much was erased. */
+/** Counts of what was erased. */
 export interface Erased {
   runs: number
   threads: number
@@ -116,10 +116,12 @@ export interface Erased {
 }
 
 /**
- * Erases everything that is kept of a person or case. The audit proves itself afterwards: its lines stay, without what
- * was personal in them, and one more says which. Where it does not come to its end, asking again goes on.
- * @throws Refusal subject_active while a run of it goes on or has one of its threads; unavailable where no server
- * erases the threads in time; forbidden, not_found, invalid_argument.
+ * Erases everything that is kept of a person or case. The audit can still be verified afterwards: its lines stay,
+ * without
+ * their personal data, and another line records which. An erasure that was interrupted is completed by repeating it.
+ * @throws Refusal subject_active while one of its runs or threads is in use; unavailable if no server erases the
+ * threads
+ * in time; forbidden, not_found, invalid_argument.
  */
 export async function eraseSubject(on: Administered, admin: Admin, orgId: string, asked: string): Promise<Erased> {
   const { store } = on
@@ -147,7 +149,7 @@ export async function eraseSubject(on: Administered, admin: Admin, orgId: string
   return { runs: erased.runs, threads: threads.length, audit_lines: lines }
 }
 
-/** The server that runs erases what is marked, within seconds. */
+/** Waits until the server has erased the marked threads, which takes seconds. */
 async function threadsGone(store: Store, orgId: string, subject: string): Promise<void> {
   const untilMs = monotonicMs() + erasedWithinMs
   while ((await store.subjects.threads(orgId, subject)).length > 0) {
@@ -163,7 +165,7 @@ function nameOf(asked: string): string {
   return subject
 }
 
-/** Tells whoever has the name and the digest that they belong together, and nobody what the name is. */
+/** Returns a salted digest, which proves that a name was meant without revealing it. */
 function digestOf(subject: string): string {
   const salt = randomBytes(16).toString('hex')
   return `${salt}:${createHmac('sha256', salt).update(subject).digest('hex')}`

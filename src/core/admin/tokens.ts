@@ -8,12 +8,12 @@ import { type Page, type PageRequest, page } from '../paging.ts'
 import {
   type Admin,
   type Administered,
-  act,
   checkFuture,
   checkName,
   type Role,
   requireInstance,
   unknown,
+  withAudit,
 } from './admin.ts'
 
 /** How every admin token begins, so that nobody takes it for a key. */
@@ -62,7 +62,7 @@ export async function createToken(
     expiresAt: expiresAt && checkFuture('expires_at', expiresAt),
     revokedAt: null,
   }
-  await act(store, { admin, action: 'token.create', orgId, target: row.id, details: { name, role } }, (rows) =>
+  await withAudit(store, { admin, action: 'token.create', orgId, target: row.id, details: { name, role } }, (rows) =>
     rows.adminTokens.create(row),
   )
   return { ...toView(row), secret }
@@ -83,7 +83,7 @@ export async function listTokens({ store }: Administered, admin: Admin, asked: P
 /** Refused from now on. @throws Refusal forbidden, not_found (also when it was revoked before). */
 export async function revokeToken({ store }: Administered, admin: Admin, id: string): Promise<void> {
   requireInstance(admin, 'owner')
-  await act(store, { admin, action: 'token.revoke', orgId: null, target: id }, async ({ adminTokens }) => {
+  await withAudit(store, { admin, action: 'token.revoke', orgId: null, target: id }, async ({ adminTokens }) => {
     if (!(await adminTokens.revoke(id, timestamp()))) throw unknown('live token', id)
   })
 }

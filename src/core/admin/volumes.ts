@@ -5,7 +5,7 @@ import type { VolumeRow } from '../../store/storage-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { requireStorageRoom } from '../storage/storage-limit.ts'
 import { profileThatMounts, quotaOf, volumeRef } from '../storage/volumes.ts'
-import { type Admin, type Administered, act, checkName, requireInOrg, unknown } from './admin.ts'
+import { type Admin, type Administered, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
 /** What is said of a volume; what is absent stays as it is, or is as usual. */
 export interface VolumeSettings {
@@ -69,7 +69,7 @@ export async function createVolume(
   }
   await requireStorageRoom(on.store, orgId, row.quotaBytes)
   const details = { slug, name, quota_bytes: row.quotaBytes, quota_files: row.quotaFiles }
-  await act(on.store, { admin, action: 'volume.create', orgId, target: row.id, details }, async ({ volumes }) => {
+  await withAudit(on.store, { admin, action: 'volume.create', orgId, target: row.id, details }, async ({ volumes }) => {
     if (!(await volumes.create(row))) throw new Refusal('name_taken', { what: 'A volume', name: slug })
   })
   return toView(row)
@@ -128,7 +128,7 @@ export async function updateVolume(
   if (changes.slug !== undefined) await requireUnmounted(on, row)
   await requireStorageRoom(on.store, orgId, (changes.quotaBytes ?? 0) - row.quotaBytes)
   if (Object.keys(changes).length === 0) return toView(row)
-  await act(
+  await withAudit(
     on.store,
     { admin, action: 'volume.update', orgId, target: row.id, details: { ...settings } },
     async ({ volumes }) => {
@@ -153,7 +153,7 @@ export async function removeVolume(on: Administered, admin: Admin, orgId: string
   const row = await existing(on.store.volumes, orgId, slug)
   await requireUnmounted(on, row)
   if (row.removingAt === null) {
-    await act(
+    await withAudit(
       on.store,
       { admin, action: 'volume.remove', orgId, target: row.id, details: { slug } },
       async ({ volumes }) => {

@@ -2,13 +2,13 @@ import { hashOfLine, noHash, personalDigestOf } from '../../store/audit-chain.ts
 import type { AuditFilter, AuditLine } from '../../store/audit-rows.ts'
 import type { Store } from '../../store/store.ts'
 
-/** The action of the line that says that what stood beside other lines was erased. */
+/** The action of the line that records an erasure of personal data. */
 export const eraseAction = 'subject.erase'
 
-/** Lines looked at in one piece; between two of them others get their turn. */
+/** Lines read at once; other work can run between two reads. */
 const pageLines = 500
 
-/** A line as clients read it. */
+/** A line of the audit as it is returned to clients. */
 export interface AuditRecord {
   seq: number
   at: string
@@ -17,9 +17,9 @@ export interface AuditRecord {
   action: string
   target: string
   details: Record<string, unknown>
-  /** What may be erased; absent where there was nothing, and where it was erased. */
+  /** Personal data; absent if there was none or it was erased. */
   personal?: Record<string, unknown>
-  /** Present where something personal was there and is erased. */
+  /** Present if personal data was erased. */
   erased?: true
   hash: string
 }
@@ -42,7 +42,7 @@ export function toRecord(line: AuditLine): AuditRecord {
 
 const isErased = ({ personalDigest, personal }: AuditLine): boolean => personalDigest !== null && personal === null
 
-/** Every line that matches, oldest first, as it is when it is reached. */
+/** Yields every matching line, oldest first. Each page is read when it is reached. */
 export async function* eachLine(store: Store, filter: AuditFilter): AsyncGenerator<AuditLine, void, undefined> {
   for (let afterSeq = 0; ; ) {
     const lines = await store.audit.list(filter, afterSeq, pageLines)
@@ -55,13 +55,13 @@ export async function* eachLine(store: Store, filter: AuditFilter): AsyncGenerat
 
 export type Verdict =
   | { holds: true; lines: number; erased: number; head: string }
-  /** @property seq of the first line that is not what it was. */
+  /** @property seq of the first line that fails verification. */
   | { holds: false; seq: number; problem: string }
 
 /**
- * Proves that no line was changed, added between others or taken away, and that what is missing beside lines was erased
- * by an act that is itself a line. Lines cut off at the end show only against an anchor, which is kept elsewhere.
- * @param anchor the number and hash of a line as they were printed by an earlier verification.
+ * Verifies that no line was changed, inserted or removed, and that missing personal data was erased by a recorded
+ * erasure. Lines removed from the end are detected only with an anchor, which is kept elsewhere.
+ * @param anchor number and hash of a line, as an earlier verification printed them.
  */
 export async function verifyAudit(store: Store, anchor?: { seq: number; hash: string }): Promise<Verdict> {
   const erasure = new Erasure()

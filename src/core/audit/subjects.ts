@@ -4,8 +4,8 @@ import { Refusal } from '../../base/errors.ts'
 export const subjectLimit = 256
 
 /**
- * Who or what a run is for, in the client's own words: nothing but a name to us.
- * @param field as the client calls it.
+ * Checks the name of a subject: the person or case that a run belongs to, as the client names it.
+ * @param field name of the argument in the refusal.
  * @throws Refusal invalid_argument.
  */
 export function checkSubject(field: string, subject: string | undefined): string | null {

@@ -6,7 +6,7 @@ import { checkVariables } from '../access/variables.ts'
 import { checkSubject } from '../audit/subjects.ts'
 import type { Caller } from '../caller.ts'
 import { checkThreadId } from '../storage/files.ts'
-import type { AskedThread } from '../storage/thread-locks.ts'
+import type { RequestedThread } from '../storage/thread-locks.ts'
 import { type IdempotencyRecord, toIdempotencyRecord } from './idempotency.ts'
 
 export const codeLimitBytes = 1024 * 1024
@@ -55,7 +55,7 @@ export interface CheckedRequest {
   webhookUrl: string | undefined
   idempotency: IdempotencyRecord | undefined
   /** The home directory is this thread's. */
-  thread: AskedThread | undefined
+  thread: RequestedThread | undefined
 }
 
 /**
@@ -80,7 +80,7 @@ export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request
   }
 }
 
-function checkThread({ name, storage }: Profile, id: string | undefined): AskedThread | undefined {
+function checkThread({ name, storage }: Profile, id: string | undefined): RequestedThread | undefined {
   if (id === undefined) return undefined
   if (storage.kind === 'none') throw new Refusal('threads_unavailable')
   checkThreadId('thread_id', id)

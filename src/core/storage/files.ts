@@ -7,10 +7,10 @@ import type { Caller } from '../caller.ts'
 import { requireStorageRoom } from './storage-limit.ts'
 import type { Volumes } from './volumes.ts'
 
-/** A file or directory of the caller's org, as a client names it. */
+/** A file or directory of the caller's organization, as a client names it. */
 export interface FileRequest {
   source: 'thread' | 'volume'
-  /** Of the thread or volume. */
+  /** Id of the thread or slug of the volume. */
   id: string
   /** Relative to its root. */
   path: string
@@ -35,9 +35,9 @@ export interface FileEntry extends FileStatus {
 /** A file that is open for reading. */
 export interface OpenFile {
   status: FileStatus
-  /** Bytes that `bytes` gives, unless the file shrinks meanwhile. */
+  /** How many bytes `bytes` yields, unless the file is truncated meanwhile. */
   lengthBytes: number
-  /** To be read once, or not at all and then to be stopped. */
+  /** Must be read once, or `stop` must be called. */
   bytes: AsyncGenerator<Uint8Array, void, undefined>
   stop(): void
 }
@@ -52,10 +52,10 @@ export const fileNeeds = {
   delete: 'files.write',
 } as const
 
-/** Part of a path on the host, so it begins with a letter or digit, and case is kept. */
+/** Part of a path on the host: it starts with a letter or digit, and is case-sensitive. */
 const threadIds = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
-/** @param field as the client calls it. @throws Refusal invalid_argument that says the rule. */
+/** Checks a thread id. @param field name of the argument in the refusal. @throws Refusal invalid_argument. */
 export function checkThreadId(field: string, id: string): void {
   if (threadIds.test(id)) return
   const shown = JSON.stringify(id.length > 64 ? `${id.slice(0, 64)}…` : id)
@@ -64,9 +64,10 @@ export function checkThreadId(field: string, id: string): void {
 }
 
 /**
- * Files of threads and volumes. Every verb refuses what the caller's profile keeps no storage of, and what belongs to
- * another org as if it were not there.
- * @throws Refusal threads_unavailable, thread_unknown, volume_unknown, volume_read_only, path_invalid, path_not_found and others.
+ * Reads and writes files of threads and volumes. Storage that the profile does not provide is refused; storage of
+ * another organization is reported as unknown.
+ * @throws Refusal threads_unavailable, thread_unknown, volume_unknown, volume_read_only, path_invalid, path_not_found
+ * and others.
  */
 export class Files {
   readonly #store: Store
@@ -79,14 +80,14 @@ export class Files {
     this.#volumes = volumes
   }
 
-  /** Opens a file for reading; also while a run has it. @throws Refusal not_a_file, range_invalid. */
+  /** Opens a file for reading, also while a run is using it. @throws Refusal not_a_file, range_invalid. */
   async open(caller: Caller, { path, ...place }: FileRequest, range?: FileRange): Promise<OpenFile> {
     const file: FileStream = await this.#runner.files.read(await this.#placeOf(caller, place, 'read'), path, range)
     const { status, lengthBytes, bytes } = file
     return { status: toStatus(status), lengthBytes, bytes, stop: () => file.stop() }
   }
 
-  /** What a path names. A link, and whatever else is neither file nor directory, is refused. */
+  /** Returns the status of a file or directory. Links and other file types are refused. */
   async stat(caller: Caller, { path, ...place }: FileRequest): Promise<FileStatus> {
     const status = await this.#runner.files.stat(await this.#placeOf(caller, place, 'read'), path)
     if (status.kind !== 'file' && status.kind !== 'directory')
@@ -94,7 +95,7 @@ export class Files {
     return toStatus(status)
   }
 
-  /** A part of a directory, in the order of the disk: its files and directories. @throws Refusal not_a_directory. */
+  /** Lists a page of a directory, in the order of the disk. @throws Refusal not_a_directory. */
   async list(
     caller: Caller,
     { path, ...place }: FileRequest,
@@ -106,15 +107,15 @@ export class Files {
     return { entries, nextCursor: listing.cursor ?? null }
   }
 
-  /** @throws Refusal where `write` would be refused whatever is there. */
+  /** @throws Refusal when `write` would be refused for any file. */
   async requireWritable(caller: Caller, { source, id }: FileRequest): Promise<void> {
     await this.#placeOf(caller, { source, id }, 'write')
   }
 
   /**
-   * Writes a whole file, or nothing; missing directories are made, and so is a thread that is new.
-   * @returns its bytes.
-   * @throws Refusal thread_busy while a run has the thread, storage_full; what the source throws.
+   * Writes a file atomically. Creates missing directories, and the thread if it is new.
+   * @returns its size in bytes.
+   * @throws Refusal thread_busy while a run is using the thread, storage_full; errors of the source.
    */
   async write(
     caller: Caller,
@@ -127,12 +128,16 @@ export class Files {
     await this.#use(caller, where.name, storage.quota)
     await this.#runner.storage.create(where, storage.quota)
     const bytes = await this.#runner.files.write(where, path, source)
-    // It is used until now; and who deleted it before the first byte came has not deleted this.
+    // Updates the time of last use, and restores the row if the thread was deleted before the first byte arrived.
     await this.#use(caller, where.name, storage.quota)
     return bytes
   }
 
-  /** @returns how many entries are gone. @throws Refusal thread_busy, directory_not_empty. */
+  /**
+   * Deletes a file or directory.
+   * @returns how many entries were deleted.
+   * @throws Refusal thread_busy, directory_not_empty.
+   */
   async delete(caller: Caller, { path, ...place }: FileRequest, recursive: boolean): Promise<number> {
     let deleted = 0
     for (;;) {
@@ -143,7 +148,10 @@ export class Files {
     }
   }
 
-  /** @throws Refusal thread_busy while the thread is being removed, limit_reached when the org may not keep so much. */
+  /**
+   * @throws Refusal thread_busy while the thread is being removed, limit_reached when the storage limit would be
+   * exceeded.
+   */
   async #use({ orgId, profile }: Caller, id: string, quota: Quota): Promise<void> {
     const row = await this.#store.threads.get(orgId, id)
     await requireStorageRoom(this.#store, orgId, quota.bytes - (row?.quotaBytes ?? 0))

@@ -4,15 +4,15 @@ import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 import type { FileRequest } from './files.ts'
 
-/** What a link allows. */
+/** The request that a link allows. */
 export interface Link extends FileRequest {
   keyId: string
   method: 'GET' | 'PUT'
-  /** Of an upload: its exact length; `null` for a download. */
+  /** Exact length of an upload; `null` for a download. */
   sizeBytes: number | null
   /** ISO 8601. */
   expiresAt: string
-  /** Of a link that is good once: what that is remembered by. */
+  /** Identifies a link for one use; `null` for others. */
   once: string | null
 }
 
@@ -31,8 +31,9 @@ export const lifeMaxSeconds = 60 * 60
 export const uploadMaxBytes = 10 * 1024 ** 3
 
 /**
- * Links that stand for one act on one file, for a while, in the name of the key that they were made with: whoever has
- * one needs no key. A link is dead as soon as its key is.
+ * Creates and checks links that allow one kind of request on one file, for a limited time, with the rights of the key
+ * that
+ * created them. A link needs no key, and is invalid as soon as its key is.
  */
 export class SignedLinks {
   readonly #secret: Buffer
@@ -72,14 +73,14 @@ export class SignedLinks {
   }
 
   /**
-   * BOUNDARY: reads a token that came with a request. Whether its key lives is the caller's to ask.
-   * @throws Refusal link_invalid: not one of ours, changed, or over.
+   * BOUNDARY: reads a token that came with a request. The caller must check that its key is still valid.
+   * @throws Refusal link_invalid when it is malformed, changed or expired.
    */
   read(token: string, method: 'GET' | 'PUT'): Link {
     const [signed = '', signature = '', rest] = token.split('.')
     const link = rest === undefined ? fromText(signed) : undefined
     if (link === undefined) throw new Refusal('link_invalid')
-    // The key id is taken from what is to be proved; a forged one only chooses another key that does not fit.
+    // The key id comes from the unverified part; a forged one only selects a key that does not match the signature.
     const expected = Buffer.from(this.#signatureOf(link.keyId, signed), 'latin1')
     const given = Buffer.from(signature, 'latin1')
     if (given.length !== expected.length || !timingSafeEqual(given, expected)) throw new Refusal('link_invalid')
@@ -87,17 +88,17 @@ export class SignedLinks {
     return link
   }
 
-  /** Takes the one use of a link; nothing where it is good more often. @throws Refusal link_used. */
+  /** Marks a link for one use as used. @throws Refusal link_used. */
   async use({ once, expiresAt }: Link): Promise<void> {
     if (once !== null && !(await this.#store.usedLinks.use(once, expiresAt))) throw new Refusal('link_used')
   }
 
-  /** Gives that use back: what it was for did not happen. */
+  /** Allows the link to be used again after a failed upload. */
   async giveBack({ once }: Link): Promise<void> {
     if (once !== null) await this.#store.usedLinks.giveBack(once)
   }
 
-  /** A key of its own for each API key. RFC 5869. */
+  /** Derives a signing key for each API key (RFC 5869). */
   #signatureOf(keyId: string, signed: string): string {
     const key = hkdfSync('sha256', this.#secret, keyId, 'glovebox signed link', 32)
     return createHmac('sha256', Buffer.from(key)).update(signed).digest('base64url')
@@ -113,7 +114,7 @@ const toText = (fields: Fields): string => Buffer.from(JSON.stringify(fields)).t
 function fromText(text: string): Link | undefined {
   try {
     const fields: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'))
-    // One text for each link, so that no two tokens are the same one.
+    // Only the canonical text of a link is accepted.
     if (!Array.isArray(fields) || toText(fields as Fields) !== text) return undefined
     const [keyId, method, source, id, path, sizeBytes, expiresAt, once] = fields as Fields
     if (method !== 'GET' && method !== 'PUT') return undefined

@@ -2,12 +2,12 @@ import { Refusal } from '../../base/errors.ts'
 import type { Store } from '../../store/store.ts'
 import type { UsageLimits } from '../access/usage-limiter.ts'
 
-/** What is full stays so until somebody deletes something. */
+/** Storage stays full until something is deleted. */
 const retryAfterSeconds = 60
 
 /**
- * Holds what an org may keep to its limit.
- * @param addedBytes by which the sum of its quotas is about to grow.
+ * Enforces the storage limit of an organization.
+ * @param addedBytes how much the sum of its quotas is about to grow.
  * @throws Refusal limit_reached.
  */
 export async function requireStorageRoom(

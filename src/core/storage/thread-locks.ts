@@ -6,29 +6,30 @@ import { fault, type Log } from '../../observe/log.ts'
 import type { Store } from '../../store/store.ts'
 import { requireStorageRoom } from './storage-limit.ts'
 
-/** A thread that a call asks for. */
-export interface AskedThread {
+/** The thread that a call names. */
+export interface RequestedThread {
   id: string
   quota: Quota
-  /** Of the caller: how long it is kept is said there. */
+  /** Profile of the caller, which sets the retention time. */
   profile: string
 }
 
 /**
- * A lock whose front is gone is anybody's after this. The runner has the last word: it gives no thread away while a
- * jail that has it lives.
+ * After this time the lock of a front that died can be taken. The runner decides: it does not release a thread while a
+ * jail that uses it is alive.
  */
 const leaseMs = 60_000
 const renewEveryMs = 20_000
 
 /**
- * Who has which thread: a lock in its row, with a lease and a number that grows. A run has its thread from before it is
- * handed to the runner until its ending is known, which is when its jail is dead.
+ * Locks threads for runs: a lock in the row of the thread, with a lease and a fencing number. A run holds its thread
+ * from
+ * before it is given to the runner until its ending is known, when its jail is dead.
  */
 export class ThreadLocks {
   readonly #store: Store
   readonly #log: Log
-  /** Runs of this front that may have a thread. */
+  /** Runs of this front that may hold a thread. */
   readonly #held = new Set<string>()
   readonly #renewal: BackgroundJob
 
@@ -44,23 +45,22 @@ export class ThreadLocks {
   }
 
   /**
-   * Looks ahead, so that a call that is made again and again until the thread is free leaves no row each time; `lock`
-   * decides.
-   * @throws Refusal thread_busy when another run has it now.
+   * Checks early, so that repeated calls for a busy thread write no rows; `lock` decides.
+   * @throws Refusal thread_busy when another run holds it.
    */
-  async expectFree(orgId: string, { id }: AskedThread): Promise<void> {
+  async expectFree(orgId: string, { id }: RequestedThread): Promise<void> {
     const row = await this.#store.threads.get(orgId, id)
     if ((row?.lockedUntil && row.lockedUntil >= timestamp()) || row?.state)
       throw new Refusal('thread_busy', { thread: id })
   }
 
   /**
-   * Whom a run on this thread is for: once a thread belongs to a subject, all that runs on it does.
-   * @param asked what the call says; `null` where it says nothing.
-   * @throws Refusal subject_conflict when the thread belongs to another; limit_reached when it would be made, or grow,
-   * beyond what its org may keep.
+   * Returns the subject of a run on this thread: once a thread belongs to a subject, all runs on it do.
+   * @param asked the subject that the call names, or `null`.
+   * @throws Refusal subject_conflict when the thread belongs to another; limit_reached when creating or
+   * enlarging it would exceed the storage limit of its organization.
    */
-  async subjectFor(orgId: string, { id, quota }: AskedThread, asked: string | null): Promise<string | null> {
+  async subjectFor(orgId: string, { id, quota }: RequestedThread, asked: string | null): Promise<string | null> {
     const row = await this.#store.threads.get(orgId, id)
     await requireStorageRoom(this.#store, orgId, quota.bytes - (row?.quotaBytes ?? 0))
     const owner = row?.subject ?? null
@@ -68,10 +68,10 @@ export class ThreadLocks {
     return owner ?? asked
   }
 
-  /** @throws Refusal thread_busy when another run has it. */
+  /** @throws Refusal thread_busy when another run holds it. */
   async lock(
     { orgId, runId }: { orgId: string; runId: string },
-    { id, quota, profile }: AskedThread,
+    { id, quota, profile }: RequestedThread,
     subject: string | null,
   ): Promise<RunThread> {
     this.#held.add(runId)
@@ -82,12 +82,12 @@ export class ThreadLocks {
     throw new Refusal('thread_busy', { thread: id })
   }
 
-  /** Takes over a run of an earlier front, with the thread that it may have. */
+  /** Adopts a run of an earlier front, with the thread that it may hold. */
   adopt(runId: string): void {
     this.#held.add(runId)
   }
 
-  /** To be called when the run has ended. Never rejects: what could not be freed is freed by `freeEnded`. */
+  /** Must be called when the run has ended. Never rejects; `freeEnded` frees what could not be freed. */
   async free(runId: string): Promise<void> {
     if (!this.#held.delete(runId)) return
     try {
@@ -97,7 +97,7 @@ export class ThreadLocks {
     }
   }
 
-  /** Frees what a front that was killed left between the ending of a run and its lock. */
+  /** Frees locks of ended runs, which a front left that was killed. */
   freeEnded(): Promise<void> {
     return this.#store.threads.freeEnded()
   }

@@ -8,19 +8,19 @@ import { type Page, type PageRequest, page } from '../paging.ts'
 import { checkThreadId } from './files.ts'
 import { requireStorageRoom } from './storage-limit.ts'
 
-/** A thread as its org sees it. */
+/** A thread as it is returned to clients. */
 export interface ThreadView {
   id: string
-  /** Room that it takes on the disk. */
+  /** Disk space that it occupies. */
   size_bytes: number
   created_at: string
   last_used_at: string
-  /** Whether a run has it. */
+  /** Whether a run is using it. */
   busy: boolean
 }
 
 export interface InspectedThread extends ThreadView {
-  /** What it may hold, and what it holds. */
+  /** Maximum and current size of its files. */
   quota_bytes: number
   used_bytes: number
 }
@@ -33,18 +33,18 @@ export const threadNeeds = {
   remove: 'threads.write',
 } as const
 
-/** Idle threads that one look removes. */
+/** Unused threads that one round removes. */
 const removedAtOnce = 100
 const dayMs = 86_400_000
 
 /**
- * Threads beside the runs that use them. A row and its image come and go together: the row says first what is about to
- * happen, and whatever a crash left in between is finished, or undone, by `settle`.
+ * Manages threads apart from the runs that use them. A row and its image are created and removed together: the row is
+ * marked first, and `settle` completes or undoes what a crash interrupted.
  */
 export class Threads {
   readonly #store: Store
   readonly #runner: Runner
-  /** What this front is at, so that `settle` leaves it alone. */
+  /** Threads that this front is working on; `settle` skips them. */
   readonly #underWay = new Set<string>()
 
   constructor(store: Store, runner: Runner) {
@@ -52,7 +52,7 @@ export class Threads {
     this.#runner = runner
   }
 
-  /** The threads of the caller's org, by id. @throws Refusal threads_unavailable, invalid_argument. */
+  /** Lists the threads of the caller's organization, by id. @throws Refusal threads_unavailable, invalid_argument. */
   async list(caller: Caller, asked: PageRequest): Promise<Page<ThreadView>> {
     requireThreads(caller)
     const { orgId } = caller
@@ -76,7 +76,7 @@ export class Threads {
     return { ...toView(row, sizeBytes), quota_bytes: row.quotaBytes ?? quotaBytes, used_bytes: usedBytes }
   }
 
-  /** Deletes a thread with all that it holds. @throws Refusal thread_unknown, thread_busy. */
+  /** Deletes a thread with all its files. @throws Refusal thread_unknown, thread_busy. */
   async remove(caller: Caller, id: string): Promise<void> {
     const { orgId } = await this.#existing(caller, id)
     await this.#alone(orgId, id, async () => {
@@ -88,8 +88,8 @@ export class Threads {
   }
 
   /**
-   * Copies a thread with all that it holds; the copy belongs to whom the thread does.
-   * @throws Refusal thread_unknown, thread_exists, thread_busy (by a run, or by files that are read or written),
+   * Copies a thread with all its files. The copy belongs to the same subject.
+   * @throws Refusal thread_unknown, thread_exists, thread_busy (used by a run or a file transfer),
    * limit_reached, unavailable.
    */
   async fork(caller: Caller, id: string, to: string): Promise<ThreadView> {
@@ -110,9 +110,8 @@ export class Threads {
   }
 
   /**
-   * Finishes, or undoes, what was begun and is not under way: what was being removed is removed, and so is what was
-   * being made, since nobody was told that it is there.
-   * @throws Refusal unavailable while no runner is there; all of it is tried again with the next call.
+   * Completes interrupted removals, and removes incomplete copies, which no client has seen.
+   * @throws Refusal unavailable while no runner is connected; the next call tries again.
    */
   async settle(): Promise<void> {
     for (const { orgId, id } of await this.#store.threads.unsettled()) {
@@ -125,7 +124,7 @@ export class Threads {
 
   /**
    * Removes threads that were not used for longer than their profile keeps them.
-   * @param daysOf how long a profile of an org keeps threads; `null`: for ever.
+   * @param daysOf retention time of a profile, in days; `null` for no limit.
    * @returns how many.
    */
   async expire(daysOf: (orgId: string, profile: string | null) => Promise<number | null>): Promise<number> {
@@ -150,8 +149,9 @@ export class Threads {
   }
 
   /**
-   * A thread that the runner does not give stays, as if nobody had asked. Where it is not known whether the runner has
-   * erased it, it is gone for everybody, and `settle` does the rest.
+   * If the runner refuses, the thread stays as it was. If it is unknown whether the runner has erased it, the thread
+   * stays
+   * marked as removed, and `settle` completes the removal.
    */
   async #finishRemoval(orgId: string, id: string): Promise<void> {
     try {
@@ -164,7 +164,7 @@ export class Threads {
     await this.#store.threads.remove(orgId, id)
   }
 
-  /** Where it is not known whether there is a copy, its row stays as it is, for `settle`. */
+  /** If it is unknown whether the copy exists, its row stays as it is, for `settle`. */
   async #copy(from: ThreadRow, to: string): Promise<void> {
     const { orgId } = from
     try {
@@ -172,7 +172,7 @@ export class Threads {
       if (!copied) throw new Refusal('thread_exists', { thread: to })
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
-      if (error.code === 'thread_unknown') return // No run has made anything of it yet.
+      if (error.code === 'thread_unknown') return // No run has used it yet, so there is no image.
       if (error.code !== 'unavailable') await this.#store.threads.remove(orgId, to)
       throw error
     }
@@ -186,7 +186,7 @@ export class Threads {
     return row
   }
 
-  /** One thing at a time is done to a thread. */
+  /** Runs one operation at a time on a thread. */
   async #alone<T>(orgId: string, id: string, work: () => Promise<T>): Promise<T> {
     const key = `${orgId}/${id}`
     if (this.#underWay.has(key)) throw new Refusal('thread_busy', { thread: id })
@@ -215,7 +215,7 @@ const toView = (row: ThreadRow, sizeBytes: number): ThreadView => ({
   busy: isBusy(row),
 })
 
-/** A thread whose first run never got to it has no image. */
+/** A thread that was never used has no image. */
 const noneYet =
   (quotaBytes: number) =>
   (error: unknown): StorageStatus => {
@@ -223,7 +223,7 @@ const noneYet =
     return { sizeBytes: 0, usedBytes: 0, quotaBytes, inodes: 0, inodesMax: 0, mounted: false }
   }
 
-/** What is in use is looked at again later. */
+/** A busy thread is tried again in the next round. */
 function passBusy(error: unknown): undefined {
   if (error instanceof Refusal && error.code === 'thread_busy') return undefined
   throw error

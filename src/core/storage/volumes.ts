@@ -8,14 +8,14 @@ import type { Profiles } from '../access/profiles.ts'
 import type { Caller } from '../caller.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 
-/** A volume as a key sees it whose profile mounts it. */
+/** A volume as it is returned to a key whose profile mounts it. */
 export interface CallerVolume {
   slug: string
   name: string
   mode: MountedVolume['mode']
-  /** Where runs find it. */
+  /** Its path in runs. */
   path: string
-  /** Room that it takes on the disk, and what it may hold. */
+  /** Disk space that it occupies, and its quota. */
   size_bytes: number
   quota_bytes: number
   quota_files: number
@@ -26,7 +26,7 @@ export const quotaOf = ({ quotaBytes, quotaFiles }: VolumeRow) => ({ bytes: quot
 
 export const volumeRef = ({ orgId, id }: VolumeRow): StorageRef => ({ area: 'volumes', org: orgId, name: id })
 
-/** @returns a profile that mounts the volume and that a live key of its org is bound to. */
+/** Returns the name of a profile that mounts the volume and that a valid key of its organization is bound to. */
 export async function profileThatMounts(
   { keys }: Pick<Store, 'keys'>,
   profiles: Profiles,
@@ -43,7 +43,7 @@ export async function profileThatMounts(
 /** What the verbs of volumes need. */
 export const volumeNeeds = { list: 'volumes.read' } as const
 
-/** The volumes that profiles mount, for the keys of an org. */
+/** Provides the volumes that profiles mount. */
 export class Volumes {
   readonly #store: Store
   readonly #runner: Runner
@@ -53,7 +53,7 @@ export class Volumes {
     this.#runner = runner
   }
 
-  /** What a run of the caller has mounted. @throws Refusal volume_missing when one does not exist. */
+  /** Returns the volumes of a run of the caller. @throws Refusal volume_missing when one does not exist. */
   async ofRun({ orgId, profile: { volumes } }: Caller): Promise<RunVolume[]> {
     if (volumes.length === 0) return []
     const rows = await this.#rowsOf(orgId, volumes)
@@ -64,7 +64,7 @@ export class Volumes {
     })
   }
 
-  /** Those of the caller's profile that exist, by slug. @throws Refusal invalid_argument, unavailable. */
+  /** Lists the existing volumes of the caller's profile, by slug. @throws Refusal invalid_argument, unavailable. */
   async list({ orgId, profile: { volumes } }: Caller, asked: PageRequest): Promise<Page<CallerVolume>> {
     const known = await this.#rowsOf(orgId, volumes)
     const sorted = [...known.values()].sort((a, b) => (a.slug < b.slug ? -1 : 1))
@@ -82,9 +82,8 @@ export class Volumes {
   }
 
   /**
-   * Where the files of a volume are that the caller's profile mounts. It is made by this when nobody used it yet.
-   * @param how what is wanted of them.
-   * @throws Refusal volume_unknown (also for one that the profile does not mount), volume_read_only, unavailable.
+   * Returns where the files of a volume are. Creates its image at first use.
+   * @throws Refusal volume_unknown (also if the profile does not mount it), volume_read_only, unavailable.
    */
   async reach({ orgId, profile }: Caller, slug: string, how: 'read' | 'write'): Promise<StorageRef> {
     const mounted = profile.volumes.find((volume) => volume.slug === slug)
@@ -98,10 +97,11 @@ export class Volumes {
   }
 
   /**
-   * Erases what volumes held that are on their way out; one that a run has is tried again with the next call. One that
-   * a profile mounts stays: the command that wanted it removed knew of other profiles than this server.
-   * @param kept told which stay.
-   * @throws Refusal unavailable while no runner is there.
+   * Erases volumes that are marked as removed. One that a run is using is tried again by the next call. One that a
+   * profile
+   * mounts is restored: the command that removed it was started with other profiles than this server.
+   * @param kept called for each volume that is restored.
+   * @throws Refusal unavailable while no runner is connected.
    */
   async settle(profiles: Profiles, kept: (row: VolumeRow, profile: string) => void): Promise<void> {
     for (const row of await this.#store.volumes.removing()) {
