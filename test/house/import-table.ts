@@ -103,6 +103,7 @@ export const packageTable: Readonly<Record<string, { rooms: readonly string[]; r
   fresh: { rooms: ['http'], reason: 'conditional requests' },
   kysely: { rooms: ['store'], reason: 'nobody else knows that there is SQL' },
   negotiator: { rooms: ['http'], reason: 'the Accept header' },
+  'lru-cache': { rooms: ['core'], reason: 'caches with a bound and an age' },
   pino: { rooms: ['observe'], reason: 'every line passes the redaction there' },
   'pino-pretty': { rooms: ['observe'], reason: 'every line passes the redaction there' },
   'prom-client': { rooms: ['observe'], reason: 'nobody else knows the form that metrics are told in' },
