@@ -1,8 +1,8 @@
 type Undo = () => Promise<void> | void
 
 /**
- * What was acquired, with its undo. `run` releases newest first, once, and goes on past failures;
- * `keep` hands the duty over to the new owner.
+ * Acquired resources with their release functions. `run` releases the newest first, once, and continues after failures;
+ * `keep` transfers the responsibility to a new owner.
  */
 export class Cleanup {
   #undos: Undo[] = []
@@ -12,13 +12,13 @@ export class Cleanup {
     this.#undos.push(undo)
   }
 
-  /** Registers a resource by its own release and returns it. */
+  /** Registers the release of a resource and returns the resource. */
   owns<T extends { release(): Promise<void> | void }>(resource: T): T {
     this.add(() => resource.release())
     return resource
   }
 
-  /** Moves all undos into a Cleanup of their own; this one is empty afterwards. */
+  /** Moves all registrations into a new Cleanup; this one is empty afterwards. */
   keep(): Cleanup {
     const kept = new Cleanup()
     kept.#undos = this.#undos
@@ -27,8 +27,8 @@ export class Cleanup {
   }
 
   /**
-   * Runs every undo, newest first, also when one fails.
-   * @throws AggregateError of all that failed, after the last one ran.
+   * Runs every release function, newest first, even if one fails.
+   * @throws AggregateError with all failures, after the last function has run.
    */
   async run(): Promise<void> {
     const failures: unknown[] = []

@@ -1,8 +1,8 @@
-/** Milliseconds since an arbitrary point; only differences mean something. Never jumps. */
+/** Returns monotonic milliseconds since an arbitrary point; only differences are meaningful. */
 export const monotonicMs = (): number => performance.now()
 
-/** The wall clock as rows and logs carry it: ISO 8601, UTC. */
+/** Returns the current time for rows and logs: ISO 8601, UTC. */
 export const timestamp = (): string => new Date().toISOString()
 
-/** The wall clock in milliseconds, to compare with times of files; it may jump. */
+/** Returns the wall clock in milliseconds, for comparison with file times; it can jump. */
 export const wallMs = (): number => Date.now()

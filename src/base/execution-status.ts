@@ -1,6 +1,6 @@
 import type { Ending } from './run.ts'
 
-/** How REST clients name what a run is at, or how it ended; what runs are searched by. */
+/** The status of a run in REST responses and filters. */
 export const executionStatuses = ['running', 'success', 'failed', 'timeout', 'oom', 'cancelled'] as const
 export type ExecutionStatus = (typeof executionStatuses)[number]
 

@@ -18,11 +18,11 @@ const prefixes = {
 
 const idBytes = 15
 
-/** Drawn for many ids at once: asking the system for 15 bytes costs a hundred times more than copying them. */
+/** Random bytes for many IDs: requesting 15 bytes from the system is a hundred times slower than copying them. */
 const pool = Buffer.alloc(256 * idBytes)
 let used = pool.length
 
-/** An unguessable public id, 120 random bits: `trc_…` for a run, and so on. */
+/** Returns a new unguessable public ID with a prefix and 120 random bits, for example `trc_…` for a run. */
 export function newId(kind: keyof typeof prefixes): string {
   if (used === pool.length) {
     randomFillSync(pool)

@@ -3,12 +3,12 @@ import { createServer, type Server } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StartRefused } from './errors.ts'
 
-/** A dead process's successor may start while its children are still ending; longer than this they do not take. */
+/** Maximum time that the children of a previous process need to exit. */
 const patienceMs = 15_000
 
 /**
- * The right to be the one process of its kind for a home directory. Held as an abstract UNIX socket (unix(7)), which
- * the kernel frees when the process ends, however it ends.
+ * Ensures that only one process of its kind runs for a home directory. The lock is an abstract UNIX socket (unix(7)),
+ * which the kernel releases when the process exits.
  */
 export class InstanceLock {
   readonly #server: Server
@@ -18,9 +18,9 @@ export class InstanceLock {
   }
 
   /**
-   * @param home an existing directory; two names of the same directory are the same lock.
-   * @param part which process of the instance, for example `runner`.
-   * @param waits whether a holder that is about to end is waited for, or refused at once.
+   * @param home an existing directory; different paths to one directory are the same lock.
+   * @param part the process of the instance, for example `runner`.
+   * @param waits whether to wait for the current holder to exit.
    * @throws StartRefused when another process holds it.
    */
   static async acquire(home: string, part: string, waits: boolean): Promise<InstanceLock> {
@@ -32,7 +32,7 @@ export class InstanceLock {
       if (performance.now() >= deadlineMs) {
         throw new StartRefused(
           `Another glovebox (${part}) is running with the home directory ${home}.`,
-          'Stop it first, or give this one a home of its own with --home.',
+          'Stop it first, or use another home directory with --home.',
         )
       }
       await sleep(50)

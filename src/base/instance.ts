@@ -3,24 +3,24 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { StartRefused } from './errors.ts'
 
-/** Where the processes of one instance meet. The id is in the name of all that it makes on the machine. */
+/** The ID and the directories of one instance. The ID is part of the name of everything that it creates on the machine. */
 export interface Instance {
   id: string
   /** Runtime state, gone after a reboot. */
   stateDir: string
-  /** The runner's socket; its directory is for the runner and the front alone. */
+  /** The socket of the runner, in a directory that only the runner and the front can access. */
   socketPath: string
-  /** What the front keeps, owned by its user. */
+  /** The data of the front, owned by its user. */
   frontHome: string
-  /** Where the front sees the program, read-only. */
+  /** The read-only mount of the program for the front. */
   frontProgram: string
 }
 
 /**
- * Opens the instance that lives in a home directory; makes it on first use.
- * @param home absolute path; only root may enter what is below it, but for the front's own part.
- * @param stateRoot where runtime state of all instances is, for example `/run/glovebox`.
- * @throws StartRefused when the home holds an id that is none.
+ * Opens the instance in a home directory; creates it on first use.
+ * @param home absolute path; only root can access its content, except for the part of the front.
+ * @param stateRoot directory for the runtime state of all instances, for example `/run/glovebox`.
+ * @throws StartRefused if the home directory contains an invalid ID.
  */
 export function openInstance(home: string, stateRoot: string): Instance {
   mkdirSync(home, { recursive: true, mode: 0o711 })

@@ -18,23 +18,26 @@ const table: readonly { mimeType: string; begins: (bytes: Buffer) => boolean }[]
   { mimeType: 'audio/flac', begins: at(0, 'fLaC') },
 ]
 
-/** How many of the first bytes `mediaTypeOf` and `contentOf` look at. */
-export const lookedAtBytes = 4096
+/** Number of leading bytes that `detectMediaType` needs. */
+export const detectionBytes = 4096
 
-/** The image or audio that begins like this; `undefined` where it is none. */
-const mediaTypeOf = (bytes: Buffer): string | undefined => table.find(({ begins }) => begins(bytes))?.mimeType
+/** Returns the image or audio type with this signature, if any. */
+const signatureOf = (bytes: Buffer): string | undefined => table.find(({ begins }) => begins(bytes))?.mimeType
 
-/** What a file holds that begins with these bytes. SVG is text. @param isWhole whether they are all of it. */
-export function contentOf(bytes: Buffer, isWhole: boolean): { kind: FileKind; mimeType: string } {
-  const media = mediaTypeOf(bytes)
+/**
+ * Detects the kind and the media type of a file from its leading bytes. SVG is text.
+ * @param isWhole whether the bytes are the complete file.
+ */
+export function detectMediaType(bytes: Buffer, isWhole: boolean): { kind: FileKind; mimeType: string } {
+  const media = signatureOf(bytes)
   if (media !== undefined) return { kind: media.startsWith('image/') ? 'image' : 'audio', mimeType: media }
-  // A NUL is valid UTF-8 and in no text.
-  const isText = !bytes.includes(0) && isUtf8(isWhole ? bytes : withoutCutCharacter(bytes))
+  // NUL is valid UTF-8, but text files do not contain it.
+  const isText = !bytes.includes(0) && isUtf8(isWhole ? bytes : withoutPartialCharacter(bytes))
   return isText ? { kind: 'text', mimeType: 'text/plain' } : { kind: 'binary', mimeType: 'application/octet-stream' }
 }
 
-/** Without the beginning of a character of UTF-8 that has its end elsewhere. */
-function withoutCutCharacter(bytes: Buffer): Buffer {
+/** Removes an incomplete UTF-8 character at the end. */
+function withoutPartialCharacter(bytes: Buffer): Buffer {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
     const byte = bytes[bytes.length - back]!
     if ((byte & 0xc0) === 0x80) continue

@@ -1,61 +1,61 @@
 import type { Language, Limits, Quota, Reuse } from './run.ts'
 
-/** What runs of a profile may keep. */
+/** Which files the runs of a profile can keep. */
 export type Storage =
   | { kind: 'none' }
-  /** A thread is made with this quota; one with less grows to it when it is next mounted, none shrinks. */
+  /** The quota of new threads. A smaller thread grows to it when it is next mounted; threads never shrink. */
   | {
       kind: 'threads'
       quota: Quota
-      /** One that was not used for so long is removed; `null`: never. */
+      /** Threads that were not used for this time are deleted; `null`: never. */
       retentionDays: number | null
     }
 
-/** A volume that every run has at `/volumes/<slug>`. */
+/** A volume that is mounted in every run at `/volumes/<slug>`. */
 export interface MountedVolume {
   slug: string
   mode: 'ro' | 'rw'
 }
 
-/** Groups of tools: what a profile allows and a client narrows. */
+/** Groups of tools: a profile allows them, a client can select fewer. */
 export const toolsets = ['execute', 'files', 'executions'] as const
 export type Toolset = (typeof toolsets)[number]
 
-/** What a call is told whose thread is running something else: an error, a result that the model sees, or nothing yet. */
+/** How a call on a busy thread is handled: an error, a result that the model sees, or waiting. */
 export const busyAnswers = ['refuse', 'result', 'wait'] as const
 export type BusyAnswer = (typeof busyAnswers)[number]
 
-/** How the calls of a key are answered; what runs is not touched by it. */
+/** How calls are answered; it does not affect the run itself. */
 export interface CallPolicy {
-  /** Everything that a client may be shown; it sees less unless it asks. */
+  /** All toolsets that a client can select. */
   toolsets: readonly Toolset[]
-  /** A run that still goes on after so long is answered with what it printed so far, and goes on by itself. */
+  /** After this time a call returns the partial output, and the run continues in the background. */
   detachAfterMs: number | null
   onBusyThread: BusyAnswer
-  /** How long `wait` waits before it refuses. */
+  /** How long `wait` waits before it returns an error. */
   busyWaitMs: number
-  /** Where the ending of a run is told that names no address itself. */
+  /** The webhook address for runs that do not specify one. */
   webhookUrl: string | null
 }
 
-/** What a key may run: made from the configuration at start, the same for every run until the next start. */
+/** What a key can run. */
 export interface Profile {
   name: string
-  /** Hash of everything below; a slot never serves two revisions. */
+  /** Hash of all fields below; a slot serves only one revision. */
   revision: string
   languages: readonly Language[]
-  /** Used when a call names none; one of `languages`. */
+  /** The language of calls that do not specify one; one of `languages`. */
   defaultLanguage: Language
   timeoutDefaultMs: number
   timeoutMaxMs: number
   limits: Omit<Limits, 'timeoutMs'>
-  /** Variables of every run; those of a call win over them. */
+  /** Variables of every run; the variables of a call override them. */
   env: Readonly<Record<string, string>>
   reuse: Reuse
-  /** Modules of Python that are imported before a run needs them. */
+  /** Python modules that are imported in advance. */
   preload: readonly string[]
   calls: CallPolicy
   storage: Storage
-  /** Of the org that a key belongs to, each slug once. */
+  /** Volumes of the organization of the key; slugs are unique. */
   volumes: readonly MountedVolume[]
 }

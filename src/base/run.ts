@@ -1,24 +1,24 @@
 /**
- * The words in which every room speaks of a run: what is asked for, what happens, how it ends.
- * Plain data; it crosses the socket between front and runner as it stands here.
+ * The types of a run that all modules share: its request, its events and its ending.
+ * Plain data, sent unchanged over the socket between front and runner.
  */
 
 export const languages = ['python', 'node', 'bash'] as const
 export type Language = (typeof languages)[number]
 
-/** A dotted name that python can import. */
+/** The pattern of a dotted module name that Python can import. */
 export const moduleNamePattern = '^[A-Za-z_][A-Za-z0-9_]{0,63}([.][A-Za-z_][A-Za-z0-9_]{0,63}){0,7}$'
 
 export const streams = ['stdout', 'stderr'] as const
 export type Stream = (typeof streams)[number]
 
-/** What one run may use. Each number is enforced by the kernel or by the runner, never by the guest's word. */
+/** The resource limits of a run. The kernel or the runner enforces each of them, never the guest. */
 export interface Limits {
-  /** Memory and tmpfs content together; there is no swap beyond it. */
+  /** Memory and tmpfs content together; swap is not available. */
   memoryBytes: number
   /** CPU share in cores; 0.5 is half a core. */
   cpus: number
-  /** Processes and threads at once. */
+  /** Concurrent processes and threads. */
   pids: number
   /** Open files of one process. */
   openFiles: number
@@ -28,48 +28,48 @@ export interface Limits {
   tmpBytes: number
   /** Size of the home directory of a run without a thread. */
   homeBytes: number
-  /** Kept per stream: what exceeds it is counted and dropped, head and tail kept. */
+  /** Output kept per stream: the start and the end are kept, the rest is counted and dropped. */
   outputSoftBytes: number
-  /** Written per stream: beyond it the run ends as `output_limit`. */
+  /** Output written per stream: a run that exceeds it ends as `output_limit`. */
   outputHardBytes: number
   /** Wall time from the first instruction of user code. */
   timeoutMs: number
 }
 
 /**
- * Which runs may share a slot, one after another. `key`: those of one key and profile revision; `thread`: those that
- * have the same thread as well; `never`: each run has a slot of its own, and so has one without a thread under `thread`.
+ * Which runs can use the same slot one after another. `key`: runs of one key and profile revision; `thread`: of these,
+ * runs with the same thread; `never`: none. With `thread`, a run without a thread gets its own slot.
  */
 export const reuses = ['key', 'thread', 'never'] as const
 export type Reuse = (typeof reuses)[number]
 
-/** What a filesystem may hold, enforced by its size alone. */
+/** The capacity of a filesystem, enforced by its size. */
 export interface Quota {
   bytes: number
   /** Files, directories and links. */
   inodes: number
 }
 
-/** The thread that a run has for itself: its home directory, kept from run to run. */
+/** The thread of a run: its persistent home directory, used exclusively. */
 export interface RunThread {
-  /** As its org calls it. */
+  /** The name that its organization uses. */
   id: string
-  /** Grows with each holder of the thread; a runner that has seen a higher one refuses. */
+  /** Fencing number: increases with each holder of the thread, and the runner rejects a lower one than it has seen. */
   fence: number
-  /** With which it is made when there is none yet. */
+  /** The quota with which it is created if it does not exist. */
   quota: Quota
 }
 
-/** Volumes of one profile: each is a mount of every run. */
+/** Maximum number of volumes in a profile: each is a mount in every run. */
 export const volumesMax = 16
 
-/** A volume that a run has at `/volumes/<slug>`, beside others. */
+/** A volume that is mounted at `/volumes/<slug>`. */
 export interface RunVolume {
   slug: string
-  /** By which the runner knows it; stays when the slug changes. */
+  /** Identifies it on the runner; does not change with the slug. */
   name: string
   readOnly: boolean
-  /** With which it is made when there is none yet. */
+  /** The quota with which it is created if it does not exist. */
   quota: Quota
 }
 
@@ -79,20 +79,20 @@ export interface RunSpec {
   orgId: string
   keyId: string
   profile: string
-  /** Changes whenever anything in the profile changes; slots never outlive a revision. */
+  /** Changes with any change of the profile; a slot serves only one revision. */
   profileRevision: string
   reuse: Reuse
   language: Language
-  /** Modules that the language host of the slot has imported ahead of time. */
+  /** Python modules that are imported in advance. */
   preload?: readonly string[]
-  /** The caller's variables, already merged and checked; the engine adds its own fixed ones below them. */
+  /** Merged and validated variables of the caller; they override the fixed ones of the engine. */
   env: Record<string, string>
   limits: Limits
-  /** Goes on when the front that started it is gone; a run that is not may be let to later. */
+  /** Whether it continues after the front that started it has exited. A run can be detached later. */
   detached: boolean
   /** Absent: the home directory is an empty tmpfs. */
   thread?: RunThread
-  /** Each slug and each name once. */
+  /** Slugs and names are unique. */
   volumes?: readonly RunVolume[]
 }
 
@@ -107,17 +107,17 @@ export interface RunInput {
 export type Signal = string
 
 export const failureReasons = [
-  /** The runner that owned the run is gone. */
+  /** The runner that owned the run has exited. */
   'runner_lost',
   /** The run was found unfinished after a crash; it is never executed twice. */
   'interrupted',
-  /** The runner did not take the run, and its caller was told why. */
+  /** The runner rejected the run, and its caller received the reason. */
   'not_started',
-  /** No slot could be made. */
+  /** No slot could be created. */
   'slot_failed',
-  /** The jail could not be made. */
+  /** The jail could not be created. */
   'jail_failed',
-  /** The slot or its guest ended under the run. */
+  /** The slot or its guest exited during the run. */
   'slot_lost',
 ] as const
 export type FailureReason = (typeof failureReasons)[number]
@@ -130,33 +130,33 @@ export type Ending =
   /** `heldAs` names memory that the kernel charges to no cgroup, where that ended the run. */
   | { kind: 'out_of_memory'; limitBytes: number; heldAs?: 'socket_buffers' }
   | { kind: 'output_limit'; limitBytes: number }
-  /** Its storage was full when the program gave up by itself. */
+  /** The program failed while its storage was full. */
   | { kind: 'disk_quota'; limitBytes: number }
   | { kind: 'cancelled' }
   | { kind: 'shutdown' }
   | { kind: 'failed'; reason: FailureReason }
 
-/** Where the time went, in milliseconds of the monotonic clock; the phases follow one another without a gap. */
+/** Duration of each phase in milliseconds of the monotonic clock; the phases are contiguous. */
 export interface Timings {
-  /** Waiting for a turn. */
+  /** Waiting in the queue. */
   queueMs: number
-  /** Getting a slot: near zero when a warm one was there. */
+  /** Getting a slot: near zero for a warm one. */
   slotMs: number
-  /** From the request to the guest until the jail was there: near zero when one had been made ahead. */
+  /** Creating the jail: near zero for a prewarmed one. */
   jailMs: number
-  /** Waiting for a jail that is being made ahead and its interpreter; one that starts with the run does so in `runMs`. */
+  /** Waiting for a jail that is being prewarmed; an interpreter that starts with the run counts as `runMs`. */
   hostMs: number
-  /** User code, from its start until the guest told that the jail was dead and its output passed on. */
+  /** User code, from its start until the guest reported that the jail is dead and its output is forwarded. */
   runMs: number
-  /** From then until all is known: counters of the kernel, what changed in its thread, the thread given back. */
+  /** Reading kernel counters and the changed files of the thread, and releasing the thread. */
   drainMs: number
-  /** Writing the row of the ending; absent in that row, and where nobody waited for it. */
+  /** Writing the row of the ending; absent in that row, and if nothing waited for it. */
   recordMs?: number
 }
 
 export const noTimings: Timings = { queueMs: 0, slotMs: 0, jailMs: 0, hostMs: 0, runMs: 0, drainMs: 0 }
 
-/** What a file holds, by its first bytes; its name says little. */
+/** The kind of a file, detected from its leading bytes and not from its name. */
 export const fileKinds = ['text', 'image', 'audio', 'binary'] as const
 export type FileKind = (typeof fileKinds)[number]
 
@@ -165,69 +165,69 @@ export interface ChangedFile {
   /** Relative to the home directory. */
   path: string
   sizeBytes: number
-  /** Hexadecimal; `null` where it is too much to read. */
+  /** Hexadecimal; `null` if the file is too large. */
   sha256: string | null
   kind: FileKind
   mimeType: string
 }
 
-/** What a run has created or changed in its thread, by path. What it deleted is not told. */
+/** Files that a run created or changed in its thread, by path. Deleted files are not included. */
 export interface ChangedFiles {
-  /** Whose files they are. */
+  /** The thread that contains the files. */
   threadId: string
   changed: ChangedFile[]
-  /** There is more: too much to tell, to look at, or with names that no path can give. */
+  /** Whether files can be missing: because of a limit, or because a name is not UTF-8. */
   truncated: boolean
 }
 
-/** What a program may show. */
+/** Formats of images that a program can display. */
 export type ImageType = 'image/png' | 'image/jpeg'
 
-/** An image that a run showed. */
+/** An image that a run displayed. */
 export interface ShownImage {
   mimeType: ImageType
   bytes: Uint8Array
 }
 
-/** Of one run: how many images, and how large, are told; more are counted and dropped. */
+/** Limits for the images of one run; further images are counted and dropped. */
 export const imageBounds = { count: 16, bytes: 8 * 1024 * 1024, bytesOfOne: 4 * 1024 * 1024 } as const
 
 export interface ImageCounts {
   shown: number
-  /** Beyond the bounds, or cut short. */
+  /** Images beyond the limits, and incomplete ones. */
   dropped: number
-  /** What came was no image; it and what followed is not told. */
+  /** Whether data was received that is not an image; it and all later data is dropped. */
   ignored: boolean
 }
 
 export interface RunResult {
   ending: Ending
-  /** User code only: equals `timings.runMs`. */
+  /** Duration of the user code; equals `timings.runMs`. */
   durationMs: number
   /** From cgroup files. */
   cpuTimeMs: number
   /** From cgroup files; page cache and tmpfs content included. */
   memoryPeakBytes: number
-  /** Processes of this run that the kernel killed for memory, also when the main process lived on. */
+  /** Processes of this run that the kernel killed for memory, even if the main process survived. */
   oomKills: number
-  /** Bytes written to each stream, kept or not. */
+  /** Bytes written to each stream, including dropped ones. */
   outputBytes: Record<Stream, number>
   limits: Limits
   timings: Timings
-  /** Of a run with a thread whose code has started. */
+  /** Present for a run with a thread whose code has started. */
   files?: ChangedFiles
-  /** Of a run that showed some. */
+  /** Present for a run that displayed images. */
   images?: ImageCounts
 }
 
 /**
- * What a reader of a run sees, in order. `seq` only grows; attaching after a seq continues exactly there.
- * Order is kept within each stream.
+ * The events of a run, in order. `seq` is strictly increasing; attaching after a seq continues exactly there.
+ * Order is preserved within each stream.
  */
 export type RunEvent =
   | { kind: 'running'; seq: number }
   | { kind: 'output'; seq: number; stream: Stream; bytes: Uint8Array }
-  /** So many bytes of this stream were dropped here, past the soft limit. */
+  /** Bytes of this stream that were dropped here because of the soft limit. */
   | { kind: 'gap'; seq: number; stream: Stream; bytes: number }
   | ({ kind: 'image'; seq: number } & ShownImage)
   | { kind: 'ended'; seq: number; result: RunResult }
@@ -235,7 +235,7 @@ export type RunEvent =
 /** Why a run is stopped from outside. */
 export type CancelCause = 'cancelled' | 'shutdown'
 
-/** Of a run whose limits nobody knows any more; zero stands for unknown. */
+/** The limits of a run whose limits are no longer known; zero means unknown. */
 export const unknownLimits: Limits = {
   memoryBytes: 0,
   cpus: 0,
@@ -249,7 +249,7 @@ export const unknownLimits: Limits = {
   timeoutMs: 0,
 }
 
-/** The result of a run of which nothing was measured: its code never started, or whoever measured is gone. */
+/** Returns the result of a run without measurements: its code never started, or the runner was lost. */
 export function unmeasured(limits: Limits, ending: Ending): RunResult {
   return {
     ending,

@@ -2,13 +2,13 @@ import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.
 import type { Static, TObject } from 'typebox'
 import { Refusal } from './errors.ts'
 
-/** @throws Refusal `invalid_argument` that names the field, what was expected and what came. */
+/** @throws Refusal `invalid_argument` with the field, the expected and the actual value. */
 export type CheckArguments<Input> = (given: unknown) => Input
 
 // BOUNDARY: arguments are hostile. The first problem ends the check, so that its cost is bounded by the schema.
 const ajv = new Ajv2020({ strict: true, strictTypes: false, allErrors: false, ownProperties: true, verbose: true })
 
-/** Compiles a schema into a check whose refusals tell a model what to mend. */
+/** Compiles a schema into a check. Its errors state which field a model has to fix, and how. */
 export function compile<Schema extends TObject>(schema: Schema): CheckArguments<Static<Schema>> {
   const validate: ValidateFunction = ajv.compile(schema)
   return (given) => {
@@ -18,7 +18,7 @@ export function compile<Schema extends TObject>(schema: Schema): CheckArguments<
   }
 }
 
-/** Some clients repeat the protocol's `_meta` inside the arguments; it is none of them. */
+/** Removes `_meta`, which some clients repeat inside the arguments. */
 function withoutMeta(given: unknown): unknown {
   if (typeof given !== 'object' || given === null || !Object.hasOwn(given, '_meta')) return given
   return Object.fromEntries(Object.entries(given).filter(([name]) => name !== '_meta'))
@@ -35,11 +35,14 @@ function toRefusal(error: ErrorObject | undefined): Refusal {
   if (keyword === 'additionalProperties') {
     const names = Object.keys((error.parentSchema as { properties?: object } | undefined)?.properties ?? {})
     const field = under(path, shown(String(params.additionalProperty)))
-    return new Refusal('invalid_argument', { field, problem: `is not an argument here; known are ${names.join(', ')}` })
+    return new Refusal('invalid_argument', {
+      field,
+      problem: `is not a known field; known fields: ${names.join(', ')}`,
+    })
   }
   return new Refusal('invalid_argument', {
     field: path || 'arguments',
-    problem: `${expected(error)}; ${came(error.data)}`,
+    problem: `${expected(error)}; ${actual(error.data)}`,
   })
 }
 
@@ -58,8 +61,8 @@ function expected({ keyword, params, message }: ErrorObject): string {
   }
 }
 
-/** What was sent, short enough to be read and never more of it than that. */
-function came(value: unknown): string {
+/** Describes the actual value, shortened. */
+function actual(value: unknown): string {
   if (value === null) return 'it is null'
   if (typeof value === 'string') return `it is ${shown(value)}`
   if (typeof value === 'object') return Array.isArray(value) ? 'it is an array' : 'it is an object'

@@ -8,10 +8,10 @@ export type LogLevel = (typeof logLevels)[number]
 export const logFormats = ['auto', 'json', 'pretty'] as const
 export type LogFormat = (typeof logFormats)[number]
 
-/** Every room is handed one; `log.child({ request_id })` binds what all further lines carry. */
+/** The log that each module receives; `log.child({ request_id })` adds fields to all further lines. */
 export type Log = Logger
 
-/** Where lines go: standard error of the process, as a rule. */
+/** Destination of the lines, usually standard error of the process. */
 export interface LogDestination {
   write(line: string): unknown
   isTTY?: boolean | undefined
@@ -22,11 +22,11 @@ export interface LogOptions {
   /** `auto`: pretty on a terminal, one JSON object per line otherwise. */
   format: LogFormat
   destination: LogDestination
-  /** Carried by every line, for example `{ process: 'front' }`. */
+  /** Fields of every line, for example `{ process: 'front' }`. */
   bindings?: Record<string, string | number>
 }
 
-/** Makes a log that nothing on the redaction list can pass (`redact.ts`), by field, by message or by error. */
+/** Creates a log that redacts secrets (`redact.ts`) in fields, messages and errors. */
 export function createLog({ level, format, destination, bindings = {} }: LogOptions): Log {
   const isPretty = format === 'pretty' || (format === 'auto' && destination.isTTY === true)
   const lines: DestinationStream = { write: (line) => void destination.write(line) }
@@ -37,14 +37,14 @@ export function createLog({ level, format, destination, bindings = {} }: LogOpti
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: redact },
-      // The one place that every line passes, with its bindings, whoever made the child that wrote it.
+      // Every line passes through this hook with its bindings, including lines of child logs.
       hooks: { streamWrite: redactLine },
     },
     isPretty ? prettyLines(destination, lines) : lines,
   )
 }
 
-/** Human-readable lines, written at once so that the last ones before an end are not lost. */
+/** Formats readable lines and writes them synchronously, so that the last lines before an exit are not lost. */
 function prettyLines(destination: LogDestination, lines: DestinationStream): DestinationStream {
   const format = pretty.prettyFactory({
     colorize: destination.isTTY === true,
@@ -55,8 +55,8 @@ function prettyLines(destination: LogDestination, lines: DestinationStream): Des
 }
 
 /**
- * Records what is nobody's fault but ours: one line, with the error and its causes.
- * @returns the id that the caller receives in place of the error.
+ * Logs an internal error in one line, with its causes.
+ * @returns the ID that the caller receives instead of the error.
  */
 export function fault(error: unknown, log: Log): string {
   const faultId = newId('fault')

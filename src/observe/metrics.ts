@@ -2,16 +2,16 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { Ending, Language, Timings } from '../base/run.ts'
 import { type ProcessFigures, processFigures } from './process-figures.ts'
 
-/** What one runner tells of itself, at one moment. */
+/** Status values that a runner reports. */
 export interface RunnerFigures {
-  /** Runs that wait for a turn. */
+  /** Runs in the queue. */
   waiting: number
   /** Runs that have one. */
   running: number
   slots: { ready: number; idle: number; busy: number }
-  /** Jails that were made ahead and wait for their run. */
+  /** Prewarmed jails. */
   jailsWaiting: number
-  /** Of threads and volumes, used or kept warm; 0 where there is no storage. */
+  /** Mounted threads and volumes, used or kept warm; 0 without storage. */
   filesystemsMounted: number
   process: ProcessFigures
 }
@@ -45,7 +45,7 @@ export class Metrics {
     buckets: bucketsSeconds,
     registers: [this.#all],
   })
-  readonly #runnerUp = this.#gauge('runner_up', '1 while a runner is connected; what it tells is absent otherwise.')
+  readonly #runnerUp = this.#gauge('runner_up', '1 if a runner is connected; its other metrics are absent otherwise.')
   readonly #waiting = this.#gauge('queue_waiting', 'Runs that wait for a turn.')
   readonly #running = this.#gauge('runs_running', 'Runs that have their turn.')
   readonly #slots = this.#gauge('slots', 'Slots by state.', ['state'])
@@ -65,7 +65,7 @@ export class Metrics {
     return this.#all.contentType
   }
 
-  /** A run ended. @param timings `null` where nothing was measured. */
+  /** Counts a run that ended. @param timings `null` if nothing was measured. */
   ran(language: Language, ending: Ending['kind'], timings: Timings | null): void {
     this.#runs.inc({ language, ending })
     if (timings === null) return
@@ -78,7 +78,7 @@ export class Metrics {
     this.#took(language, 'record', timings.recordMs ?? 0)
   }
 
-  /** A request was answered. @param route as it is registered, never as it was asked for. */
+  /** Counts a response. @param route the registered route, never the requested path. */
   answered(method: string, route: string, status: number): void {
     const key = `${method} ${route} ${status}`
     const known = this.#answered.get(key)
@@ -86,7 +86,7 @@ export class Metrics {
     else this.#answered.set(key, { labels: { method, route, status }, count: 1 })
   }
 
-  /** All of it in the text form of Prometheus. @param runner absent while none is connected. */
+  /** Returns all metrics in the Prometheus text format. @param runner absent if no runner is connected. */
   text(runner: RunnerFigures | undefined): Promise<string> {
     this.#runnerUp.set(runner === undefined ? 0 : 1)
     if (runner) this.#tellRunner(runner)
@@ -109,7 +109,7 @@ export class Metrics {
     this.#tellProcess('runner', runner.process)
   }
 
-  /** A figure that nobody told is absent, not the last one. */
+  /** Removes metrics that were not reported, instead of repeating the last value. */
   #forgetRunner(): void {
     for (const state of ['ready', 'idle', 'busy']) this.#slots.remove({ state })
     for (const gauge of [this.#waiting, this.#running, this.#jails, this.#mounted]) gauge.remove()

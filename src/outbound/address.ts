@@ -1,6 +1,6 @@
 import { BlockList, isIP } from 'node:net'
 
-/** What an address is for; only `public` ones are reached unless the operator names them. */
+/** The class of an IP address; only `public` ones are reachable unless the operator lists them. */
 export type AddressClass =
   | 'public'
   | 'unspecified'
@@ -32,17 +32,17 @@ const networks4: readonly Network[] = [
   ['198.18.0.0', 15, 'reserved'],
   ['198.51.100.0', 24, 'reserved'],
   ['203.0.113.0', 24, 'reserved'],
-  // Metadata of a cloud that stands outside the link-local range.
+  // The metadata service of a cloud outside the link-local range.
   ['168.63.129.16', 32, 'reserved'],
   ['224.0.0.0', 4, 'multicast'],
   ['240.0.0.0', 4, 'reserved'],
 ]
 
-/** https://www.iana.org/assignments/iana-ipv6-special-registry; first match wins, and what no row names is refused. */
+/** https://www.iana.org/assignments/iana-ipv6-special-registry; the first match wins, and addresses without a match are reserved. */
 const networks6: readonly Network[] = [
   ['::', 128, 'unspecified'],
   ['::1', 128, 'loopback'],
-  // Forms that carry an IPv4 address: compatible, mapped, translated, NAT64, Teredo, 6to4.
+  // Forms with an embedded IPv4 address: compatible, mapped, translated, NAT64, Teredo, 6to4.
   ['::', 96, 'embedded'],
   ['::ffff:0:0', 96, 'embedded'],
   ['::ffff:0:0:0', 96, 'embedded'],
@@ -60,7 +60,7 @@ const networks6: readonly Network[] = [
   ['ff00::', 8, 'multicast'],
 ]
 
-/** Addresses of hosts on the internet are given out of this one alone. */
+/** Global unicast addresses are allocated only from this block. */
 const global6: Network = ['2000::', 3, 'reserved']
 
 const toList = ([network, prefix]: Network, family: 'ipv4' | 'ipv6'): BlockList => {
@@ -73,7 +73,7 @@ const lists4 = networks4.map((network) => ({ is: network[2], list: toList(networ
 const lists6 = networks6.map((network) => ({ is: network[2], list: toList(network, 'ipv6') }))
 const listGlobal6 = toList(global6, 'ipv6')
 
-/** BOUNDARY: where a connection may go is decided by this. What is no plain address is reserved. */
+/** BOUNDARY: classifies an address for the decision whether to connect. Anything but a plain address is reserved. */
 export function classOf(address: string): AddressClass {
   switch (address.includes('%') ? 0 : isIP(address)) {
     case 4:

@@ -2,7 +2,7 @@ import { BlockList, isIP } from 'node:net'
 import { Refusal } from '../base/errors.ts'
 import { type AddressClass, classOf } from './address.ts'
 
-/** Where an outgoing connection is to go; not yet which address that is. */
+/** The target of an outgoing connection, before its name is resolved. */
 export interface Destination {
   url: URL
   /** Without brackets. */
@@ -11,10 +11,10 @@ export interface Destination {
 }
 
 const longestUrl = 2_048
-/** Named by its operator a host may be in its own network; what no host of one is stays refused. */
+/** Classes that a host in `outbound_allow` can resolve to. */
 const namedClasses: readonly AddressClass[] = ['public', 'loopback', 'private', 'shared']
 
-/** Hosts, addresses and networks that the operator lets outgoing connections reach though they are not public. */
+/** Hosts, addresses and networks from `outbound_allow`, which are reachable although they are not public. */
 export class AllowedDestinations {
   readonly #names = new Set<string>()
   readonly #networks = new BlockList()
@@ -33,13 +33,13 @@ export class AllowedDestinations {
     return this.#names.has(host.toLowerCase())
   }
 
-  /** What carries an IPv4 address inside is never meant: the list would look at that one. */
+  /** Addresses with an embedded IPv4 address never match, because BlockList would check the embedded one. */
   address(address: string): boolean {
     const isPlain = isIP(address) !== 0 && !address.includes('%') && classOf(address) !== 'embedded'
     return isPlain && this.#networks.check(address, familyOf(isIP(address)))
   }
 
-  /** Whether a name may turn out to be in a network that is allowed. */
+  /** Whether a name can resolve to an allowed network. */
   get hasNetworks(): boolean {
     return this.#networks.rules.length > 0
   }
@@ -48,16 +48,16 @@ export class AllowedDestinations {
 const familyOf = (version: number): 'ipv4' | 'ipv6' => (version === 6 ? 'ipv6' : 'ipv4')
 
 /**
- * BOUNDARY: reads an address that a client gives. What depends on the name is looked at again in each try.
- * @param field as the client calls it.
+ * BOUNDARY: parses an address from a client. Checks that depend on the resolved name are repeated for each attempt.
+ * @param field the name of the field in the request.
  * @throws Refusal `invalid_argument`, `destination_refused`.
  */
 export function toDestination(field: string, text: string, allowed: AllowedDestinations): Destination {
   const invalid = (problem: string) => new Refusal('invalid_argument', { field, problem })
   if (text.length > longestUrl) throw invalid(`is longer than ${longestUrl} characters`)
-  // The parser would drop what is not printable and read on; what is meant must be what is said.
+  // The URL parser would silently remove characters that are not printable.
   if (!/^[\x21-\x7e]+$/.test(text)) throw invalid('must be an address of printable ASCII characters')
-  // It would also read backslashes as slashes, and the path as a host where none is named.
+  // It would also treat backslashes as slashes, and the path as a host if the host is missing.
   const url = /^https?:\/\/[^/\\]+(?:\/|$|[?#])/i.test(text) && URL.canParse(text) ? new URL(text) : undefined
   if (url === undefined) {
     throw invalid('must be an address that begins with https://')
@@ -66,7 +66,7 @@ export function toDestination(field: string, text: string, allowed: AllowedDesti
     throw invalid('must not hold a user name or password')
   }
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '')
-  // The parser reads 0x7f.1, 017700000001 and 2130706433 as addresses; whoever writes so hides something.
+  // The parser accepts 0x7f.1, 017700000001 and 2130706433 as addresses; reject such obfuscated forms.
   if (isIP(host) === 4 && !new RegExp(`^[a-z]+://${host.replaceAll('.', '[.]')}(?:[:/?#]|$)`, 'i').test(text)) {
     throw invalid('must hold an IPv4 address in its usual form')
   }
@@ -74,12 +74,12 @@ export function toDestination(field: string, text: string, allowed: AllowedDesti
   const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80))
   const destination = { url, host, port }
   if (isIP(host) !== 0) requireAllowed(destination, [host], allowed)
-  else if (!allowed.name(host) && !allowed.hasNetworks) requireUsual(destination)
+  else if (!allowed.name(host) && !allowed.hasNetworks) requireHttps(destination)
   return destination
 }
 
 /**
- * Requires that every address a name has may be reached.
+ * Requires that all addresses of a name are allowed.
  * @throws Refusal `destination_refused`.
  */
 export function requireAllowed(
@@ -93,12 +93,12 @@ export function requireAllowed(
     const is = classOf(address)
     if (isNamed && namedClasses.includes(is)) continue
     if (is !== 'public') throw refused(`${destination.host} is not on the public internet`)
-    requireUsual(destination)
+    requireHttps(destination)
   }
 }
 
-/** What is not named by the operator is reached encrypted and at the usual ports alone. */
-function requireUsual({ url, port }: Destination): void {
+/** Requires https and a standard port for hosts that the operator has not listed. */
+function requireHttps({ url, port }: Destination): void {
   if (url.protocol !== 'https:') throw refused('it is not https')
   if (port !== 443 && port !== 80) throw refused(`port ${port} is not one of 443 and 80`)
 }

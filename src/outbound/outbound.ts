@@ -5,26 +5,26 @@ import { isIP } from 'node:net'
 import { Refusal } from '../base/errors.ts'
 import { type AllowedDestinations, requireAllowed, toDestination } from './destination.ts'
 
-/** All addresses of a name, now. */
+/** Resolves a host name to all of its current addresses. */
 export type Resolve = (host: string) => Promise<readonly string[]>
 
-/** More addresses than this are not a host. */
+/** Names with more addresses are rejected. */
 const addressesMax = 64
-/** Of an answer; nothing is done with it. */
+/** Maximum number of response bytes that are read; they are discarded. */
 const answerLimitBytes = 1_024
 
 export interface OutboundPost {
   url: string
   headers: Readonly<Record<string, string>>
   body: string
-  /** For all of it, from the look-up of the name to the head of the answer. */
+  /** Total time from the name resolution to the response headers. */
   timeoutMs: number
   signal: AbortSignal
 }
 
 /**
- * Makes connections to where clients say, and to nowhere that they must not reach: a name is looked up once, every
- * address that it has is checked, and the connection goes to the one that was checked. Nothing is followed.
+ * Connects to addresses that clients specify, with protection against server-side request forgery: a name is resolved
+ * once, all of its addresses are checked, and the connection uses a checked address. Redirects are not followed.
  */
 export class Outbound {
   readonly #allowed: AllowedDestinations
@@ -35,15 +35,15 @@ export class Outbound {
     this.#resolve = resolve
   }
 
-  /** @returns the host that it goes to. @throws Refusal where it can be said without asking anyone. */
+  /** Checks an address without resolving its name. @returns its host. @throws Refusal `destination_refused`. */
   check(field: string, url: string): string {
     return toDestination(field, url, this.#allowed).host
   }
 
   /**
-   * Posts once.
-   * @returns the status of the answer.
-   * @throws Refusal `destination_refused`, `invalid_argument`; Error where nobody answers in time.
+   * Sends one POST request.
+   * @returns the status of the response.
+   * @throws Refusal `destination_refused`, `invalid_argument`; Error if there is no response in time.
    */
   async post({ url: text, headers, body, timeoutMs, signal }: OutboundPost): Promise<number> {
     const destination = toDestination('url', text, this.#allowed)
@@ -57,7 +57,7 @@ export class Outbound {
     return new Promise((resolve, reject) => {
       const sent = request(
         {
-          // The address that was checked; the name stays in the Host header and in the certificate that is asked for.
+          // The checked address; the name is used in the Host header and for the certificate.
           host: address,
           port,
           path: `${url.pathname}${url.search}`,
@@ -74,7 +74,7 @@ export class Outbound {
             readBytes += piece.length
             if (readBytes >= answerLimitBytes) answer.destroy()
           })
-          // The status is all that matters: what becomes of the rest, however slowly it comes, changes nothing.
+          // Only the status is used, so errors in the rest of the response are ignored.
           answer.on('error', () => {})
           answer.on('close', () => resolve(answer.statusCode ?? 0))
         },
@@ -89,7 +89,7 @@ async function resolveBySystem(host: string): Promise<readonly string[]> {
   return (await systemLookup(host, { all: true, verbatim: true })).map(({ address }) => address)
 }
 
-/** What comes, unless the signal is first. */
+/** Awaits a promise, or rejects when the signal aborts first. */
 async function before<T>(signal: AbortSignal, coming: Promise<T>): Promise<T> {
   coming.catch(() => {})
   signal.throwIfAborted()
@@ -100,7 +100,7 @@ async function before<T>(signal: AbortSignal, coming: Promise<T>): Promise<T> {
   })
 }
 
-/** Why a try failed, fit to be told to whoever gave the address. */
+/** Returns why a request failed, without internal details, for the client that specified the address. */
 export function problemOf(error: unknown): string {
   if (error instanceof Refusal) return error.message
   const { name, code } = error as NodeJS.ErrnoException

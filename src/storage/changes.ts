@@ -8,7 +8,7 @@
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { monotonicMs, wallMs } from '../base/clock.ts'
-import { contentOf, lookedAtBytes } from '../base/media-type.ts'
+import { detectionBytes, detectMediaType } from '../base/media-type.ts'
 import type { ChangedFile, ChangedFiles } from '../base/run.ts'
 import { kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
@@ -147,11 +147,11 @@ class Reading {
     if (isHashed) this.#leftBytes -= sizeBytes
     try {
       await using file = await openFile(this.#root, path)
-      const first = Buffer.allocUnsafe(Math.min(sizeBytes, isHashed ? chunkBytes : lookedAtBytes))
+      const first = Buffer.allocUnsafe(Math.min(sizeBytes, isHashed ? chunkBytes : detectionBytes))
       const head = first.subarray(0, await file.read(first, 0))
-      const looked = head.subarray(0, lookedAtBytes)
+      const looked = head.subarray(0, detectionBytes)
       const sha256 = isHashed ? await this.#hash(file, head, sizeBytes) : null
-      return { sha256, ...contentOf(looked, looked.length === sizeBytes) }
+      return { sha256, ...detectMediaType(looked, looked.length === sizeBytes) }
     } catch {
       return undefined
     }

@@ -28,7 +28,7 @@ const refusedArguments: [what: string, args: object, said: RegExp][] = [
   ['a timeout below zero', { code, timeout: -1 }, /timeout must be/],
   ['a timeout in pieces of a second', { code, timeout: 1.5 }, /timeout must be/],
   ['a timeout in words', { code, timeout: 'soon' }, /timeout must be/],
-  ['an argument that is none', { code, lang: 'python' }, /"lang" is not an argument here; known are code, language/],
+  ['an argument that is none', { code, lang: 'python' }, /"lang" is not a known field; known fields: code, language/],
   ['variables that are a list', { code, env_vars: ['A=1'] }, /env_vars must be (an )?object/],
   ['a variable that is a number', { code, env_vars: { A: 1 } }, /env_vars.*A.* must be (a )?string/],
   ['a variable in small letters', { code, env_vars: { path: 'x' } }, /env_vars\["path"\] is not a valid name/],

@@ -1,4 +1,4 @@
-import { contentOf } from '../../base/media-type.ts'
+import { detectMediaType } from '../../base/media-type.ts'
 import type { Content, ResourceContents } from '../content.ts'
 
 /** Largest file that travels inside an answer or a call. */
@@ -9,7 +9,7 @@ export const inlineMaxBytes = 1024 * 1024
  * little, and any program may have written them.
  */
 export function toContent(bytes: Buffer): Content | undefined {
-  const { kind, mimeType } = contentOf(bytes, true)
+  const { kind, mimeType } = detectMediaType(bytes, true)
   switch (kind) {
     case 'text':
       return { type: 'text', text: bytes.toString('utf8') }
@@ -23,7 +23,7 @@ export function toContent(bytes: Buffer): Content | undefined {
 
 /** As a resource, which holds anything. */
 export function toResource(uri: string, bytes: Buffer): ResourceContents {
-  const { kind, mimeType } = contentOf(bytes, true)
+  const { kind, mimeType } = detectMediaType(bytes, true)
   return kind === 'text'
     ? { uri, mimeType, text: bytes.toString('utf8') }
     : { uri, mimeType, blob: bytes.toString('base64') }

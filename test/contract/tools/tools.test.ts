@@ -229,10 +229,10 @@ describe('invalid arguments', () => {
     [{ code: 'x', metadata: 'm' }, 'metadata must be an object; it is "m".'],
     [
       { code: 'x', cwd: '/' },
-      '"cwd" is not an argument here; known are code, language, timeout, thread_id, metadata, env_vars, subject, idempotency_key, stdin, timings.',
+      '"cwd" is not a known field; known fields: code, language, timeout, thread_id, metadata, env_vars, subject, idempotency_key, stdin, timings.',
     ],
     ['text', 'arguments must be an object; it is "text".'],
-    [JSON.parse('{"code":"x","__proto__":{"timeout":1}}'), '"__proto__" is not an argument here'],
+    [JSON.parse('{"code":"x","__proto__":{"timeout":1}}'), '"__proto__" is not a known field'],
     [JSON.parse('{"__proto__":{"code":"x"}}'), 'code is required and missing.'],
   ]
   for (const [given, message] of cases) {
