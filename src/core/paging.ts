@@ -61,5 +61,5 @@ function decode(cursor: string, length: number): string[] {
   } catch {
     // Malformed; refused below.
   }
-  throw new Refusal('invalid_argument', { field: 'cursor', problem: 'is not a cursor that an earlier page gave' })
+  throw new Refusal('invalid_argument', { field: 'cursor', problem: 'is not a cursor of an earlier page' })
 }

@@ -10,5 +10,5 @@ export function checkTime(field: string, time: string | undefined): string | und
   const isTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?$/.test(time)
   const atMs = isTime ? Date.parse(time) : Number.NaN
   if (!Number.isNaN(atMs)) return new Date(atMs).toISOString()
-  throw new Refusal('invalid_argument', { field, problem: 'must be a day or time as 2027-01-31T12:00:00Z' })
+  throw new Refusal('invalid_argument', { field, problem: 'must be a date or time such as 2027-01-31T12:00:00Z' })
 }

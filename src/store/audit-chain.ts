@@ -1,7 +1,6 @@
 /**
- * Chains each line of the audit to every line before it. Data that may have to be erased later is stored beside the
- * line
- * with a random salt. The line holds only a digest of both, which reveals nothing once they are erased.
+ * Chains each line of the audit to every line before it. Data that may have to be erased later is stored
+ * separately with a random salt. The line contains only a digest of both, which reveals nothing after they are erased.
  */
 import { createHmac, hash, randomBytes } from 'node:crypto'
 
@@ -31,7 +30,7 @@ export function hashOfLine(before: string, line: ChainedLine): string {
 /** 256 random bits, hex, so that the content of a digest cannot be guessed. */
 export const newSalt = (): string => randomBytes(32).toString('hex')
 
-/** The personal data beside a line. */
+/** The personal data of a line. */
 export interface Personal {
   orgId: string | null
   subject: string | null

@@ -28,10 +28,10 @@ import { volumes } from './volumes.ts'
 import { deliveries } from './webhooks.ts'
 
 /**
- * Log before it is moved into the database, 4 KiB each. That waits for the disk on our event loop, ten milliseconds and
- * more in which nobody is answered: at 32 MiB it comes once in a thousand runs, by default once in a hundred. What
- * grows
- * is the file and, by a fraction of a second, the first start after a crash. https://www.sqlite.org/wal.html
+ * Number of pages (4 KiB each) in the write-ahead log at which SQLite moves them to the database. A checkpoint blocks the
+ * event loop for ten milliseconds or more while it waits for the disk. With 32 MiB it occurs once in a thousand runs, with
+ * the default once in a hundred. In return the log file is larger, and the first start after a crash takes a fraction of a
+ * second longer. https://www.sqlite.org/wal.html
  */
 const checkpointPages = 8_192
 
@@ -97,7 +97,7 @@ const changeable = (db: Kysely<Tables>): Rows => ({
   volumes: volumes(db),
 })
 
-/** The log holds pages as they were before an erasure, until it is moved into the database and cut off. */
+/** Truncates the log, which contains pages from before an erasure until they are moved to the database. */
 const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subjects'] => ({
   ...rows,
   erase: async (...words) => {

@@ -11,39 +11,39 @@ export interface ThreadRow {
   lockedBy: string | null
   lockedUntil: string | null
   fence: number
-  /** The person or case of the client's that it belongs to. */
+  /** The person or case that it belongs to, as the client names it. */
   subject: string | null
-  /** What is being done to it by no run; nobody gets it meanwhile, and it is finished or undone after a crash. */
+  /** An operation in progress. It locks the thread, and is completed or rolled back after a crash. */
   state: 'making' | 'removing' | null
-  /** Of its last run; `null` where none ran since that is kept. */
+  /** Profile of its last run; `null` if none was recorded. */
   profile: string | null
-  /** What it may hold at least; `null` likewise. */
+  /** Minimum size of its image; `null` if none was recorded. */
   quotaBytes: number | null
 }
 
 export interface VolumeRow {
-  /** Stays, and is never used again: the runner knows it by this. */
+  /** Never changes and is never reused; the runner identifies the volume by it. */
   id: string
   orgId: string
-  /** Where it is mounted: `/volumes/<slug>`. */
+  /** Directory of its mount point: `/volumes/<slug>`. */
   slug: string
-  /** For people alone; may be empty. */
+  /** For display only; can be empty. */
   name: string
   quotaBytes: number
   quotaFiles: number
   createdAt: string
-  /** Since when it is on its way out: no run gets it any more. */
+  /** Time at which its removal was requested; after it no run can mount the volume. */
   removingAt: string | null
 }
 
 export interface ThreadRows {
   get(orgId: string, id: string): Promise<ThreadRow | undefined>
   /**
-   * Gives a thread to a run until a time, in one statement, unless another has it and that one's time is not over;
-   * makes the thread when there is none. A thread that belongs to nobody then belongs to the subject; one
-   * that belongs to another is not given.
-   * @returns its fencing number, higher than any before; `undefined` when another has it, or belongs to another, or it
-   * is being made or removed.
+   * Locks a thread for a run, in one statement. Creates the thread if it does not exist. A thread without a subject gets
+   * the subject of the run.
+   * @param until when the lease expires and another run can take the lock.
+   * @returns its fencing number, higher than all before; `undefined` if another run holds the lock, if the thread belongs
+   * to another subject, or if it is being created or removed.
    */
   lock(
     asked: {
@@ -58,63 +58,63 @@ export interface ThreadRows {
     until: string,
   ): Promise<number | undefined>
   /**
-   * Makes the thread, or counts another use of it, by no run.
-   * @returns false while it is being made or removed.
+   * Creates the thread, or updates the time of its last use, without a run.
+   * @returns `false` while it is being created or removed.
    */
   use(asked: { orgId: string; id: string; profile: string; quotaBytes: number }, at: string): Promise<boolean>
-  /** Prolongs what these runs have. */
+  /** Renews the leases that these runs hold. */
   renew(runIds: readonly string[], until: string): Promise<void>
-  /** Frees the thread that a run has, if it has one; it was used until now. */
+  /** Unlocks the thread that a run holds, if any, and updates the time of its last use. */
   free(runId: string, at: string): Promise<void>
-  /** Frees every thread whose run has its ending. */
+  /** Unlocks every thread whose run has ended. */
   freeEnded(): Promise<void>
-  /** Those that are there, by id. */
+  /** Lists the existing threads by ID. */
   page(orgId: string, afterId: string, limit: number): Promise<ThreadRow[]>
-  /** Writes a thread that is being made. @returns false when there is one of this id. */
+  /** Inserts a thread that is being created. @returns `false` if a thread with this ID exists. */
   beginMaking(row: Omit<ThreadRow, 'lockedBy' | 'lockedUntil' | 'fence' | 'state'>): Promise<boolean>
   /**
-   * Takes a thread out of everybody's hands.
-   * @param unusedSince only when it was not used since then.
-   * @returns false when there is none, or a run has it, or it is being made or removed.
+   * Marks a thread as being removed, so that no run can lock it.
+   * @param unusedSince marks it only if it was not used since then.
+   * @returns `false` if it does not exist, is locked, or is being created or removed.
    */
   beginRemoval(orgId: string, id: string, at: string, unusedSince?: string): Promise<boolean>
-  /** What was being made is there; what was being removed stays. */
+  /** Clears the state: the thread was created, or its removal was cancelled. */
   settle(orgId: string, id: string): Promise<void>
-  /** Deletes the row of what was being made or removed. */
+  /** Deletes the row of a thread that was being created or removed. */
   remove(orgId: string, id: string): Promise<void>
-  /** Those that are being made or removed. */
+  /** Lists the threads that are being created or removed. */
   unsettled(): Promise<ThreadRow[]>
-  /** With which profiles the threads of which orgs were used last. */
+  /** Lists the pairs of organization and last profile that threads have. */
   uses(): Promise<{ orgId: string; profile: string | null }[]>
-  /** Those of one such use that nobody has and that were not used since. */
+  /** Lists the unlocked threads of such a pair that were not used since a time. */
   idle(
     use: { orgId: string; profile: string | null },
     at: string,
     unusedSince: string,
     limit: number,
   ): Promise<ThreadRow[]>
-  /** Sum of what the threads of an org may hold. */
+  /** Returns the sum of the quotas of the threads of an organization. */
   quotaBytes(orgId: string): Promise<number>
 }
 
 export interface VolumeRows {
-  /** @returns false when the org has one with this slug. */
+  /** @returns `false` if the organization has a volume with this slug. */
   create(volume: VolumeRow): Promise<boolean>
-  /** Those of these slugs that are not being removed. */
+  /** Returns the volumes with these slugs, except those that are being removed. */
   ofSlugs(orgId: string, slugs: readonly string[]): Promise<VolumeRow[]>
   get(orgId: string, slug: string): Promise<VolumeRow | undefined>
-  /** By slug; those that are being removed among them. */
+  /** Lists volumes by slug, including those that are being removed. */
   page(orgId: string, afterSlug: string, limit: number): Promise<VolumeRow[]>
-  /** @returns `taken` when another of the org has that slug; false when there is none of this id. */
+  /** @returns `taken` if another volume of the organization has the slug; `false` if the volume does not exist. */
   update(
     id: string,
     changes: Partial<Pick<VolumeRow, 'slug' | 'name' | 'quotaBytes' | 'quotaFiles'>>,
   ): Promise<boolean | 'taken'>
-  /** @param at `null`: it stays. @returns whether this call changed it. */
+  /** @param at `null` cancels the removal. @returns whether this call changed the row. */
   setRemoving(id: string, at: string | null): Promise<boolean>
-  /** Deletes the row of one that is being removed. */
+  /** Deletes the row of a volume that is being removed. */
   remove(id: string): Promise<void>
   removing(): Promise<VolumeRow[]>
-  /** Sum of what the volumes of an org may hold. */
+  /** Returns the sum of the quotas of the volumes of an organization. */
   quotaBytes(orgId: string): Promise<number>
 }

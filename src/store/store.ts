@@ -143,7 +143,7 @@ export interface Store {
   orgs: {
     /** Creates the organization, unless one with this id exists. */
     ensure(org: OrgRow): Promise<void>
-    /** Returns the organization with this name, and creates it if there is none. */
+    /** Returns the organization with this name, and creates it if it does not exist. */
     ensureNamed(org: OrgRow): Promise<OrgRow>
     get(id: string): Promise<OrgRow | undefined>
     /** By name. */
@@ -227,9 +227,9 @@ export interface Store {
     /** With a delivery the transaction is durable, since the client relies on the webhook. */
     begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: RunExtras): Promise<void>
     /**
-     * Begins a run that is executed at most once, with its claim, in one transaction that survives a power cut.
-     * A claim that has expired by `createdAt` of the run makes room.
-     * @returns the claim that is there already, and then nothing was written.
+     * Begins a run with an idempotency record in one durable transaction. Replaces a record that has expired by
+     * `createdAt` of the run.
+     * @returns the existing record, if there is one; then nothing was written.
      */
     beginOnce(
       run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>,
@@ -239,8 +239,8 @@ export interface Store {
     /** Deletes the idempotency record of a run that was never executed. */
     unclaim(id: string): Promise<void>
     /**
-     * Writes the ending once, and with it what the run printed where that is kept; a run that is finished already
-     * stays as it is. @returns the run, where this call wrote it.
+     * Writes the ending of a run and, if it is stored, its output. A finished run is not changed.
+     * @returns the run, if this call wrote its ending.
      */
     finish(
       id: string,
@@ -297,15 +297,14 @@ export interface Store {
     runs(orgId: string, subject: string, after: { createdAt: string; id: string }, limit: number): Promise<RunRow[]>
     threads(orgId: string, subject: string): Promise<ThreadRow[]>
     /**
-     * Forgets in one transaction all that rows say of a subject: its runs with what they printed, and what stands
-     * beside
-     * the lines of the audit; and writes the line that says so. Nothing of it is left in the files of the database.
-     * @returns how much there was; `in_use` while one of its runs goes on or one of its threads is there.
+     * Erases all data of a subject in one transaction: its runs with their output, and the personal data of audit lines.
+     * Writes an audit line about the erasure. The data is also overwritten in the database files.
+     * @returns the number of erased rows; `in_use` while one of its runs is active or one of its threads exists.
      */
     erase(orgId: string, subject: string, line: (erased: ErasedRows) => AuditEntry): Promise<ErasedRows | 'in_use'>
   }
   secrets: {
-    /** Returns the secret of this name, and stores this value if there is none. */
+    /** Returns the secret with this name. Stores `value` if it does not exist. */
     ensure(name: string, value: string): Promise<string>
     set(name: string, value: string): Promise<void>
     all(): Promise<{ name: string; value: string }[]>

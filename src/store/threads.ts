@@ -163,7 +163,7 @@ export const threads = (db: Kysely<Tables>): ThreadRows => ({
   },
 })
 
-/** It may have been made for more. */
+/** A quota never shrinks: keeps the larger one of the row and the new value. */
 const atLeast = sql<number | null>`case when threads.quota_bytes > excluded.quota_bytes then threads.quota_bytes
   else coalesce(excluded.quota_bytes, threads.quota_bytes) end`
 

@@ -63,7 +63,7 @@ export async function promiseDelivery(
   await db.insertInto('deliveries').values(row).execute()
 }
 
-/** Part of writing an ending: from now on it is told. */
+/** Makes the delivery of a run due; part of the transaction that writes the ending. */
 export async function makeDue(db: Transaction<Tables>, runId: string, at: string): Promise<void> {
   await db
     .updateTable('deliveries')

@@ -121,7 +121,12 @@ describe('an asynchronous execution', () => {
       )
     }
     expect(await executionOf(id)).toMatchObject({
-      delivery: { status: 'failed', attempts: 6, next_attempt_at: null, problem: 'It answered with status 503.' },
+      delivery: {
+        status: 'failed',
+        attempts: 6,
+        next_attempt_at: null,
+        problem: 'The receiver responded with status 503.',
+      },
     })
   })
 

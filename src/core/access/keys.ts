@@ -98,9 +98,8 @@ export class Keys {
   }
 
   /**
-   * BOUNDARY: returns the caller that a secret belongs to. The lookup is by hash, so its timing reveals nothing about
-   * any
-   * secret. Nothing is cached, so a revocation takes effect at once.
+   * BOUNDARY: returns the caller that a secret belongs to. The lookup is by hash, so its timing reveals nothing
+   * about any secret. Nothing is cached, so a revocation takes effect immediately.
    * @throws Refusal `unauthorized`, `profile_gone`.
    */
   async authenticate(secret: string): Promise<Caller> {

@@ -53,7 +53,7 @@ export async function openVault(store: Store, source: MasterKeySource): Promise<
 async function make(store: Store, file: string): Promise<Buffer> {
   if ((await store.secrets.all()).some(({ name }) => name === checkName)) {
     throw new StartRefused(
-      `The master key ${file} is missing, and the database holds secrets that are sealed with it.`,
+      `The master key ${file} is missing, and secrets in the database are encrypted with it.`,
       'Restore the file, or name its place with --master-key-file.',
     )
   }
@@ -79,7 +79,7 @@ function create(file: string): number {
   try {
     return openSync(file, 'wx', 0o600)
   } catch (error) {
-    throw new StartRefused(`The master key ${file} cannot be made: ${(error as Error).message}.`, remedy)
+    throw new StartRefused(`Cannot create the master key ${file}: ${(error as Error).message}.`, remedy)
   }
 }
 
@@ -88,14 +88,14 @@ function readIfThere(file: string): string | undefined {
     return readFileSync(file, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new StartRefused(`The master key ${file} cannot be read: ${(error as Error).message}.`, remedy)
+    throw new StartRefused(`Cannot read the master key ${file}: ${(error as Error).message}.`, remedy)
   }
 }
 
 function decode(text: string, place: string): Buffer {
   const key = Buffer.from(text.trim(), 'base64')
   if (key.length === masterKeyBytes && key.toString('base64') === text.trim()) return key
-  throw new StartRefused(`${place} does not hold 32 bytes in base64.`, 'Make one with: openssl rand -base64 32')
+  throw new StartRefused(`${place} does not contain 32 bytes in base64.`, 'Create one with: openssl rand -base64 32')
 }
 
 async function opens(store: Store, vault: Vault): Promise<boolean> {
@@ -111,12 +111,12 @@ async function opens(store: Store, vault: Vault): Promise<boolean> {
 async function checked(store: Store, vault: Vault, { value, file }: MasterKeySource): Promise<Vault> {
   if (await opens(store, vault)) return vault
   throw new StartRefused(
-    `The master key ${value === '' ? `in ${file}` : 'of GLOVEBOX_MASTER_KEY'} is not the one that the database is sealed with.`,
+    `The master key ${value === '' ? `in ${file}` : 'of GLOVEBOX_MASTER_KEY'} does not match the key that encrypts the secrets in the database.`,
     'Give the right one; without it the secrets in the database are lost.',
   )
 }
 
-/** Returns a secret of the product itself, sealed in its row, and stores this value if there is none. */
+/** Returns a secret of the product itself, sealed in its row. Stores `value` if the secret does not exist yet. */
 export async function ensureSecret(store: Store, vault: Vault, name: string, value: string): Promise<string> {
   return vault.open(secretPlace(name), await store.secrets.ensure(name, vault.seal(secretPlace(name), value)))
 }

@@ -76,7 +76,7 @@ export class Profiles {
     const approved = this.configured.flatMap(({ preload }) => preload)
     const other = profile.preload.find((module) => !approved.includes(module))
     if (other !== undefined) {
-      const problem = `names ${other}, which no profile of the configuration preloads; there the operator approves modules`
+      const problem = `contains ${other}, which no profile of the configuration preloads; only these modules are allowed`
       throw new Refusal('invalid_argument', { field: 'preload', problem })
     }
     return this.#vault.seal(placeOfProfile(orgId, name), JSON.stringify(written))
@@ -94,7 +94,7 @@ export class Profiles {
       return this.#read(name, written)
     } catch (error) {
       if (!(error instanceof StartRefused)) throw error
-      throw new Refusal('invalid_argument', { field: 'settings', problem: `are refused: ${error.message}` })
+      throw new Refusal('invalid_argument', { field: 'settings', problem: `are invalid: ${error.message}` })
     }
   }
 }

@@ -40,9 +40,8 @@ interface Account {
 }
 
 /**
- * Enforces the limits of organizations and keys. Usage is counted in memory, by the one front of the instance; the
- * usage
- * of a day is in the rows as well, so it survives a restart.
+ * Enforces the limits of organizations and keys. Usage is counted in memory, by the only front of the instance.
+ * Daily usage is also stored in the database, so it survives a restart.
  */
 export class UsageLimiter {
   readonly #store: Store

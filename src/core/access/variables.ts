@@ -9,9 +9,8 @@ const variableName = /^[A-Z][A-Z0-9_]*$/
 
 /**
  * Names that a call may not set: variables that the sandbox sets itself, such as HOME, and variables that make a loader
- * or
- * an interpreter run other code first, which a process that serves several runs must not inherit. LANG, LC_ALL and TZ
- * (default: UTF-8, UTC), NODE_ENV and PYTHONUNBUFFERED are allowed, among others.
+ * or an interpreter run other code first, which a process that serves several runs must not inherit. LANG, LC_ALL and
+ * TZ (default: UTF-8, UTC), NODE_ENV and PYTHONUNBUFFERED are allowed, among others.
  */
 export const reservedVariables: ReadonlySet<string> = new Set([
   'PATH',
@@ -46,7 +45,7 @@ export const reservedPrefixes = ['LD_', 'BAPONI_', 'GLOVEBOX_'] as const
 export function checkVariables(asked: Readonly<Record<string, unknown>>): Record<string, string> {
   const entries = Object.entries(asked)
   if (entries.length > variablesLimit) {
-    throw invalid('env_vars', `holds ${entries.length} variables; at most ${variablesLimit} are accepted`)
+    throw invalid('env_vars', `contains ${entries.length} variables; the maximum is ${variablesLimit}`)
   }
   const checked: [string, string][] = []
   let totalBytes = 0
@@ -57,14 +56,14 @@ export function checkVariables(asked: Readonly<Record<string, unknown>>): Record
     checked.push([name, text])
   }
   if (totalBytes > variablesLimitBytes) {
-    throw invalid('env_vars', `is ${totalBytes} bytes in all; at most ${variablesLimitBytes} are accepted`)
+    throw invalid('env_vars', `is ${totalBytes} bytes in total; the maximum is ${variablesLimitBytes}`)
   }
   return Object.fromEntries(checked)
 }
 
 function checkName(name: string): void {
   if (name.length > variableNameLimit) {
-    throw invalid('env_vars', `has a name of ${name.length} characters; at most ${variableNameLimit} are accepted`)
+    throw invalid('env_vars', `has a name of ${name.length} characters; the maximum is ${variableNameLimit}`)
   }
   const shown = `env_vars[${JSON.stringify(name)}]`
   if (!variableName.test(name)) {
@@ -83,7 +82,7 @@ function checkValue(name: string, value: unknown): string {
   if (!value.isWellFormed()) throw invalid(field, 'holds a lone surrogate, which is not valid Unicode')
   const bytes = Buffer.byteLength(value)
   if (bytes > variableValueLimitBytes) {
-    throw invalid(field, `is ${bytes} bytes; at most ${variableValueLimitBytes} are accepted`)
+    throw invalid(field, `is ${bytes} bytes; the maximum is ${variableValueLimitBytes}`)
   }
   return value
 }

@@ -36,6 +36,6 @@ export class Vault {
 
 export class SealBroken extends Error {
   constructor(place: string) {
-    super(`${place} cannot be opened: it was sealed with another master key, or changed`)
+    super(`Cannot decrypt ${place}: it was encrypted with another master key, or changed`)
   }
 }

@@ -89,7 +89,7 @@ export const withAudit = <Result>(
  */
 export function checkName(field: string, name: string): void {
   if (/^[^\p{C}\p{Zl}\p{Zp}]{1,64}$/u.test(name) && name.trim() === name) return
-  const problem = 'must be 1 to 64 printable characters, no space around them'
+  const problem = 'must be 1 to 64 printable characters without leading or trailing spaces'
   throw new Refusal('invalid_argument', { field, problem })
 }
 
@@ -97,8 +97,8 @@ export function checkName(field: string, name: string): void {
 export function checkFuture(field: string, time: string): string {
   const atMs = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(time) ? Date.parse(time) : Number.NaN
   if (Number.isNaN(atMs)) {
-    throw new Refusal('invalid_argument', { field, problem: 'must be a time as 2027-01-31T12:00:00Z' })
+    throw new Refusal('invalid_argument', { field, problem: 'must be a time such as 2027-01-31T12:00:00Z' })
   }
-  if (atMs <= Date.now()) throw new Refusal('invalid_argument', { field, problem: 'is over already' })
+  if (atMs <= Date.now()) throw new Refusal('invalid_argument', { field, problem: 'must be in the future' })
   return new Date(atMs).toISOString()
 }

@@ -5,9 +5,9 @@ import { type Page, type PageRequest, page } from '../paging.ts'
 import { checkTime } from '../times.ts'
 import { type Admin, type Administered, requireInOrg, requireInstance } from './admin.ts'
 
-/** What is looked for, as it came. */
+/** Filters of the audit, as the client sent them. */
 export interface AuditQuery {
-  /** Id of an org. */
+  /** ID of an organization. */
   org?: string | undefined
   action?: string | undefined
   actor?: string | undefined
@@ -17,7 +17,10 @@ export interface AuditQuery {
   until?: string | undefined
 }
 
-/** Of an admin of one org, the lines of that one. @throws Refusal forbidden, not_found, invalid_argument. */
+/**
+ * Converts the filters. For an administrator of one organization, only its lines match.
+ * @throws Refusal forbidden, not_found, invalid_argument.
+ */
 async function filterOf({ store }: Administered, admin: Admin, query: AuditQuery): Promise<AuditFilter> {
   const { org = admin.orgId ?? undefined, from, until, ...rest } = query
   if (org === undefined) requireInstance(admin, 'member')
@@ -25,7 +28,7 @@ async function filterOf({ store }: Administered, admin: Admin, query: AuditQuery
   return { ...rest, orgId: org, until: checkTime('until', until), from: checkTime('from', from) }
 }
 
-/** Newest first. @throws Refusal forbidden, not_found, invalid_argument. */
+/** Lists matching lines, newest first. @throws Refusal forbidden, not_found, invalid_argument. */
 export async function listAudit(
   on: Administered,
   admin: Admin,
@@ -45,7 +48,7 @@ export async function listAudit(
   return { items, nextCursor }
 }
 
-/** Every line that matches, oldest first. @throws Refusal forbidden, not_found, invalid_argument. */
+/** Yields every matching line, oldest first. @throws Refusal forbidden, not_found, invalid_argument. */
 export async function exportAudit(
   on: Administered,
   admin: Admin,
@@ -58,7 +61,7 @@ export async function exportAudit(
 }
 
 /**
- * Proves the whole audit; see `verifyAudit`.
+ * Verifies the whole audit; see `verifyAudit`.
  * @param anchor `SEQ:HASH` as an earlier verification printed it.
  * @throws Refusal forbidden, invalid_argument.
  */

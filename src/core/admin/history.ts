@@ -1,7 +1,7 @@
 import { type HistorySettings, readHistorySettings } from '../runs/history-settings.ts'
 import { type Admin, type Administered, requireInOrg, withAudit } from './admin.ts'
 
-/** What the runs of an org leave in the history. @throws Refusal not_found. */
+/** Returns what is stored of the runs of an organization. @throws Refusal not_found. */
 export async function historySettingsOf(
   { store }: Administered,
   admin: Admin,
@@ -11,7 +11,7 @@ export async function historySettingsOf(
   return readHistorySettings(await store.orgSettings.get(orgId))
 }
 
-/** Of runs that begin from now on, within a second. @throws Refusal forbidden, not_found. */
+/** Changes what is stored of future runs. Takes effect within a second. @throws Refusal forbidden, not_found. */
 export async function setHistorySettings(
   on: Administered,
   admin: Admin,

@@ -86,7 +86,7 @@ export async function getKey(on: Administered, admin: Admin, orgId: string, id: 
   return toView(on, await ofOrg(on, orgId, id))
 }
 
-/** @throws Refusal forbidden, not_found, key_revoked, invalid_argument. */
+/** Changes the given settings of a key. @throws Refusal forbidden, not_found, key_revoked, invalid_argument. */
 export async function updateKey(
   on: Administered,
   admin: Admin,
@@ -164,12 +164,12 @@ async function toChanges(
   if (profile !== undefined && (await profiles.get(key.orgId, profile)) === undefined) {
     const stored = await store.storedProfiles.page(key.orgId, '', namedMax)
     const offered = [...profiles.configured, ...stored].map(({ name }) => name).join(', ')
-    const problem = `names ${JSON.stringify(profile.slice(0, 64))}, which is none; there are ${offered}`
+    const problem = `must be the name of a profile (${offered}); ${JSON.stringify(profile.slice(0, 64))} does not exist`
     throw new Refusal('invalid_argument', { field: 'profile', problem })
   }
   const odd = tools?.find((tool) => !knownTools.includes(tool))
   if (odd !== undefined) {
-    const problem = `names ${odd.slice(0, 64)}; there are ${knownTools.join(', ')}`
+    const problem = `must contain names of tools (${knownTools.join(', ')}); ${odd.slice(0, 64)} does not exist`
     throw new Refusal('invalid_argument', { field: 'tools', problem })
   }
   const env = variables && checkVariables(variables)

@@ -31,7 +31,10 @@ export async function setLimits(
   await requireInOrg(on.store, admin, 'admin', owner.orgId)
   if (owner.keyId === undefined) requireInstance(admin, 'admin')
   else if (amounts.storage_bytes !== undefined) {
-    throw new Refusal('invalid_argument', { field: 'storage_bytes', problem: 'is a limit of an org, not of a key' })
+    throw new Refusal('invalid_argument', {
+      field: 'storage_bytes',
+      problem: 'is a limit of an organization, not of a key',
+    })
   }
   const target = await idOf(on, owner)
   const details = { ...amounts }
@@ -48,14 +51,14 @@ async function idOf({ store }: Administered, { orgId, keyId }: LimitOwner): Prom
   return keyId
 }
 
-/** A month at most, by default the last thirty days. */
+/** The default period and the longest period of a usage query, in days. */
 const daysDefault = 30
 const daysMax = 366
 const dayMs = 86_400_000
 
 /**
- * What the runs of an org used, by day and key.
- * @param from `until` days as `2027-01-31`; `until` is the first that does not count.
+ * Returns the usage of the runs of an organization, by day and key.
+ * @param from first day, such as `2027-01-31`. @param until the day after the last one.
  * @throws Refusal not_found, invalid_argument.
  */
 export async function usageOf(
@@ -77,5 +80,5 @@ export async function usageOf(
 function dayMsOf(field: string, text: string): number {
   const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN
   if (!Number.isNaN(ms)) return ms
-  throw new Refusal('invalid_argument', { field, problem: 'must be a day as 2027-01-31' })
+  throw new Refusal('invalid_argument', { field, problem: 'must be a date such as 2027-01-31' })
 }

@@ -13,7 +13,7 @@ export interface OrgView {
 
 const toView = ({ id, name, createdAt }: OrgRow): OrgView => ({ id, name, created_at: createdAt })
 
-/** @throws Refusal forbidden, name_taken, invalid_argument. */
+/** Creates an organization. @throws Refusal forbidden, name_taken, invalid_argument. */
 export async function createOrg({ store }: Administered, admin: Admin, name: string): Promise<OrgView> {
   requireInstance(admin, 'admin')
   checkName('name', name)
@@ -28,7 +28,7 @@ export async function createOrg({ store }: Administered, admin: Admin, name: str
   return toView(org)
 }
 
-/** By name; of an admin of one org, that one. */
+/** Lists organizations by name; for an administrator of one organization, only this one. */
 export async function listOrgs({ store }: Administered, admin: Admin, asked: PageRequest): Promise<Page<OrgView>> {
   if (admin.orgId !== null)
     return { items: [toView(await requireInOrg(store, admin, 'member', admin.orgId))], nextCursor: null }
@@ -45,7 +45,7 @@ export async function getOrg({ store }: Administered, admin: Admin, orgId: strin
   return toView(await requireInOrg(store, admin, 'member', orgId))
 }
 
-/** @throws Refusal forbidden, not_found, name_taken, invalid_argument. */
+/** Renames an organization. @throws Refusal forbidden, not_found, name_taken, invalid_argument. */
 export async function renameOrg({ store }: Administered, admin: Admin, orgId: string, name: string): Promise<OrgView> {
   const org = await requireInOrg(store, admin, 'admin', orgId)
   checkName('name', name)
@@ -58,8 +58,8 @@ export async function renameOrg({ store }: Administered, admin: Admin, orgId: st
 }
 
 /**
- * Shows a tool to all keys of an org, or hides it from them.
- * @param known names of all tools there are.
+ * Shows a tool to all keys of an organization, or hides it from them.
+ * @param known names of all tools.
  * @throws Refusal forbidden, not_found.
  */
 export async function switchTool(
@@ -76,7 +76,7 @@ export async function switchTool(
   )
 }
 
-/** Which of the tools there are an org has switched off. */
+/** Returns the names of the tools that are hidden from an organization. */
 export async function hiddenToolsOf({ store }: Administered, admin: Admin, orgId: string): Promise<string[]> {
   await requireInOrg(store, admin, 'member', orgId)
   return store.hiddenTools.list(orgId)

@@ -4,7 +4,7 @@ import type { StoredProfileRow } from '../../store/admin-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { type Admin, type Administered, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
-/** A profile of an org as it was written, values of variables left out. */
+/** A profile of an organization as it was written, without the values of its variables. */
 export interface ProfileView {
   name: string
   settings: Record<string, unknown>
@@ -13,12 +13,12 @@ export interface ProfileView {
   updated_at: string
 }
 
-/** As in the configuration. */
+/** The same pattern as for profiles of the configuration. */
 const names = /^[a-z0-9][a-z0-9_-]{0,63}$/
 
 /**
- * Makes a profile for the keys of an org. What a run may use is the operator's to say, so this takes an admin of the
- * whole instance.
+ * Creates a profile for the keys of an organization. Requires an administrator of the whole instance, because profiles
+ * determine which resources of the machine a run can use.
  * @throws Refusal forbidden, not_found, name_taken (also by the configuration), invalid_argument.
  */
 export async function createProfile(
@@ -47,7 +47,7 @@ export async function createProfile(
   return toView(on, row)
 }
 
-/** By name; those of the configuration are not among them. */
+/** Lists the profiles of an organization by name, without those of the configuration. */
 export async function listProfiles(
   on: Administered,
   admin: Admin,
@@ -64,14 +64,14 @@ export async function listProfiles(
   return { items: items.map((row) => toView(on, row)), nextCursor }
 }
 
-/** @throws Refusal not_found. */
+/** Returns a profile. @throws Refusal not_found. */
 export async function getProfile(on: Administered, admin: Admin, orgId: string, name: string): Promise<ProfileView> {
   await requireInOrg(on.store, admin, 'member', orgId)
   return toView(on, await existing(on, orgId, name))
 }
 
 /**
- * Writes its settings anew, whole. Runs that go on keep what they began with; keys see it within a second.
+ * Replaces all settings of a profile. Active runs keep their settings; new runs use the new ones within a second.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function replaceProfile(
@@ -95,7 +95,7 @@ export async function replaceProfile(
   return toView(on, changed)
 }
 
-/** @throws Refusal forbidden, not_found, in_use while a live key is bound to it. */
+/** Deletes a profile. @throws Refusal forbidden, not_found, in_use while a valid key is bound to it. */
 export async function removeProfile(on: Administered, admin: Admin, orgId: string, name: string): Promise<void> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   requireInstance(admin, 'admin')
@@ -112,7 +112,7 @@ async function existing({ store }: Administered, orgId: string, name: string): P
   return row
 }
 
-/** Values of variables are secrets; the audit and the answers have their names. */
+/** Returns settings as the audit records them: variables by name only, since their values can be secrets. */
 const auditDetails = ({ env, ...rest }: Record<string, unknown>): Record<string, unknown> => ({
   settings: rest,
   env_names: namesIn(env),

@@ -117,11 +117,9 @@ export interface Erased {
 
 /**
  * Erases everything that is kept of a person or case. The audit can still be verified afterwards: its lines stay,
- * without
- * their personal data, and another line records which. An erasure that was interrupted is completed by repeating it.
+ * without their personal data, and another line records which. To complete an interrupted erasure, repeat it.
  * @throws Refusal subject_active while one of its runs or threads is in use; unavailable if no server erases the
- * threads
- * in time; forbidden, not_found, invalid_argument.
+ * threads in time; forbidden, not_found, invalid_argument.
  */
 export async function eraseSubject(on: Administered, admin: Admin, orgId: string, asked: string): Promise<Erased> {
   const { store } = on

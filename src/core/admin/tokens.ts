@@ -16,7 +16,7 @@ import {
   withAudit,
 } from './admin.ts'
 
-/** How every admin token begins, so that nobody takes it for a key. */
+/** Prefix of every admin token, which distinguishes it from a key. */
 const tokenPrefix = 'gba_'
 const secretBytes = 32
 const shownCharacters = 4
@@ -24,7 +24,7 @@ const shownCharacters = 4
 export interface TokenSettings {
   name: string
   role: Role
-  /** The one org that it is for; absent or `null`: the whole instance. */
+  /** The organization that it is limited to; absent or `null` for the whole instance. */
   org_id?: string | null
   expires_at?: string | null
 }
@@ -40,7 +40,7 @@ export interface TokenView {
   revoked_at: string | null
 }
 
-/** @throws Refusal forbidden, not_found, invalid_argument. */
+/** Creates a token and returns its secret, which is not stored. @throws Refusal forbidden, not_found, invalid_argument. */
 export async function createToken(
   { store }: Administered,
   admin: Admin,
@@ -68,7 +68,7 @@ export async function createToken(
   return { ...toView(row), secret }
 }
 
-/** By age. @throws Refusal forbidden. */
+/** Lists tokens, oldest first. @throws Refusal forbidden. */
 export async function listTokens({ store }: Administered, admin: Admin, asked: PageRequest): Promise<Page<TokenView>> {
   requireInstance(admin, 'owner')
   const { items, nextCursor } = await page(
@@ -80,16 +80,16 @@ export async function listTokens({ store }: Administered, admin: Admin, asked: P
   return { items: items.map(toView), nextCursor }
 }
 
-/** Refused from now on. @throws Refusal forbidden, not_found (also when it was revoked before). */
+/** Revokes a token. @throws Refusal forbidden, not_found (also if it is already revoked). */
 export async function revokeToken({ store }: Administered, admin: Admin, id: string): Promise<void> {
   requireInstance(admin, 'owner')
   await withAudit(store, { admin, action: 'token.revoke', orgId: null, target: id }, async ({ adminTokens }) => {
-    if (!(await adminTokens.revoke(id, timestamp()))) throw unknown('live token', id)
+    if (!(await adminTokens.revoke(id, timestamp()))) throw unknown('active token', id)
   })
 }
 
 /**
- * BOUNDARY: whom an admin token belongs to; looked up by its hash, each time.
+ * BOUNDARY: returns the administrator that a secret belongs to. The lookup is by hash and is never cached.
  * @throws Refusal unauthorized.
  */
 export async function authenticateAdmin(store: Store, secret: string): Promise<Admin> {

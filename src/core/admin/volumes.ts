@@ -7,15 +7,15 @@ import { requireStorageRoom } from '../storage/storage-limit.ts'
 import { profileThatMounts, quotaOf, volumeRef } from '../storage/volumes.ts'
 import { type Admin, type Administered, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
-/** What is said of a volume; what is absent stays as it is, or is as usual. */
+/** Settings of a volume. An absent one keeps its value, or has its default. */
 export interface VolumeSettings {
-  /** Where it is mounted: `/volumes/<slug>`. */
+  /** Directory of its mount point: `/volumes/<slug>`. */
   slug?: string
-  /** For people alone. */
+  /** For display only. */
   name?: string
-  /** What it may hold; it grows, and never shrinks. */
+  /** Maximum size of its content. A volume grows but never shrinks. */
   quota_bytes?: number
-  /** Files, directories and links. */
+  /** Maximum number of files, directories and links. */
   quota_files?: number
 }
 
@@ -27,12 +27,12 @@ export interface VolumeView {
   quota_bytes: number
   quota_files: number
   created_at: string
-  /** `null`: it stays. */
+  /** Time at which its removal was requested; `null` otherwise. */
   removing_at: string | null
 }
 
 export interface InspectedVolume extends VolumeView {
-  /** Room that it takes on the disk, and what it holds. */
+  /** Disk space that it occupies, and the size and number of its files. */
   size_bytes: number
   used_bytes: number
   used_files: number
@@ -44,10 +44,10 @@ const quotas = {
   quota_files: { usual: 100_000, minimum: 16, maximum: 100_000_000 },
 } as const
 
-/** Part of a path in every run that has it. */
+/** Part of a path in every run that mounts it. */
 const slugs = /^[a-z0-9][a-z0-9_-]{0,63}$/
 
-/** @throws Refusal forbidden, not_found, name_taken, limit_reached, invalid_argument. */
+/** Creates a volume. @throws Refusal forbidden, not_found, name_taken, limit_reached, invalid_argument. */
 export async function createVolume(
   on: Administered,
   admin: Admin,
@@ -75,7 +75,7 @@ export async function createVolume(
   return toView(row)
 }
 
-/** By slug; those that are being removed among them. */
+/** Lists volumes by slug, including those that are being removed. */
 export async function listVolumes(
   { store }: Administered,
   admin: Admin,
@@ -92,7 +92,7 @@ export async function listVolumes(
   return { items: items.map(toView), nextCursor }
 }
 
-/** @throws Refusal not_found, unavailable. */
+/** Returns a volume with its disk usage. @throws Refusal not_found, unavailable. */
 export async function inspectVolume(
   { store, runner }: Administered,
   admin: Admin,
@@ -102,7 +102,7 @@ export async function inspectVolume(
   await requireInOrg(store, admin, 'member', orgId)
   const row = await existing(store.volumes, orgId, slug)
   const status = await runner?.storage.inspect(volumeRef(row)).catch((error: unknown) => {
-    // One that nobody has used yet is not made yet.
+    // The image of a volume is created at its first use.
     if (!(error instanceof Refusal && error.code === 'volume_unknown')) throw error
     return undefined
   })
@@ -111,9 +111,8 @@ export async function inspectVolume(
 }
 
 /**
- * Changes what is named. Runs that go on keep what they began with; a volume that is in use grows when it is next
- * mounted.
- * @throws Refusal forbidden, not_found, name_taken, in_use (a new slug, while profiles mount it by the old one),
+ * Changes the given settings. Active runs keep their mounts; a volume that is in use grows when it is next mounted.
+ * @throws Refusal forbidden, not_found, name_taken, in_use (a new slug while profiles mount the old one),
  * limit_reached, invalid_argument (also for a smaller quota).
  */
 export async function updateVolume(
@@ -143,10 +142,9 @@ export async function updateVolume(
 }
 
 /**
- * Removes a volume with all that it holds: at once where a runner can be asked; else as soon as one can, and no run has
- * it.
- * @throws Refusal forbidden, not_found, in_use while a profile mounts it that live keys of the org are bound to,
- * volume_busy while a run or a reader of its files has it.
+ * Deletes a volume with all its files: immediately if a runner is connected, otherwise when one connects.
+ * @throws Refusal forbidden, not_found, in_use while a profile that valid keys of the organization use mounts it,
+ * volume_busy while a run or a file transfer uses it.
  */
 export async function removeVolume(on: Administered, admin: Admin, orgId: string, slug: string): Promise<void> {
   await requireInOrg(on.store, admin, 'admin', orgId)
@@ -166,9 +164,9 @@ export async function removeVolume(on: Administered, admin: Admin, orgId: string
     await on.runner.storage.remove(volumeRef(row))
   } catch (error) {
     if (!(error instanceof Refusal)) throw error
-    // A runner that is away is asked again; from now on no run gets the volume.
+    // A disconnected runner deletes it later. From now on no run can mount the volume.
     if (error.code !== 'volume_busy') return
-    // Nothing was erased. The line stands; the answer says that it did not come to it.
+    // Nothing was erased. The audit line remains, and the refusal reports that the removal failed.
     await on.store.volumes.setRemoving(row.id, null)
     throw new Refusal('volume_busy', { volume: slug })
   }
@@ -181,13 +179,13 @@ async function existing(volumes: Administered['store']['volumes'], orgId: string
   return row
 }
 
-/** @throws Refusal in_use. */
+/** @throws Refusal in_use while a profile mounts the volume. */
 async function requireUnmounted({ store, profiles }: Administered, row: VolumeRow): Promise<void> {
   const name = await profileThatMounts(store, profiles, row)
   if (name !== undefined) throw new Refusal('in_use', { what: `The volume ${row.slug}`, by: `the profile ${name}` })
 }
 
-/** What is in use grows when it is next mounted, and so does what the runner cannot be asked about now. */
+/** Grows the image now if possible. If it is in use or no runner is connected, it grows when it is next mounted. */
 async function growNow({ runner }: Administered, row: VolumeRow): Promise<void> {
   try {
     await runner?.storage.create(volumeRef(row), quotaOf(row))
@@ -201,7 +199,7 @@ function toChanges(row: VolumeRow, { slug, name, quota_bytes: bytes, quota_files
   if (name !== undefined && name !== '') checkName('name', name)
   if (bytes !== undefined) checkGrowth('quota_bytes', row.quotaBytes, bytes)
   if (files !== undefined && files !== row.quotaFiles) {
-    const problem = 'is said when a volume is made; more files come with more bytes'
+    const problem = 'can be set only when a volume is created; it grows with quota_bytes'
     throw new Refusal('invalid_argument', { field: 'quota_files', problem })
   }
   return {
@@ -226,7 +224,7 @@ function checkQuota(field: keyof typeof quotas, value: number): number {
 function checkGrowth(field: keyof typeof quotas, now: number, wanted: number): void {
   checkQuota(field, wanted)
   if (wanted >= now) return
-  throw new Refusal('invalid_argument', { field, problem: `is less than now (${now}); a volume never shrinks` })
+  throw new Refusal('invalid_argument', { field, problem: `is less than the current ${now}; a volume never shrinks` })
 }
 
 const toView = (row: VolumeRow): VolumeView => ({

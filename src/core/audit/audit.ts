@@ -71,7 +71,7 @@ export async function verifyAudit(store: Store, anchor?: { seq: number; hash: st
     const problem = problemOf(line, lines + 1, before)
     if (problem !== undefined) return { holds: false, seq: lines + 1, problem }
     if (anchor?.seq === line.seq && anchor.hash !== line.hash) {
-      return { holds: false, seq: line.seq, problem: 'is not the line of the anchor' }
+      return { holds: false, seq: line.seq, problem: 'does not match the anchor' }
     }
     erasure.add(line)
     before = line.hash
@@ -79,14 +79,19 @@ export async function verifyAudit(store: Store, anchor?: { seq: number; hash: st
   }
   const unexplained = erasure.firstUnexplained()
   if (unexplained !== undefined) {
-    return { holds: false, seq: unexplained, problem: 'lost what was beside it, and no act of erasure names it' }
+    return {
+      holds: false,
+      seq: unexplained,
+      problem: 'has lost its personal data, and no recorded erasure explains it',
+    }
   }
-  // Written lines may have been added since the last page was read; only fewer lines than the head says are a fault.
+  // Lines may have been added since the last page was read. Only fewer lines than the head states are an error.
   const head = await store.audit.head()
   if (head.seq < lines || (head.seq === lines && head.hash !== before)) {
-    return { holds: false, seq: lines, problem: 'is not the newest line that was written' }
+    return { holds: false, seq: lines, problem: 'is not the newest line' }
   }
-  if (lines < (anchor?.seq ?? 0)) return { holds: false, seq: lines + 1, problem: 'is missing: the anchor is after it' }
+  if (lines < (anchor?.seq ?? 0))
+    return { holds: false, seq: lines + 1, problem: 'is missing: the anchor is a later line' }
   if (head.seq > lines && (await store.audit.list({}, lines, 1)).length === 0) {
     return { holds: false, seq: lines + 1, problem: 'is missing at the end' }
   }
@@ -95,17 +100,16 @@ export async function verifyAudit(store: Store, anchor?: { seq: number; hash: st
 
 function problemOf(line: AuditLine, expectedSeq: number, before: string): string | undefined {
   if (line.seq !== expectedSeq) return 'is missing'
-  if (hashOfLine(before, line) !== line.hash) return 'does not follow from the line before: one of the two was changed'
+  if (hashOfLine(before, line) !== line.hash) return 'does not match the previous line: one of the two was changed'
   const { personal, subject, salt, orgId, personalDigest } = line
-  if (personal === null)
-    return subject === null && salt === null ? undefined : 'has something beside it that is not whole'
-  if (personalDigest === null) return 'has something beside it that was not written with it'
+  if (personal === null) return subject === null && salt === null ? undefined : 'has incomplete personal data'
+  if (personalDigest === null) return 'has personal data that was added later'
   if (personalDigestOf(salt ?? '', { orgId, subject, personal }) !== personalDigest)
-    return 'has beside it what was changed'
+    return 'has personal data that was changed'
   return undefined
 }
 
-/** Which lines lost what was beside them, and which were said to. */
+/** Collects the lines that lost their personal data, and the lines that recorded erasures explain. */
 class Erasure {
   readonly #missing: number[] = []
   readonly #explained: (readonly [number, number])[] = []

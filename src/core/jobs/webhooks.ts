@@ -41,7 +41,7 @@ const holdMs = 30_000
 /** Before the second attempt, the third and so on; after the last one the delivery has failed. */
 const pausesMs = [1_000, 5_000, 30_000, 120_000, 600_000]
 const roundEveryMs = 250
-/** After a look that failed; long enough that a database out of order does not fill the log. */
+/** Pause after a failed round, in milliseconds; long enough that a broken database does not fill the log. */
 const reattemptMs = 2_000
 
 /** Attempts at once. Each organization has few of them, so that slow addresses of one do not delay another. */
@@ -158,7 +158,7 @@ export class Webhooks {
     const { signal } = this.#closing
     try {
       const status = await outbound.post({ url: row.url, headers, body, timeoutMs: attemptMs, signal })
-      const problem = status >= 200 && status < 300 ? null : `It answered with status ${status}.`
+      const problem = status >= 200 && status < 300 ? null : `The receiver responded with status ${status}.`
       await this.#settle(row, problem)
     } catch (error) {
       if (!signal.aborted) return this.#settle(row, problemOf(error))
@@ -185,5 +185,5 @@ export class Webhooks {
 export const addressMissing = (): Refusal =>
   new Refusal('invalid_argument', {
     field: 'webhook_url',
-    problem: 'is required with Prefer: respond-async, since the profile of this key names no address',
+    problem: 'is required with Prefer: respond-async, because the profile of this key has no webhook_url',
   })

@@ -1,13 +1,13 @@
 /**
- * Hands text on at the pace of whoever takes it, so that who tells it never waits: what comes while something is still
- * being taken goes next, in one piece. Held is at most what was added, which for a run is what is kept of its output.
+ * Writes text at the speed of a slow consumer without blocking the producer: text that is added during a write is combined
+ * and written next. The buffer holds at most all text that was added, which for a run is limited by its kept output.
  */
 export class CoalescingWriter {
   readonly #write: (text: string) => Promise<void>
   #waiting = ''
   #going: Promise<void> | undefined
 
-  /** @param write resolves when the text was taken, or nobody is there any more. */
+  /** @param write resolves when the text was written, or when the consumer has disconnected. */
   constructor(write: (text: string) => Promise<void>) {
     this.#write = write
   }
@@ -17,7 +17,7 @@ export class CoalescingWriter {
     if (this.#waiting !== '') this.#going ??= this.#go()
   }
 
-  /** Resolves when everything was taken, or nobody is there any more. */
+  /** Resolves when all text was written, or when the consumer has disconnected. */
   async settled(): Promise<void> {
     await this.#going
   }

@@ -89,12 +89,12 @@ async function start(
 ): Promise<RunResult | undefined> {
   try {
     const started = runner.start(run.spec, input)
-    // An order given before the runner knew the run was lost; this one follows its start on the same connection.
+    // The runner ignored a cancellation before it knew the run; this one follows the start on the same connection.
     if (signal.aborted) void runs.requestCancel(run.spec.runId, 'cancelled')
     await started
     return undefined
   } catch (error) {
-    // Nothing else finishes a run before it starts; its caller may have asked for it, or its key was revoked.
+    // Only a cancellation by the caller or a revoked key ends a run before it starts.
     const cancelled = error instanceof Refusal && error.code === 'run_finished'
     const ending: Ending = cancelled ? { kind: 'cancelled' } : { kind: 'failed', reason: 'not_started' }
     await runs.close(run.spec.runId, ending)

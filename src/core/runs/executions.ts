@@ -83,10 +83,10 @@ async function follow(
   try {
     for (;;) {
       next ??= events.next()
-      const told = await within(Math.max(untilMs - monotonicMs(), quietMs), signal, next)
-      if (told === undefined || told.done) break
+      const received = await within(Math.max(untilMs - monotonicMs(), quietMs), signal, next)
+      if (received === undefined || received.done) break
       next = undefined
-      const event = told.value
+      const event = received.value
       if (event.kind === 'ended') {
         const { result } = event
         return { runId: id, createdAt, ending: result.ending, result, output: fold.kept() }

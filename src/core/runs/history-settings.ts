@@ -1,7 +1,7 @@
 import { monotonicMs } from '../../base/clock.ts'
 import type { Store } from '../../store/store.ts'
 
-/** What the runs of an org leave in the history besides what was measured; off by default. */
+/** What is stored of the runs of an organization besides their measurements. Off by default. */
 export interface HistorySettings {
   keep_code: boolean
   keep_output: boolean
@@ -12,9 +12,9 @@ const nothingKeptByDefault: HistorySettings = { keep_code: false, keep_output: f
 export const readHistorySettings = (settings: string | undefined): HistorySettings =>
   settings === undefined ? nothingKeptByDefault : { ...nothingKeptByDefault, ...(JSON.parse(settings) as object) }
 
-/** How soon every front knows of a switch; until then it costs the runs nothing. */
+/** Time after which a change takes effect in every front, in milliseconds. Until then no run queries the database. */
 const knownMs = 1_000
-/** Settings of so many orgs are remembered. */
+/** Maximum number of organizations whose settings are cached. */
 const orgsMax = 10_000
 
 export class KnownHistorySettings {

@@ -12,22 +12,22 @@ import { replay } from './output-order.ts'
 import type { RunEndings } from './run-endings.ts'
 import { nothingKept } from './transcript.ts'
 
-/** A run as its row has it, and whom its ending is told. */
+/** A run and its webhook delivery, as they are stored. */
 export type HistoryRun = RunRow
 export type Delivery = DeliveryRow
 
-/** A run with all that is kept of it. */
+/** A run with everything that is stored of it. */
 export interface RecordedRun {
   row: RunRow
-  /** `null` while it goes on, and where it was not kept, or is no longer. */
+  /** `null` while the run is active, and if the output is not stored or was deleted. */
   output: KeptOutput | null
-  /** `null` unless the org keeps code. */
+  /** `null` unless the organization stores code. */
   code: string | null
-  /** `null` unless its ending is told to an address. */
+  /** `null` unless the run has a webhook. */
   delivery: DeliveryRow | null
 }
 
-/** What a caller looks for, as it came. */
+/** Filters of a search, as the client sent them. */
 export interface HistoryQuery extends PageRequest {
   threadId?: string | undefined
   status?: string | undefined
@@ -37,10 +37,10 @@ export interface HistoryQuery extends PageRequest {
   metadata?: readonly (readonly [key: string, value: string])[]
 }
 
-/** Each is a search of its own. */
+/** Maximum number of metadata filters: each one adds a subquery. */
 const metadataFiltersMax = 8
 
-/** @throws Refusal `run_unknown` (also for a run of another org). */
+/** Returns a run with everything that is stored of it. @throws Refusal `run_unknown` (also for a run of another org). */
 export async function recordedRun(store: Store, { orgId }: Pick<Caller, 'orgId'>, runId: string): Promise<RecordedRun> {
   const row = await ownRow(store, orgId, runId)
   const isEnded = row.finishedAt !== null
@@ -59,7 +59,7 @@ async function ownRow(store: Store, orgId: string, runId: string): Promise<RunRo
   return row
 }
 
-/** Runs of the caller's org, newest first. @throws Refusal `invalid_argument`. */
+/** Lists the runs of the caller's organization, newest first. @throws Refusal `invalid_argument`. */
 export async function runsOf(store: Store, { orgId }: Caller, query: HistoryQuery): Promise<Page<RunRow>> {
   const filter = toFilter(query)
   return page(
@@ -74,7 +74,7 @@ function toFilter({ threadId, status, language, createdAfter, createdBefore, met
   if (metadata.length > metadataFiltersMax) {
     throw new Refusal('invalid_argument', {
       field: 'metadata',
-      problem: `is asked for ${metadata.length} times; at most ${metadataFiltersMax} are accepted`,
+      problem: `is used ${metadata.length} times; the maximum is ${metadataFiltersMax}`,
     })
   }
   return {
@@ -159,9 +159,9 @@ async function* until<T>(signal: AbortSignal, events: AsyncIterableIterator<T, v
   try {
     for (;;) {
       next = events.next()
-      const told = await Promise.race([next, over])
-      if (told === undefined || told.done) return
-      yield told.value
+      const result = await Promise.race([next, over])
+      if (result === undefined || result.done) return
+      yield result.value
     }
   } finally {
     next?.catch(() => {})

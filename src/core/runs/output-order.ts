@@ -2,24 +2,24 @@ import type { RunEvent, Stream } from '../../base/run.ts'
 import { streams } from '../../base/run.ts'
 import type { KeptOutput, KeptStream } from '../../store/store.ts'
 
-/** What is told of a run and kept. */
+/** An event of a run that is stored with its output. */
 export type OutputEvent = Extract<RunEvent, { kind: 'output' | 'gap' | 'image' }>
 
-/** More changes between the streams than a runner tells; beyond it the order is not kept. */
+/** More switches between streams than a runner reports. Beyond this number the order is not stored. */
 const stretchesMax = 131_072
-/** Largest piece that is told at once. */
+/** Maximum size of one output event, in bytes. */
 const pieceBytes = 64 * 1024
 
-/** Of a stretch: `bytes * 4`, plus 2 for a gap, plus 1 for standard error. Exact to 2 PiB. */
+/** Encodes a stretch: `bytes * 4`, plus 2 for a gap, plus 1 for standard error. Exact up to 2 PiB. */
 const toNumber = (stream: Stream, isGap: boolean, bytes: number): number =>
   bytes * 4 + (isGap ? 2 : 0) + (stream === 'stderr' ? 1 : 0)
 
-/** An image has a place between stretches; no gap is of nothing. */
+/** Encodes an image between two stretches. No gap has zero bytes, so the number is unambiguous. */
 const imageNumber = toNumber('stdout', true, 0)
 
-/** In which order the streams of a run came, and its images, so that what is kept can be told again with the same numbers. */
+/** Records the order of the output and images of a run, so that a replay has the same sequence numbers. */
 export class OutputOrder {
-  /** The seq before the first byte; then one number for each stretch. */
+  /** The sequence number before the first byte, then one number for each stretch. */
   readonly #numbers: number[] = []
   #whole = true
 
@@ -34,14 +34,17 @@ export class OutputOrder {
     else this.#whole = false
   }
 
-  /** @returns nothing where there is no order, or it was too much to keep. */
+  /** Returns the encoded order; `undefined` if it is empty or too long to store. */
   keep(): Uint8Array | undefined {
     if (!this.#whole || this.#numbers.length < 2) return undefined
     return new Uint8Array(Float64Array.from(this.#numbers).buffer)
   }
 }
 
-/** Tells what is kept as it was told live; without its order, one stream after the other. */
+/**
+ * Yields the stored output as the events of the live run. Without a stored order, yields one stream after the other.
+ * @returns the last sequence number.
+ */
 export function* replay({ stdout, stderr, images, order }: KeptOutput): Generator<OutputEvent, number, undefined> {
   const [first = 0, ...stretches] = order
     ? readNumbers(order)
@@ -77,7 +80,10 @@ const inTurn = (kept: Record<Stream, KeptStream>): number[] =>
     return [...numbers, toNumber(stream, false, tail.length)].filter((number) => number >= 4)
   })
 
-/** Bytes of one stream from an offset on; what of them is not kept is told as a gap. */
+/**
+ * Yields a range of one stream as events; bytes that are not stored are yielded as a gap.
+ * @param seq the sequence number before the range.
+ */
 function* stretch(
   { head, omittedBytes, tail }: KeptStream,
   stream: Stream,
@@ -93,9 +99,9 @@ function* stretch(
     const until = Math.min(offset + bytes, partStart + partBytes)
     for (let at = from; at < until; ) {
       const end = typeof part === 'number' ? until : Math.min(until, at + pieceBytes)
-      const told = { seq: seq + end - offset, stream }
-      if (typeof part === 'number') yield { kind: 'gap', ...told, bytes: end - at }
-      else yield { kind: 'output', ...told, bytes: part.subarray(at - partStart, end - partStart) }
+      const place = { seq: seq + end - offset, stream }
+      if (typeof part === 'number') yield { kind: 'gap', ...place, bytes: end - at }
+      else yield { kind: 'output', ...place, bytes: part.subarray(at - partStart, end - partStart) }
       at = end
     }
     partStart += partBytes

@@ -14,7 +14,7 @@ export const stdinLimitBytes = 2 * 1024 * 1024
 const metadataLimitBytes = 16 * 1024
 export const timeoutLimitSeconds = 3600
 
-/** What a caller asks to run, as it came; `check` decides. */
+/** A request to run code, as the client sent it. `check` validates it. */
 export interface ExecuteRequest {
   code: string
   language?: string | undefined
@@ -23,30 +23,30 @@ export interface ExecuteRequest {
   metadata?: unknown
   env?: Readonly<Record<string, unknown>> | undefined
   stdin?: string | undefined
-  /** Goes on when nobody reads it any more; otherwise it is cancelled then. */
+  /** Whether the run continues when its client disconnects. Otherwise it is cancelled. */
   detached: boolean
-  /** What it prints is kept when it has ended, for those who ask later; so it always is with an idempotency key. */
+  /** Whether the output is stored when the run has ended, for later requests. Always true with an idempotency key. */
   kept?: boolean
-  /** The person or case of the caller's that it is for: what is exported and erased together. */
+  /** The person or case that the run belongs to. Data of one subject is exported and erased together. */
   subject?: string | undefined
-  /** Executes it at most once: a repeat is answered with what the first one did. */
+  /** Executes the code at most once: a retry with the same key returns the result of the first request. */
   idempotencyKey?: string | undefined
-  /** How its answer reaches the caller; `inline` where it is not said. */
+  /** How the result is delivered; `inline` by default. */
   deliveryMode?: DeliveryMode
-  /** Where its ending is told; with `webhook` alone. */
+  /** Address that receives the ending; only with the delivery mode `webhook`. */
   webhookUrl?: string
 }
 
-/** What will be run: every rule holds, every default is filled in. */
+/** A validated request with all defaults filled in. */
 export interface CheckedRequest {
   input: RunInput
   language: Language
   timeoutMs: number
-  /** The variables of the profile below those of the key, and those below the ones of the call. */
+  /** Variables of the profile, overridden by those of the key, overridden by those of the call. */
   env: Record<string, string>
-  /** Of the call alone. */
+  /** Names of the variables that the call sets. */
   envNames: readonly string[]
-  /** As JSON. */
+  /** JSON. */
   metadata: string | null
   subject: string | null
   detached: boolean
@@ -54,13 +54,13 @@ export interface CheckedRequest {
   deliveryMode: DeliveryMode
   webhookUrl: string | undefined
   idempotency: IdempotencyRecord | undefined
-  /** The home directory is this thread's. */
+  /** The thread that contains the home directory. */
   thread: RequestedThread | undefined
 }
 
 /**
- * Holds a request against the rules and the caller's profile.
- * @throws Refusal that names the field, what was expected and what came.
+ * Validates a request against the general limits and the profile of the caller.
+ * @throws Refusal `invalid_argument` and others, with the field, the accepted values and the actual value.
  */
 export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request: ExecuteRequest): CheckedRequest {
   return {
@@ -100,7 +100,7 @@ function checkStdin(stdin: string | undefined): Uint8Array | undefined {
   if (stdin === undefined) return undefined
   const bytes = utf8('stdin', stdin)
   if (bytes.length > stdinLimitBytes) {
-    throw invalid('stdin', `is ${bytes.length} bytes; at most ${stdinLimitBytes} are accepted`)
+    throw invalid('stdin', `is ${bytes.length} bytes; the maximum is ${stdinLimitBytes}`)
   }
   return bytes
 }
@@ -132,12 +132,12 @@ function checkMetadata(metadata: unknown): string | null {
   const json = JSON.stringify(metadata)
   const bytes = Buffer.byteLength(json)
   if (bytes > metadataLimitBytes) {
-    throw invalid('metadata', `is ${bytes} bytes as JSON; at most ${metadataLimitBytes} are accepted`)
+    throw invalid('metadata', `is ${bytes} bytes as JSON; the maximum is ${metadataLimitBytes}`)
   }
   return json
 }
 
-/** A lone surrogate has no UTF-8 form: what ran would not be what was sent. */
+/** Rejects lone surrogates: they cannot be encoded as UTF-8, so the code that runs would differ from the request. */
 function utf8(field: string, text: string): Uint8Array {
   if (!text.isWellFormed()) throw invalid(field, 'holds a lone surrogate, which is not valid Unicode')
   return Buffer.from(text, 'utf8')

@@ -1,4 +1,4 @@
-/** How a checked request becomes what the runner is asked for, and the rows that say so. */
+/** Conversion of a validated request to the message for the runner and to database rows. */
 import { createHash } from 'node:crypto'
 import { newId } from '../../base/ids.ts'
 import type { RunSpec, RunVolume } from '../../base/run.ts'
@@ -13,7 +13,7 @@ import type { Volumes } from '../storage/volumes.ts'
 import { type IdempotencyRecord, idempotencyLifeMs } from './idempotency.ts'
 import type { CheckedRequest } from './request.ts'
 
-/** What runs work on. */
+/** Dependencies of runs. */
 export interface RunDeps {
   store: Store
   runner: Runner
@@ -27,7 +27,7 @@ export interface RunDeps {
 export interface BegunRun {
   spec: RunSpec
   createdAt: string
-  /** What it prints is kept with its ending. */
+  /** Whether its output is stored when it has ended. */
   kept: boolean
 }
 
@@ -60,7 +60,7 @@ export function toRunSpec(
   }
 }
 
-/** With what its org keeps of every run. */
+/** A validated request with the history settings of its organization. */
 type RecordedRequest = CheckedRequest & { keepsOutput: boolean }
 
 export function toRow(

@@ -4,26 +4,26 @@ import { newId } from '../../base/ids.ts'
 import type { Store, TaskRow } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 
-/** A task as its row has it. */
+/** A task as it is stored. */
 export type Task = TaskRow
 
-/** A run lasts an hour at most; its outcome can be fetched for the rest of a day. */
+/** Lifetime of a task, in milliseconds. A run takes at most an hour; its result is available for the rest of the day. */
 export const taskLifeMs = 24 * 60 * 60 * 1000
 
-/** What the verbs of tasks need: a task is the outcome of a run that the same key started. */
+/** Capabilities that the verbs of tasks require: a task is the result of a run that the same key started. */
 export const taskNeeds = { create: 'execute', get: 'execute' } as const
 
-/** Calls whose outcome is asked for later. A task is written before anybody hears of it, and belongs to one key. */
+/** Calls whose result is fetched later. A task is stored before it is returned, and belongs to one key. */
 export class Tasks {
   readonly #store: Store
-  /** Names this process in the tasks that it makes. */
+  /** Identifies this process in the tasks that it creates. */
   readonly #frontId = newId('front')
 
   constructor(store: Store) {
     this.#store = store
   }
 
-  /** @param runId the run that the outcome comes from, if one does: then any front can tell it. */
+  /** Creates a task. @param runId the run whose result it has, if any: then every front can return the result. */
   async create({ orgId, keyId }: Caller, runId: string | undefined): Promise<TaskRow> {
     const createdAt = timestamp()
     const task: TaskRow = {
@@ -42,7 +42,7 @@ export class Tasks {
     return task
   }
 
-  /** @throws Refusal `task_unknown`, also for a task of another key and one that has expired. */
+  /** Returns a task. @throws Refusal `task_unknown`, also for an expired task and a task of another key. */
   async get({ orgId, keyId }: Caller, id: string): Promise<TaskRow> {
     const task = await this.#store.tasks.get(id)
     const known = task !== undefined && task.orgId === orgId && task.keyId === keyId && task.expiresAt > timestamp()
@@ -50,12 +50,12 @@ export class Tasks {
     return task
   }
 
-  /** Whether the work of a task went on in a process that is no more, so that nobody will tell its outcome. */
+  /** Whether the process that worked on a task has ended, so that the task gets no result. */
   isOrphan(task: TaskRow): boolean {
     return task.status === 'working' && task.frontId !== this.#frontId
   }
 
-  /** Ends a task once. @param outcome its result or its error. */
+  /** Ends a task once. @param outcome its result or error. @returns whether this call ended it. */
   async settle(id: string, status: Exclude<TaskRow['status'], 'working'>, outcome: object | null): Promise<boolean> {
     return this.#store.tasks.settle(id, timestamp(), status, outcome === null ? null : JSON.stringify(outcome))
   }

@@ -32,8 +32,7 @@ export const uploadMaxBytes = 10 * 1024 ** 3
 
 /**
  * Creates and checks links that allow one kind of request on one file, for a limited time, with the rights of the key
- * that
- * created them. A link needs no key, and is invalid as soon as its key is.
+ * that created them. A link needs no key, and becomes invalid with its key.
  */
 export class SignedLinks {
   readonly #secret: Buffer

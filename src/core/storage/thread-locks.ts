@@ -23,8 +23,7 @@ const renewEveryMs = 20_000
 
 /**
  * Locks threads for runs: a lock in the row of the thread, with a lease and a fencing number. A run holds its thread
- * from
- * before it is given to the runner until its ending is known, when its jail is dead.
+ * from before it is sent to the runner until its ending is known, when its jail is dead.
  */
 export class ThreadLocks {
   readonly #store: Store

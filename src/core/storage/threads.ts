@@ -150,8 +150,7 @@ export class Threads {
 
   /**
    * If the runner refuses, the thread stays as it was. If it is unknown whether the runner has erased it, the thread
-   * stays
-   * marked as removed, and `settle` completes the removal.
+   * stays marked as removed, and `settle` completes the removal.
    */
   async #finishRemoval(orgId: string, id: string): Promise<void> {
     try {

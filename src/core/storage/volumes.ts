@@ -98,8 +98,7 @@ export class Volumes {
 
   /**
    * Erases volumes that are marked as removed. One that a run is using is tried again by the next call. One that a
-   * profile
-   * mounts is restored: the command that removed it was started with other profiles than this server.
+   * profile mounts is restored: the command that removed it was started with other profiles than this server.
    * @param kept called for each volume that is restored.
    * @throws Refusal unavailable while no runner is connected.
    */

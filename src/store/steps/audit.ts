@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely'
 import { noHash } from '../audit-chain.ts'
 import type { Tables } from '../tables.ts'
 
-/** The audit, and the subjects that runs and threads belong to. */
+/** Adds the audit log, and the subjects of runs and threads. */
 export async function addAudit(db: Kysely<Tables>): Promise<void> {
   await db.schema
     .createTable('audit')
@@ -15,7 +15,7 @@ export async function addAudit(db: Kysely<Tables>): Promise<void> {
     .addColumn('details', 'text', (column) => column.notNull())
     .addColumn('personalDigest', 'text')
     .addColumn('hash', 'text', (column) => column.notNull())
-    // What may have to be erased: never part of the hash, only its digest is.
+    // Erasable personal data: the hash covers only its digest.
     .addColumn('subject', 'text')
     .addColumn('salt', 'text')
     .addColumn('personal', 'text')

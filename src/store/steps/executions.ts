@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Tables } from '../tables.ts'
 
-/** Runs become a history that is searched, and their endings can be told to addresses of clients. */
+/** Adds run history with search filters, stored code and webhook deliveries. */
 export async function addExecutions(db: Kysely<Tables>): Promise<void> {
   await db.schema.alterTable('runs').addColumn('threadId', 'text').execute()
   await db.schema
@@ -35,7 +35,7 @@ export async function addExecutions(db: Kysely<Tables>): Promise<void> {
     .alterTable('runOutputs')
     .addColumn('withRun', 'integer', (column) => column.notNull().defaultTo(0))
     .execute()
-  // A run is deleted with all that refers to it.
+  // Deleting a run deletes all rows that refer to it.
   await db.schema.createIndex('tasksByRun').on('tasks').column('runId').execute()
 
   await db.schema

@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import type { Tables } from '../tables.ts'
 
-/** Images that a run showed, kept as long as what it printed. */
+/** Adds the images of runs, which are stored as long as their output. */
 export async function addRunImages(db: Kysely<Tables>): Promise<void> {
   await db.schema
     .createTable('runImages')

@@ -143,8 +143,8 @@ describe('environment variables', () => {
     const many = (count: number, value: string) =>
       Object.fromEntries(Array.from({ length: count }, (_, index) => [`V${index}`, value]))
     expect(Object.keys(asked({ env: many(64, '') }).env)).toHaveLength(65)
-    expect(refusalOf({ env: many(65, '') }).message).toContain('holds 65 variables')
-    expect(refusalOf({ env: many(5, 'x'.repeat(32 * 1024)) }).message).toContain('bytes in all')
+    expect(refusalOf({ env: many(65, '') }).message).toContain('contains 65 variables')
+    expect(refusalOf({ env: many(5, 'x'.repeat(32 * 1024)) }).message).toContain('bytes in total')
   })
 
   it('are either accepted unchanged or rejected, for arbitrary input', () => {
