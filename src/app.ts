@@ -15,45 +15,40 @@ import { RunnerClient } from './runner/client/client.ts'
 import { databasePath, openStore } from './store/sqlite.ts'
 import { productInventory } from './tools/catalog.ts'
 
-/** The front, built and serving. */
+/** The running front. */
 export interface App {
-  /** Where clients reach it. */
+  /** The address that it listens on. */
   url: string
   /**
-   * Takes no further request and undoes everything, newest first.
-   * @param runs `shutdown` waits up to the drain time for runs, then ends them; `leave` lets them go on.
+   * Refuses further requests and closes everything, newest first.
+   * @param runs `shutdown` waits up to the drain time for runs, then ends them; `leave` lets them continue.
    */
   close(runs: 'shutdown' | 'leave'): Promise<void>
 }
 
 /**
- * Builds every room of the front once, in order.
- * @param version of the product, as clients are told.
- * @throws StartRefused when a room cannot be built as configured.
+ * Builds the modules of the front, each once and in order.
+ * @param version of the product, which clients see.
+ * @throws StartRefused when a module cannot be built with this configuration.
  */
 export async function openApp(config: Config, instance: Instance, version: string, log: Log): Promise<App> {
   const undo = new Cleanup()
   try {
     const store = await openStore(databasePath(instance.frontHome))
     undo.add(() => store.close())
-    const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'the runner is unusable'))
+    const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'runner is unusable'))
     undo.add(() => runner.close())
+    const vault = await openVault(store, masterKeySource(config, instance.frontHome))
+    const outbound = new Outbound(new AllowedDestinations(config.outboundAllow))
     const metrics = new Metrics()
     const core = await createCore({
-      store,
-      runner,
+      ...{ store, runner, vault, metrics, log },
       profiles: Object.values(config.profiles),
       readProfile: (name, written) => readProfile(config.values, name, written),
-      vault: await openVault(store, masterKeySource(config, instance.frontHome)),
       tools: productInventory.tools,
       region: config.region,
       runHistoryMs: config.runHistoryMs,
-      metrics,
-      webhooks: {
-        outbound: new Outbound(new AllowedDestinations(config.outboundAllow)),
-        toBody: (run) => JSON.stringify(toDelivered(run)),
-      },
-      log,
+      webhooks: { outbound, toBody: (run) => JSON.stringify(toDelivered(run)) },
     })
     undo.add(() => core.close('leave', 0))
     const server = await buildServer({ core, config: { ...config, version }, metrics, log })
@@ -78,8 +73,8 @@ async function listen(server: Awaited<ReturnType<typeof buildServer>>, { host, p
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
     throw new StartRefused(
-      `Port ${port} on ${host} is taken.`,
-      'End what listens there, or choose another with --port.',
+      `Port ${port} on ${host} is already in use.`,
+      'Stop the process that listens there, or choose another port with --port.',
     )
   }
   const address = server.server.address() as AddressInfo

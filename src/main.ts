@@ -1,7 +1,7 @@
-/** The process: its words, its environment, its signals, its exit code. Nothing else touches them. */
+/** The process: arguments, environment, signals, exit code. No other file touches them. */
 import { runProgram } from './cli/program.ts'
 
-// What we make has the mode that is written beside it, whatever the umask of whoever starts us.
+// Files get the mode that the code gives them, whatever umask was inherited.
 process.umask(0o022)
 
 const signals = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const
@@ -13,7 +13,7 @@ for (const [name, number] of Object.entries(signals)) {
   })
 }
 
-// A reader that went away (`glovebox config show | head`) is no failure; anything else is.
+// A reader that closed the pipe (`glovebox config show | head`) is not an error.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error

@@ -6,8 +6,8 @@ import { sendConfig } from './hand-over.ts'
 import { exitCodes } from './process-io.ts'
 
 /**
- * Nothing of the operator's environment goes further than here. Node's default of four threads for files would let one
- * slow disk hold up the threads of everyone: https://nodejs.org/api/cli.html#uv_threadpool_sizesize
+ * The operator's environment is not passed on. With Node's default of four threads for files, one slow disk would block
+ * the file operations of everyone: https://nodejs.org/api/cli.html#uv_threadpool_sizesize
  */
 const environment = {
   PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
@@ -15,13 +15,13 @@ const environment = {
   UV_THREADPOOL_SIZE: '16',
 }
 
-/** After so long alive a death counts as the first one. */
+/** A process that lived this long counts as stable: its next death restarts the backoff. */
 const stableMs = 10_000
 const restartDelayMs = (deaths: number): number => Math.min(100 * 2 ** (deaths - 1), 5_000)
 
 /**
- * A process that is kept alive until told to end. It gets the configuration on standard input, which stays
- * open for as long as the supervisor lives; it says that it is ready by a byte on descriptor 3.
+ * A process that is restarted until it is stopped. It receives the configuration on standard input, which stays open
+ * while the supervisor lives, and signals that it is ready with a byte on descriptor 3.
  */
 export class Child {
   readonly #name: string
@@ -33,7 +33,7 @@ export class Child {
   #exited: Promise<number | null> = Promise.resolve(null)
   #refusal: number | undefined
 
-  /** @param stopping aborted by the child when it refuses to start at all; aborting it ends the restarts. */
+  /** @param stopping aborting it ends the restarts; the child aborts it when its first start is refused. */
   constructor(name: string, command: readonly string[], config: Config, log: Log, stopping: AbortController) {
     this.#name = name
     this.#command = command
@@ -42,12 +42,12 @@ export class Child {
     this.#stopping = stopping
   }
 
-  /** The exit code with which the process refused to start the first time. */
+  /** The exit code of a refused first start. */
   get refusal(): number | undefined {
     return this.#refusal
   }
 
-  /** Starts it and waits until it is ready. @returns the exit code when it refused instead, 0 when told to stop. */
+  /** Starts it and waits until it is ready. @returns the exit code of a refused start, or 0 when it was stopped. */
   async start(): Promise<number | undefined> {
     if (this.#stopping.signal.aborted) return 0
     const ready = this.#spawn()
@@ -61,7 +61,7 @@ export class Child {
     return undefined
   }
 
-  /** Asks it to end, and ends it when it has not after `patienceMs`. */
+  /** Stops it, and kills it after `patienceMs`. */
   async end(patienceMs: number): Promise<void> {
     const child = this.#process
     if (!child) return
@@ -78,18 +78,18 @@ export class Child {
       if (this.#stopping.signal.aborted) return
       deaths = performance.now() - startedMs > stableMs ? 1 : deaths + 1
       const delayMs = restartDelayMs(deaths)
-      this.#log.error({ child: this.#name, exit_code: code, delay_ms: delayMs }, 'a process died; it is restarted')
+      this.#log.error({ child: this.#name, exit_code: code, delay_ms: delayMs }, 'process died; restarting it')
       await sleep(delayMs)
       if (this.#stopping.signal.aborted) return
       void this.#spawn()
     }
   }
 
-  /** @returns a promise of it being ready, which never comes when it dies before. */
+  /** @returns a promise that resolves when it is ready, and never when it dies before. */
   #spawn(): Promise<undefined> {
     const [program, ...args] = this.#command
     const child = spawn(program!, args, {
-      // A group of its own: a signal from the terminal reaches the supervisor alone.
+      // In its own process group, so that a signal from the terminal reaches the supervisor only.
       detached: true,
       stdio: ['pipe', 'inherit', 'inherit', 'pipe'],
       env: environment,
@@ -97,7 +97,7 @@ export class Child {
     this.#process = child
     this.#exited = new Promise((resolve) => {
       child.once('error', (error) => {
-        this.#log.error({ child: this.#name, err: error }, 'a process could not be started')
+        this.#log.error({ child: this.#name, err: error }, 'process could not be started')
         resolve(null)
       })
       child.once('exit', (code) => resolve(code))
@@ -106,7 +106,7 @@ export class Child {
       return code as number | null
     })
     child.stdin!.on('error', () => {
-      // It died before it read its configuration; its exit says so.
+      // It died before it read its configuration; its exit code reports that.
     })
     sendConfig(child.stdin!, this.#config)
     const readiness = child.stdio[3]!

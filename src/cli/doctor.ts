@@ -2,30 +2,46 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Writable } from 'node:stream'
+import type { Command } from 'commander'
 import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
+import { type Cli, withExamples } from './command.ts'
 import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
-import { sendConfig } from './hand-over.ts'
+import { receiveConfig, sendConfig } from './hand-over.ts'
 import { type Check, inspect } from './inspect.ts'
 import { inspectStorage } from './inspect-storage.ts'
 import { requirePrivilege } from './privilege.ts'
-import { exitCodes, type Io } from './process-io.ts'
+import { exitCodes, type ProcessIo } from './process-io.ts'
+import { addSettingOptions, configOf } from './setting-options.ts'
+
+export function register(program: Command, { io, exit }: Cli): void {
+  withExamples(
+    addSettingOptions(
+      program.command('doctor').description('Check whether this machine can run sandboxes, and explain every problem.'),
+    ),
+    'glovebox doctor',
+  ).action(async (_: object, command: Command) => exit(await doctor(configOf(command, io), io)))
+  // Started by `doctor`, in a mount namespace of its own.
+  program
+    .command('doctor-inside', { hidden: true })
+    .action(async () => exit(await doctorInside(await receiveConfig(io.stdin), io)))
+}
 
 /**
- * Says what this machine offers and what stands in the way.
- * @returns 0 only if a run can start, and everything looked at is well.
- * @throws StartRefused where it may not even look.
+ * Checks this machine and prints what it found.
+ * @returns 0 only if runs can start and every check passed.
+ * @throws StartRefused when it may not even check.
  */
-export async function doctor(config: Config, io: Io): Promise<number> {
+async function doctor(config: Config, io: ProcessIo): Promise<number> {
   requirePrivilege('doctor')
-  // The engine works in a mount namespace of its own, as under `serve`, so the looking is done by a child in one.
-  const [program, ...words] = io.self
-  const child = spawn('unshare', ['--mount', '--propagation', 'private', '--', program, ...words, 'doctor-inside'], {
+  // As under `serve`, the engine needs a mount namespace of its own, so a child in one does the checks.
+  const [program, ...args] = io.self
+  const child = spawn('unshare', ['--mount', '--propagation', 'private', '--', program, ...args, 'doctor-inside'], {
     stdio: ['pipe', 'pipe', 'pipe'],
     env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8' },
   })
-  child.stdin.on('error', () => undefined) // Its exit says it.
+  child.stdin.on('error', () => undefined) // Its exit code reports the failure.
   sendConfig(child.stdin, config)
   child.stdout.pipe(io.stdout, { end: false })
   child.stderr.pipe(io.stderr, { end: false })
@@ -33,11 +49,11 @@ export async function doctor(config: Config, io: Io): Promise<number> {
   return (code as number | null) ?? exitCodes.software
 }
 
-/** The part of `doctor` that looks; it runs in a mount namespace of its own. */
-export async function doctorInside(config: Config, io: Io): Promise<number> {
+/** The checks themselves, in a mount namespace of their own. */
+async function doctorInside(config: Config, io: ProcessIo): Promise<number> {
   const instance = openInstance(config.home, config.stateDir)
   const lock = await InstanceLock.acquire(config.home, 'doctor', true)
-  // An instance of its own beside the one that may be serving: a start removes what an earlier one of its id left.
+  // An id of its own: a start removes what an earlier one with the same id left behind, and a server may be running.
   const settings = {
     ...engineSettingsOf(config, instance),
     instanceId: `${instance.id}-doctor`,
@@ -59,5 +75,9 @@ function print(checks: readonly Check[], out: Writable): void {
     if (remedy !== undefined) out.write(`${' '.repeat(width + 8)}→ ${remedy}\n`)
   }
   const failed = checks.filter(({ ok }) => !ok).length
-  out.write(failed === 0 ? '\nRuns can start here.\n' : `\nNot ready: ${failed} of ${checks.length} checks failed.\n`)
+  out.write(
+    failed === 0
+      ? '\nAll checks passed: this machine can run sandboxes.\n'
+      : `\nNot ready: ${failed} of ${checks.length} checks failed.\n`,
+  )
 }

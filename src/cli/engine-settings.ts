@@ -4,7 +4,7 @@ import type { Instance } from '../base/instance.ts'
 import type { Config } from '../config.ts'
 import { type EngineSettings, engineDefaults } from '../engine/settings.ts'
 
-/** What the engine needs to know, out of the configuration. */
+/** The part of the configuration that the engine needs. */
 export function engineSettingsOf(config: Config, instance: Instance): EngineSettings {
   return {
     ...engineDefaults,
@@ -18,7 +18,7 @@ export function engineSettingsOf(config: Config, instance: Instance): EngineSett
   }
 }
 
-/** What profiles want imported ahead of their runs, each list once. */
+/** The preload lists of all profiles, without duplicates. */
 export function preloadsOf(config: Config): string[][] {
   const lists = Object.values(config.profiles).map(({ preload }) => JSON.stringify(preload))
   return [...new Set(lists)].map((list) => JSON.parse(list) as string[]).filter((modules) => modules.length > 0)

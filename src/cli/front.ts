@@ -1,14 +1,22 @@
+import type { Command } from 'commander'
 import { openApp } from '../app.ts'
 import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { announceReady, ended } from './child-lifecycle.ts'
-import { exitCodes, type Io } from './process-io.ts'
+import type { Cli } from './command.ts'
+import { receiveConfig } from './hand-over.ts'
+import { exitCodes, type ProcessIo } from './process-io.ts'
 import { version } from './version.ts'
 
-/** The front process: serves until it is told to end, or its supervisor is gone. @throws StartRefused. */
-export async function front(config: Config, io: Io): Promise<number> {
+/** Started by the supervisor, which passes the configuration on standard input. */
+export function register(program: Command, { io, exit }: Cli): void {
+  program.command('front', { hidden: true }).action(async () => exit(await front(await receiveConfig(io.stdin), io)))
+}
+
+/** The front process: serves until it is stopped or its supervisor is gone. @throws StartRefused. */
+async function front(config: Config, io: ProcessIo): Promise<number> {
   const log = createLog({
     level: config.logLevel,
     format: config.logFormat,
@@ -18,16 +26,16 @@ export async function front(config: Config, io: Io): Promise<number> {
   const lock = await InstanceLock.acquire(config.home, 'front', true)
   const app = await openApp(config, openInstance(config.home, config.stateDir), version, log)
   announceReady()
-  log.info({ url: app.url }, 'the front serves')
+  log.info({ url: app.url }, 'API server listening')
   io.stdout.write(config.dev ? welcome(app.url) : welcomeWithKeys(app.url, config))
   const reason = await ended(io)
-  log.info({ reason }, 'the front ends')
-  await app.close(reason === 'asked' ? 'shutdown' : 'leave')
+  log.info({ reason }, 'API server stopping')
+  await app.close(reason === 'stopped' ? 'shutdown' : 'leave')
   lock.release()
   return exitCodes.ok
 }
 
-/** What someone who just typed `npm start` needs next. */
+/** The next steps after `npm start`. */
 function welcome(url: string): string {
   const call = JSON.stringify({
     jsonrpc: '2.0',
@@ -36,7 +44,7 @@ function welcome(url: string): string {
     params: { name: 'sandbox_execute', arguments: { code: 'print(6 * 7)', language: 'python' } },
   })
   return `
-  Glovebox is serving MCP at ${url}/mcp (dev mode: this machine only, no key needed)
+  Glovebox is serving MCP at ${url}/mcp (development mode: this machine only, no key required)
 
   Add it to Claude Code:
     claude mcp add --transport http glovebox ${url}/mcp
@@ -47,12 +55,12 @@ function welcome(url: string): string {
 `
 }
 
-/** The same where callers need a key. */
+/** The next steps when callers need a key. */
 function welcomeWithKeys(url: string, { home }: Config): string {
   return `
   Glovebox is serving MCP at ${url}/mcp (callers need a key)
 
-  Make one:
+  Create one:
     glovebox keys create --home ${home}
 
   Add it to Claude Code:

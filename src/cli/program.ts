@@ -1,32 +1,82 @@
 import { Command, CommanderError } from 'commander'
 import { StartRefused } from '../base/errors.ts'
-import { addAdministration } from './admin-commands.ts'
-import { receiveConfig } from './hand-over.ts'
-import { exitCodes, type Io, type RunArguments } from './process-io.ts'
-import { addSettingOptions, collect, configOf } from './setting-options.ts'
-import type { StdioRequest } from './stdio.ts'
-import type { TransferWords } from './transfer.ts'
+import type { Cli, CommandModule } from './command.ts'
+import { exitCodes, type ProcessIo } from './process-io.ts'
 import { version } from './version.ts'
+
+/** The file of each command, in the order of `glovebox --help`. */
+const commands: Readonly<Record<string, () => Promise<CommandModule>>> = {
+  serve: () => import('./serve.ts'),
+  doctor: () => import('./doctor.ts'),
+  config: () => import('./config-commands.ts'),
+  run: () => import('./run.ts'),
+  push: () => import('./transfer.ts'),
+  pull: () => import('./transfer.ts'),
+  stdio: () => import('./stdio-command.ts'),
+  orgs: () => import('./admin/orgs.ts'),
+  keys: () => import('./admin/keys.ts'),
+  profiles: () => import('./admin/profiles.ts'),
+  volumes: () => import('./admin/volumes.ts'),
+  tools: () => import('./admin/tools.ts'),
+  limits: () => import('./admin/limits.ts'),
+  usage: () => import('./admin/limits.ts'),
+  history: () => import('./admin/retention.ts'),
+  'webhook-secret': () => import('./admin/retention.ts'),
+  audit: () => import('./admin/audit.ts'),
+  subjects: () => import('./admin/subjects.ts'),
+  tokens: () => import('./admin/tokens.ts'),
+  secrets: () => import('./admin/secrets.ts'),
+}
+
+/** Commands that the product starts itself; they are not in the help. */
+const innerCommands: Readonly<Record<string, () => Promise<CommandModule>>> = {
+  runner: () => import('./runner.ts'),
+  front: () => import('./front.ts'),
+  'doctor-inside': () => import('./doctor.ts'),
+}
 
 /**
  * Runs one command.
- * @param words what follows the program's name on the command line
+ * @param args the arguments after the name of the program
  * @returns the exit code; never throws
  */
-export async function runProgram(words: readonly string[], io: Io): Promise<number> {
+export async function runProgram(args: readonly string[], io: ProcessIo): Promise<number> {
   let exitCode: number = exitCodes.ok
-  const program = toProgram(io, (code) => {
-    exitCode = code
-  })
+  const cli: Cli = {
+    io,
+    exit(code) {
+      exitCode = code
+    },
+  }
   try {
-    await program.parseAsync(words, { from: 'user' })
+    const program = await loadProgram(args[0], cli)
+    await program.parseAsync(args, { from: 'user' })
     return exitCode
   } catch (error) {
-    return explain(error, io)
+    return report(error, io)
   }
 }
 
-function explain(error: unknown, io: Io): number {
+/** Loads the file of the command that is used, or all of them for the help and for unknown commands. */
+async function loadProgram(name: string | undefined, cli: Cli): Promise<Command> {
+  const { io } = cli
+  const program = new Command('glovebox')
+    .description('Runs code for AI agents in isolated sandboxes.')
+    .exitOverride()
+    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .version(version, '--version', 'print the version')
+  program
+    .command('version')
+    .description('Print the version.')
+    .action(() => void io.stdout.write(`${version}\n`))
+  const all = { ...commands, ...innerCommands }
+  const load = name !== undefined && Object.hasOwn(all, name) ? all[name] : undefined
+  const modules = await Promise.all(load ? [load()] : Object.values(commands).map((each) => each()))
+  for (const module of new Set(modules)) module.register(program, cli)
+  return program
+}
+
+function report(error: unknown, io: ProcessIo): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage
   if (error instanceof StartRefused) {
     io.stderr.write(`glovebox: ${error.message}\n          ${error.remedy}\n`)
@@ -34,100 +84,4 @@ function explain(error: unknown, io: Io): number {
   }
   io.stderr.write(`glovebox: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
   return exitCodes.software
-}
-
-/** Every command on one screen; what each does is in the file of its name, loaded only when it is asked for. */
-function toProgram(io: Io, exit: (code: number) => void): Command {
-  const program = new Command('glovebox')
-    .description('Runs code for AI agents, in real isolation.')
-    .exitOverride()
-    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
-    .version(version, '--version', 'Print the version.')
-
-  addSettingOptions(program.command('serve').description('Serve MCP and REST on this machine.')).action(
-    async (_: object, command: Command) => {
-      const { serve } = await import('./serve.ts')
-      exit(await serve(configOf(command, io), io))
-    },
-  )
-
-  addSettingOptions(
-    program.command('doctor').description('Say what this machine offers and what stands in the way.'),
-  ).action(async (_: object, command: Command) => {
-    const { doctor } = await import('./doctor.ts')
-    exit(await doctor(configOf(command, io), io))
-  })
-
-  addAdministration(program, { io, exit })
-
-  program
-    .command('run <file>')
-    .description('Run a file ("-": standard input) through a running server, and exit with its code.')
-    .option('--language <name>', 'python, node or bash; otherwise by the name of the file or its first line')
-    .option('--timeout <seconds>', 'time limit; otherwise the default of the profile')
-    .option('--env <NAME=value>', 'a variable of the run; may be repeated', collect, [])
-    .option('--stdin <file>', 'file that the program reads as its standard input')
-    .option('--url <url>', 'address of the server (GLOVEBOX_URL)')
-    .action(async (file: string, options: Omit<RunArguments, 'file'>) => {
-      const { run } = await import('./run.ts')
-      exit(await run({ file, ...options }, io))
-    })
-
-  const transfer = (command: Command) =>
-    command
-      .option('--thread <id>', 'the thread; made when it is new')
-      .option('--volume <slug>', 'or the volume')
-      .option('--url <url>', 'address of the server (GLOVEBOX_URL)')
-      .option('--key-file <file>', 'file that holds the key (or GLOVEBOX_KEY holds it)')
-  transfer(program.command('push <files...>').description('Upload files to a thread or volume of a running server.'))
-    .option('--path <directory>', 'where they go; the root by default')
-    .action(async (files: string[], words: TransferWords) =>
-      exit(await (await import('./transfer.ts')).push(files, words, io)),
-    )
-  transfer(
-    program.command('pull <path> [to]').description('Download a file from a thread or volume of a running server.'),
-  ).action(async (path: string, to: string | undefined, words: TransferWords) =>
-    exit(await (await import('./transfer.ts')).pull(path, to, words, io)),
-  )
-
-  program
-    .command('stdio')
-    .description('Serve MCP on standard input and output, through the server of this machine or another.')
-    .option('--url <url>', 'address of a server (GLOVEBOX_URL); otherwise the local one is joined, or started')
-    .option('--key-file <file>', 'file that holds the key (or GLOVEBOX_KEY holds it)')
-    .option('--toolsets <names>', 'groups of tools to show, with commas')
-    .action(async (request: StdioRequest) => {
-      const { stdio } = await import('./stdio.ts')
-      exit(await stdio(request, io))
-    })
-
-  const config = program.command('config').description('Look at the configuration.')
-  addSettingOptions(config.command('show').description('Print every setting and where it came from.')).action(
-    async (_: object, command: Command) => {
-      const { configShow } = await import('./config-show.ts')
-      exit(configShow(configOf(command, io), io))
-    },
-  )
-
-  program
-    .command('version')
-    .description('Print the version.')
-    .action(() => void io.stdout.write(`${version}\n`))
-
-  // Started by `doctor`, in a mount namespace of its own.
-  program.command('doctor-inside', { hidden: true }).action(async () => {
-    const { doctorInside } = await import('./doctor.ts')
-    exit(await doctorInside(await receiveConfig(io.stdin), io))
-  })
-
-  // Started by the supervisor, which hands them the configuration on their standard input.
-  program.command('runner', { hidden: true }).action(async () => {
-    const { runner } = await import('./runner.ts')
-    exit(await runner(await receiveConfig(io.stdin), io))
-  })
-  program.command('front', { hidden: true }).action(async () => {
-    const { front } = await import('./front.ts')
-    exit(await front(await receiveConfig(io.stdin), io))
-  })
-  return program
 }

@@ -1,53 +1,82 @@
+/** `glovebox run`: runs a file through a server. */
 import { readFile } from 'node:fs/promises'
 import { extname } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
+import type { Command } from 'commander'
 import type { Language } from '../base/run.ts'
+import {
+  ClientError,
+  post,
+  problemOf,
+  reasonOf,
+  type Server,
+  type ServerOptions,
+  serverOf,
+  withServer,
+} from './api-client.ts'
+import { type Cli, withExamples } from './command.ts'
 import { readLines } from './lines.ts'
-import { exitCodes, type Io, type RunArguments } from './process-io.ts'
+import { exitCodes, type ProcessIo } from './process-io.ts'
+import { collect } from './setting-options.ts'
 
-const defaultUrl = 'http://127.0.0.1:5555'
+/** The arguments of `glovebox run`, as they were given. */
+export interface RunArguments extends ServerOptions {
+  /** `-`: the code comes from standard input. */
+  file: string
+  language?: string
+  timeout?: string
+  /** `NAME=value`, in order. */
+  env: readonly string[]
+  /** A file that becomes the standard input of the program. */
+  stdin?: string
+}
 
-/** What `timeout(1)`, `env(1)` and the shells use for a failure that is not the program's own. */
+export function register(program: Command, { io, exit }: Cli): void {
+  withExamples(
+    withServer(
+      program
+        .command('run <file>')
+        .description('Run a file in a sandbox of a server, and exit with its exit code. "-" reads standard input.')
+        .option('--language <name>', 'python, node or bash (default: by file extension or shebang)')
+        .option('--timeout <seconds>', 'time limit (default: that of the profile)')
+        .option('--env <NAME=value>', 'environment variable of the run; may be repeated', collect, [])
+        .option('--stdin <file>', 'file for the standard input of the program'),
+    ),
+    'glovebox run analysis.py --timeout 120',
+    'echo "print(6 * 7)" | glovebox run - --language python',
+  ).action(async (file: string, options: Omit<RunArguments, 'file'>) => exit(await run({ file, ...options }, io)))
+}
+
+/** The exit code of timeout(1) and env(1) for a failure that is not the program's own. */
 const ownFailure = 125
 const interrupted = 130
 
-/** Says what is wrong and with which exit code we end. */
-class RunFailed extends Error {
-  readonly exitCode: number
-
-  constructor(message: string, exitCode: number = ownFailure) {
-    super(message)
-    this.exitCode = exitCode
-  }
-}
-
 /**
- * Runs a file through a running server. Its output comes as it is printed, byte for byte.
- * @returns the program's exit code; 128 + its signal, 124 when it timed out, 137 when it was out of memory, 130 when
- * it was interrupted here, 64 for wrong words and 125 for any other failure that is not the program's.
+ * Runs a file on a server and passes on its output, byte for byte, while it is printed.
+ * @returns the program's exit code; 128 + the signal that ended it, 124 when it timed out, 137 when it ran out of
+ * memory, 130 when it was interrupted here, 64 for wrong arguments and 125 for any other failure.
  */
-export async function run(words: RunArguments, io: Io): Promise<number> {
+export async function run(args: RunArguments, io: ProcessIo): Promise<number> {
   try {
-    const server = { url: words.url ?? io.env.GLOVEBOX_URL ?? defaultUrl, key: io.env.GLOVEBOX_KEY }
-    return await follow(server, await toBody(words, io.stdin), io)
+    return await follow(await serverOf(args, io), await toBody(args, io.stdin), io)
   } catch (error) {
-    const problem = error instanceof RunFailed ? error.message : `it failed: ${String(error)}`
+    const problem = error instanceof Error ? error.message : String(error)
     io.stderr.write(`glovebox run: ${problem}\n`)
-    return error instanceof RunFailed ? error.exitCode : ownFailure
+    return error instanceof ClientError && error.exitCode === exitCodes.usage ? exitCodes.usage : ownFailure
   }
 }
 
-async function toBody(words: RunArguments, stdin: Readable): Promise<object> {
-  const source = words.file === '-' ? await buffer(stdin) : await readFileOf(words.file)
-  const code = toText(source, words.file)
-  const language = words.language ?? languageOf(words.file, code)
+async function toBody(args: RunArguments, stdin: Readable): Promise<object> {
+  const source = args.file === '-' ? await buffer(stdin) : await readFileOf(args.file)
+  const code = toText(source, args.file)
+  const language = args.language ?? languageOf(args.file, code)
   return {
     code,
     ...(language !== undefined && { language }),
-    ...(words.timeout !== undefined && { timeout: toSeconds(words.timeout) }),
-    ...(words.env.length > 0 && { env_vars: Object.fromEntries(words.env.map(toVariable)) }),
-    ...(words.stdin !== undefined && { stdin: toText(await readFileOf(words.stdin), words.stdin) }),
+    ...(args.timeout !== undefined && { timeout: toSeconds(args.timeout) }),
+    ...(args.env.length > 0 && { env_vars: Object.fromEntries(args.env.map(toVariable)) }),
+    ...(args.stdin !== undefined && { stdin: toText(await readFileOf(args.stdin), args.stdin) }),
   }
 }
 
@@ -55,27 +84,27 @@ async function readFileOf(path: string): Promise<Buffer> {
   try {
     return await readFile(path)
   } catch (error) {
-    throw new RunFailed(`${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`)
+    throw new ClientError(`cannot read ${path}: ${reasonOf(error)}`)
   }
 }
 
-/** What is sent is what is run, so nothing may be replaced on the way. */
+/** Decodes strictly: invalid bytes must not be replaced silently. */
 function toText(bytes: Uint8Array, path: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
-    throw new RunFailed(`${path} is not UTF-8 text`)
+    throw new ClientError(`${path} is not UTF-8 text`)
   }
 }
 
 function toSeconds(text: string): number {
-  if (!/^\d{1,5}$/.test(text)) throw new RunFailed(`--timeout takes whole seconds, not ${text}`, exitCodes.usage)
+  if (!/^\d{1,5}$/.test(text)) throw new ClientError(`--timeout requires whole seconds, not ${text}`, exitCodes.usage)
   return Number(text)
 }
 
 function toVariable(text: string): [string, string] {
   const at = text.indexOf('=')
-  if (at < 1) throw new RunFailed(`--env takes NAME=value, not ${text}`, exitCodes.usage)
+  if (at < 1) throw new ClientError(`--env requires NAME=value, not ${text}`, exitCodes.usage)
   return [text.slice(0, at), text.slice(at + 1)]
 }
 
@@ -88,7 +117,7 @@ const byExtension: Readonly<Record<string, Language>> = {
   '.bash': 'bash',
 }
 
-/** By the name of the file, then by its first line (`#!/usr/bin/env python3`); otherwise the server decides. */
+/** Detects the language from the extension, then from the shebang line; `undefined` leaves it to the profile. */
 function languageOf(path: string, code: string): Language | undefined {
   const known = byExtension[extname(path).toLowerCase()]
   if (known !== undefined) return known
@@ -96,52 +125,26 @@ function languageOf(path: string, code: string): Language | undefined {
   return interpreter === 'sh' ? 'bash' : (interpreter as Language | undefined)
 }
 
-interface Server {
-  url: string
-  /** Where one is needed. */
-  key: string | undefined
-}
-
-async function follow(server: Server, body: object, io: Io): Promise<number> {
-  const executing = post(server, '/v1/sandbox/execute?encoding=base64', body, io.stop)
-  const response = await executing.catch((error: unknown) => {
-    if (io.stop.aborted) return undefined
-    throw new RunFailed(`no server answers at ${server.url} (${reasonOf(error)}); start one with glovebox serve`)
-  })
+async function follow(server: Server, body: object, io: ProcessIo): Promise<number> {
+  const accept = 'application/x-ndjson'
+  const response = await post(server, '/v1/sandbox/execute?encoding=base64', body, { accept, stop: io.stop }).catch(
+    (error: unknown) => {
+      if (io.stop.aborted) return undefined
+      throw error
+    },
+  )
   if (response === undefined) return interrupted
-  if (!response.ok || response.body === null) throw new RunFailed(await explain(response))
+  if (!response.ok || response.body === null) throw new ClientError(await problemOf(response))
   const cancel = async (runId: string) => {
     await post(server, `/v1/executions/${encodeURIComponent(runId)}/cancel`, {}).catch(() => {
-      // The server is gone, and with it the run; the lines end then too.
+      // The server is gone, and so are the run and the stream of its output.
     })
   }
   for await (const line of readLines(response.body)) {
     const code = await take(line, io, cancel)
     if (code !== undefined) return io.stop.aborted ? interrupted : code
   }
-  throw new RunFailed('the server went away before the run ended')
-}
-
-/** @param stop ends the wait for an answer that has not begun. */
-async function post({ url, key }: Server, path: string, body: object, stop?: AbortSignal): Promise<Response> {
-  const waiting = new AbortController()
-  const abort = () => waiting.abort()
-  if (stop?.aborted) abort()
-  stop?.addEventListener('abort', abort)
-  try {
-    return await fetch(`${url}${path}`, {
-      method: 'POST',
-      headers: {
-        'content-type': 'application/json',
-        accept: 'application/x-ndjson',
-        ...(key !== undefined && { authorization: `Bearer ${key}` }),
-      },
-      body: JSON.stringify(body),
-      signal: waiting.signal,
-    })
-  } finally {
-    stop?.removeEventListener('abort', abort)
-  }
+  throw new ClientError('the connection to the server closed before the run ended')
 }
 
 interface Line {
@@ -157,8 +160,12 @@ interface Line {
   ending?: { kind?: string }
 }
 
-/** Does what one line says. @returns the exit code once the run has ended. */
-async function take(text: string, io: Io, cancel: (runId: string) => Promise<void>): Promise<number | undefined> {
+/** Handles one line of the stream. @returns the exit code once the run has ended. */
+async function take(
+  text: string,
+  io: ProcessIo,
+  cancel: (runId: string) => Promise<void>,
+): Promise<number | undefined> {
   const line = JSON.parse(text) as Line
   switch (line.type) {
     case 'status': {
@@ -172,10 +179,10 @@ async function take(text: string, io: Io, cancel: (runId: string) => Promise<voi
       await writeTo(io[line.type], Buffer.from(line.data_base64 ?? '', 'base64'))
       return undefined
     case 'gap':
-      io.stderr.write(`glovebox run: ${line.bytes} bytes of ${line.stream} were left out\n`)
+      io.stderr.write(`glovebox run: omitted ${line.bytes} bytes of ${line.stream}\n`)
       return undefined
     case 'error':
-      throw new RunFailed(`${line.message} ${line.hint ?? ''}`)
+      throw new ClientError(`${line.message} ${line.hint ?? ''}`)
     case 'result':
       if (line.ending?.kind !== 'exited' && line.error) io.stderr.write(`glovebox run: ${line.error}\n`)
       return line.exit_code ?? ownFailure
@@ -184,7 +191,7 @@ async function take(text: string, io: Io, cancel: (runId: string) => Promise<voi
   }
 }
 
-/** Waits where the reader of our output is slow, so that we hold no more than one line. */
+/** Waits for a slow reader, so that at most one line is held in memory. */
 async function writeTo(output: Writable, bytes: Buffer): Promise<void> {
   if (output.destroyed || output.write(bytes)) return
   await new Promise<void>((resolve) => {
@@ -194,21 +201,4 @@ async function writeTo(output: Writable, bytes: Buffer): Promise<void> {
     }
     output.on('drain', settle).on('close', settle).on('error', settle)
   })
-}
-
-async function explain(response: Response): Promise<string> {
-  const text = await response.text()
-  try {
-    const { message, hint } = JSON.parse(text) as { message?: string; hint?: string }
-    if (response.status === 401) return `the server needs a key in GLOVEBOX_KEY: ${message}`
-    return `the server refused: ${message ?? text} ${hint ?? ''}`.trim()
-  } catch {
-    return `the server answered ${response.status}`
-  }
-}
-
-function reasonOf(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
-  const { code } = cause as { code?: unknown }
-  return typeof code === 'string' ? code : String(cause)
 }

@@ -1,15 +1,23 @@
 import { join } from 'node:path'
+import type { Command } from 'commander'
 import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { openRunner } from '../runner/process.ts'
 import { announceReady, ended } from './child-lifecycle.ts'
+import type { Cli } from './command.ts'
 import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
-import { exitCodes, type Io } from './process-io.ts'
+import { receiveConfig } from './hand-over.ts'
+import { exitCodes, type ProcessIo } from './process-io.ts'
 
-/** The runner process: serves until it is told to end, or its supervisor is gone. @throws StartRefused. */
-export async function runner(config: Config, io: Io): Promise<number> {
+/** Started by the supervisor, which passes the configuration on standard input. */
+export function register(program: Command, { io, exit }: Cli): void {
+  program.command('runner', { hidden: true }).action(async () => exit(await runner(await receiveConfig(io.stdin), io)))
+}
+
+/** The runner process: serves until it is stopped or its supervisor is gone. @throws StartRefused. */
+async function runner(config: Config, io: ProcessIo): Promise<number> {
   const log = createLog({
     level: config.logLevel,
     format: config.logFormat,
@@ -55,7 +63,7 @@ export async function runner(config: Config, io: Io): Promise<number> {
     log,
   )
   announceReady()
-  log.info({ reason: await ended(io) }, 'the runner ends')
+  log.info({ reason: await ended(io) }, 'runner stopping')
   await running.close()
   lock.release()
   return exitCodes.ok

@@ -1,21 +1,33 @@
 import { mkdirSync, rmSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import type { Command } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import { type Instance, openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { Child } from './child.ts'
+import { type Cli, withExamples } from './command.ts'
 import { prepareFrontHome } from './front-home.ts'
 import { requirePrivilege } from './privilege.ts'
-import type { Io } from './process-io.ts'
+import type { ProcessIo } from './process-io.ts'
+import { recordMode } from './server-mode.ts'
+import { addSettingOptions, configOf } from './setting-options.ts'
 
 const programRoot = resolve(fileURLToPath(new URL('../..', import.meta.url)))
 
+export function register(program: Command, { io, exit }: Cli): void {
+  withExamples(
+    addSettingOptions(program.command('serve').description('Start a server for MCP and REST on this machine.')),
+    'glovebox serve --dev',
+    'glovebox serve --config /etc/glovebox.yaml --host 0.0.0.0',
+  ).action(async (_: object, command: Command) => exit(await serve(configOf(command, io), io)))
+}
+
 /**
- * What the runner may do as root: make namespaces and mounts, give and take ids, end processes that are not its own,
- * write cgroup files, set limits. Nothing about devices, kernel modules, raw sockets or the clock.
+ * The capabilities of the runner: creating namespaces and mounts, changing ids, ending processes of other users, writing
+ * cgroup files, setting limits. None for devices, kernel modules, raw sockets or the clock.
  */
 const runnerCapabilities = [
   'chown',
@@ -33,18 +45,19 @@ const runnerCapabilities = [
 ]
 
 /**
- * The supervisor: starts the runner and the front, restarts either, ends both. It is root and parses nothing that
- * comes from them.
- * @returns the exit code: 0 after an orderly stop, 78 when the product cannot start as asked.
- * @throws StartRefused for what it can see itself.
+ * The supervisor: starts the runner and the front, restarts them when they die, and stops both. It runs as root and
+ * reads nothing that they send.
+ * @returns the exit code: 0 after an orderly stop, 78 when the product cannot start as configured.
+ * @throws StartRefused for what the supervisor checks itself.
  */
-export async function serve(config: Config, io: Io): Promise<number> {
+async function serve(config: Config, io: ProcessIo): Promise<number> {
   requirePrivilege('serve')
   requireReadable(config)
   const instance = openInstance(config.home, config.stateDir)
-  // Refused at once: who holds it is another server, not a child of ours that is still ending.
+  // Without waiting: another server holds it, not a child of this one that is still ending.
   const lock = await InstanceLock.acquire(config.home, 'supervisor', false)
   prepareDirectories(config, instance)
+  recordMode(instance, config)
   const log = createLog({
     level: config.logLevel,
     format: config.logFormat,
@@ -68,8 +81,8 @@ export async function serve(config: Config, io: Io): Promise<number> {
 }
 
 /**
- * What a process may take to end by itself, beyond draining; then it is killed. More than its own parts may take
- * together: the endings of runs and the last answers in the front, slots and storage in the runner.
+ * How long a process may take to end after draining before it is killed. It exceeds what its parts may take together:
+ * the endings of runs and the last answers in the front, slots and storage in the runner.
  */
 const endingMs = 15_000
 
@@ -78,12 +91,12 @@ function whenAborted(signal: AbortSignal, then: () => void): void {
   else signal.addEventListener('abort', then)
 }
 
-/** @throws StartRefused where the front could not read its own program. */
+/** @throws StartRefused when the front's user cannot read the program. */
 function requireReadable(config: Config): void {
   for (const path of [join(programRoot, 'src', 'main.ts'), process.execPath]) {
     if ((statSync(path).mode & 0o004) === 0) {
       throw new StartRefused(
-        `${path} cannot be read by the front's user (id ${config.frontUid}).`,
+        `The user of the API server (id ${config.frontUid}) cannot read ${path}.`,
         `Run: chmod -R go+rX ${programRoot}`,
       )
     }
@@ -99,16 +112,16 @@ function prepareDirectories(config: Config, instance: Instance): void {
   prepareFrontHome(config, instance)
 }
 
-/** @throws StartRefused where the front's user could not reach what is below a directory. */
+/** @throws StartRefused when the front's user cannot reach files below a directory. */
 function requirePassable(directory: string, frontUid: number): void {
   for (let at = resolve(directory); at !== dirname(at); at = dirname(at)) {
     if ((statSync(at).mode & 0o001) === 0) {
-      throw new StartRefused(`The front's user (id ${frontUid}) cannot pass through ${at}.`, `Run: chmod o+x ${at}`)
+      throw new StartRefused(`The user of the API server (id ${frontUid}) cannot enter ${at}.`, `Run: chmod o+x ${at}`)
     }
   }
 }
 
-/** A mount namespace of its own: what the runner mounts ends with it and its slots, however it ends. */
+/** The runner has its own mount namespace, so its mounts disappear with it and its slots, however it ends. */
 function runnerCommand(): string[] {
   const bounds = ['-all', ...runnerCapabilities.map((name) => `+${name}`)].join(',')
   return [
@@ -119,8 +132,8 @@ function runnerCommand(): string[] {
 }
 
 /**
- * The front is never root, not even for a moment of its own code: its program is bound to a place that its user can
- * reach, read-only and in a mount namespace of its own, and only then, without any capability, Node starts.
+ * No code of the front ever runs as root: the program is bind-mounted read-only, in a mount namespace of its own, where
+ * the front's user can read it, and only then Node.js starts, without any capability.
  */
 function frontCommand({ frontUid, frontGid }: Config, { frontProgram }: Instance): string[] {
   const script =

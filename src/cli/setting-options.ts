@@ -5,7 +5,7 @@ import { StartRefused } from '../base/errors.ts'
 import { type Config, loadConfig } from '../config.ts'
 import { flagOf, type Setting } from '../setting.ts'
 import { type SettingName, settingNames, settings } from '../settings.ts'
-import type { Io as ProcessIo } from './process-io.ts'
+import type { ProcessIo } from './process-io.ts'
 
 const settingsHeading = 'Settings:'
 

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { StartRefused } from '../base/errors.ts'
 import { Bridge } from './bridge.ts'
 import { readLines } from './lines.ts'
-import { exitCodes, type Io } from './process-io.ts'
+import { exitCodes, type ProcessIo } from './process-io.ts'
 
 export interface StdioRequest {
   /** Address of a server; without one the server of this machine is joined, or started. */
@@ -15,7 +15,7 @@ export interface StdioRequest {
 }
 
 /** Where a server of this machine is, unless its port was chosen by the variable that it also reads itself. */
-const localUrl = ({ env }: Io): string => `http://127.0.0.1:${env.GLOVEBOX_PORT ?? 5555}`
+const localUrl = ({ env }: ProcessIo): string => `http://127.0.0.1:${env.GLOVEBOX_PORT ?? 5555}`
 /** Set-up of a machine that is slow: making the first slots. */
 const startMs = 60_000
 
@@ -26,7 +26,7 @@ const startMs = 60_000
  * @returns the exit code, once standard input has ended and everything asked has its answer.
  * @throws StartRefused where there is no server and none can be started, or the key cannot be read.
  */
-export async function stdio(request: StdioRequest, io: Io): Promise<number> {
+export async function stdio(request: StdioRequest, io: ProcessIo): Promise<number> {
   const key = await readKey(request, io)
   const url = request.url ?? io.env.GLOVEBOX_URL
   const started = url === undefined ? await joinOrStart(io) : undefined
@@ -43,11 +43,11 @@ export async function stdio(request: StdioRequest, io: Io): Promise<number> {
   }
 }
 
-async function forward({ stdin }: Io, bridge: Bridge): Promise<void> {
+async function forward({ stdin }: ProcessIo, bridge: Bridge): Promise<void> {
   for await (const line of readLines(stdin)) if (line.trim() !== '') bridge.take(line)
 }
 
-async function readKey({ keyFile }: StdioRequest, { env }: Io): Promise<string | undefined> {
+async function readKey({ keyFile }: StdioRequest, { env }: ProcessIo): Promise<string | undefined> {
   if (keyFile === undefined) return env.GLOVEBOX_KEY
   try {
     return (await readFile(keyFile, 'utf8')).trim()
@@ -69,7 +69,7 @@ function toEndpoint(url: string, toolsets: string | undefined): URL {
 }
 
 /** @returns the server that was started here, for its end to be ours; nothing where one was there already. */
-async function joinOrStart(io: Io): Promise<ChildProcess | undefined> {
+async function joinOrStart(io: ProcessIo): Promise<ChildProcess | undefined> {
   if (await isServed(io, '/healthz')) return undefined
   const [program, ...words] = io.self
   // Its words would be taken for messages on standard output.
@@ -84,7 +84,7 @@ async function joinOrStart(io: Io): Promise<ChildProcess | undefined> {
   throw new StartRefused('No server is running on this machine, and none could be started.', 'Its words are above.')
 }
 
-const isServed = (io: Io, path: string): Promise<boolean> =>
+const isServed = (io: ProcessIo, path: string): Promise<boolean> =>
   fetch(`${localUrl(io)}${path}`).then(
     ({ ok }) => ok,
     () => false,

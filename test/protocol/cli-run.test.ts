@@ -4,8 +4,7 @@ import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { RunArguments } from '../../src/cli/process-io.ts'
-import { run } from '../../src/cli/run.ts'
+import { type RunArguments, run } from '../../src/cli/run.ts'
 import { type Front, openFront } from '../support/front.ts'
 
 let front: Front
@@ -105,12 +104,12 @@ describe('glovebox run', () => {
   it('exits with 125 and the reason after a failure of the product', async () => {
     const path = await file('f.sh', 'true')
     const failures: [Outcome, string][] = [
-      [await glovebox({ file: join(directory, 'missing.py') }), 'cannot be read'],
+      [await glovebox({ file: join(directory, 'missing.py') }), 'cannot read'],
       [await glovebox({ file: await file('g.py', Buffer.from([0xff])) }), 'is not UTF-8 text'],
       [await glovebox({ file: path, timeout: '9999' }), 'timeout must be at most 3600'],
       [await glovebox({ file: path, env: ['PATH=/'] }), 'is reserved'],
-      [await glovebox({ file: path, url: 'http://127.0.0.1:1' }), 'no server answers at http://127.0.0.1:1'],
-      [await glovebox({ file: path, url: 'not an address' }), 'no server answers'],
+      [await glovebox({ file: path, url: 'http://127.0.0.1:1' }), 'cannot connect to a server at http://127.0.0.1:1'],
+      [await glovebox({ file: path, url: 'not an address' }), 'cannot connect to a server'],
     ]
     for (const [{ code, stderr }, reason] of failures) {
       expect(stderr).toContain(reason)

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Io } from '../../src/cli/process-io.ts'
+import type { ProcessIo } from '../../src/cli/process-io.ts'
 import { type StdioRequest, stdio } from '../../src/cli/stdio.ts'
 import { conformanceOffers } from '../conformance/inventory.ts'
 import { type Front, openFront } from '../support/front.ts'
@@ -22,7 +22,7 @@ afterAll(async () => {
 /** Runs the command over these lines; returns its output lines by id. */
 async function converse(messages: readonly (object | string)[], request: StdioRequest = { url: front.url }) {
   const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
-  const io: Io = { stdin, stdout, stderr, env: {}, self: ['node'], stop: new AbortController().signal }
+  const io: ProcessIo = { stdin, stdout, stderr, env: {}, self: ['node'], stop: new AbortController().signal }
   const ended = stdio(request, io)
   for (const message of messages) stdin.write(`${typeof message === 'string' ? message : JSON.stringify(message)}\n`)
   stdin.end()
@@ -65,7 +65,7 @@ describe('glovebox stdio', () => {
     expect(before[0].error.code).toBe(-32020)
 
     const [stdin, stdout] = [new PassThrough(), new PassThrough()]
-    const io: Io = {
+    const io: ProcessIo = {
       stdin,
       stdout,
       stderr: new PassThrough(),

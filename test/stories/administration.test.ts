@@ -102,7 +102,7 @@ describe('administration on the command line', () => {
     expect((await glovebox('audit', 'list', '--org', 'epsilon')).stdout).toMatch(/run +trc_/)
     expect((await glovebox('subjects', 'export', 'Ada', '--org', 'epsilon')).stdout.split('\n')).toHaveLength(4)
     const erased = await glovebox('subjects', 'erase', 'Ada', '--org', 'epsilon')
-    expect(erased.stdout).toBe('Erased what was kept of 1 runs, 1 threads and 1 lines of the audit.\n')
+    expect(erased.stdout).toBe('Erased the data of 1 runs, 1 threads and 1 audit log lines.\n')
     expect((await glovebox('audit', 'verify', '--anchor', proof.stdout.trim())).code).toBe(0)
     expect((await glovebox('audit', 'verify', '--anchor', `1:${'0'.repeat(64)}`)).code).toBe(1)
     expect((await glovebox('audit', 'export', '--org', 'epsilon')).stdout).not.toContain('Ada')

@@ -83,11 +83,11 @@ describe('glovebox run', () => {
   it('explains why nothing ran', async () => {
     expect(await run(join(story.place.directory, 'gone.py'))).toMatchObject({
       code: 125,
-      stderr: expect.stringMatching(/gone.py cannot be read/),
+      stderr: expect.stringMatching(/cannot read .*gone.py/),
     })
     expect(await run(file('f.py', ''))).toMatchObject({
       code: 125,
-      stderr: expect.stringMatching(/the server refused: code must be/),
+      stderr: expect.stringMatching(/the server refused the request: code must be/),
     })
     expect(await run(file('g.py', '1'), '--timeout', 'soon')).toMatchObject({ code: 64 })
     expect(await run(file('g.py', '1'), '--language', 'cobol')).toMatchObject({
@@ -96,7 +96,7 @@ describe('glovebox run', () => {
     })
     expect(await run(file('g.py', '1'), '--url', 'http://127.0.0.1:1')).toMatchObject({
       code: 125,
-      stderr: expect.stringMatching(/no server answers at/),
+      stderr: expect.stringMatching(/cannot connect to a server at/),
     })
     expect(await start(['run']).ended).toMatchObject({ code: 64 })
   })

@@ -49,7 +49,7 @@ describe('glovebox keys', () => {
     const { id, secret } = await newKey('--org', 'listed', '--profile', 'small', '--region', 'eu')
     const { stdout } = await keys(['list', '--org', 'listed'])
     const [, row = ''] = stdout.trim().split('\n')
-    expect(row).toMatch(new RegExp(`^${id} +sk-eu-\\S{4}… +listed +small +- +\\S+ +live$`))
+    expect(row).toMatch(new RegExp(`^${id} +sk-eu-\\S{4}… +listed +small +- +\\S+ +active$`))
     expect(row).toContain(secret.slice(0, 10))
     expect((await keys(['list'])).stdout).not.toContain(secret.slice(0, 16))
   })
@@ -141,7 +141,7 @@ describe('a revoked key', () => {
     expect(own).toHaveLength(1)
 
     const { stdout } = await keys(['revoke', id])
-    expect(stdout).toBe(`${id} is revoked.\n`)
+    expect(stdout).toBe(`Revoked ${id}.\n`)
     expect((await run('echo', headers)).status).toBe(401)
     expect(await followed.result).toMatchObject({ ending: { kind: 'cancelled' } })
     const left = () => slotsOf(place).filter((slot) => own.some((gone) => gone.id === slot.id))

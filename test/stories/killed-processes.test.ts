@@ -64,7 +64,7 @@ describe('a runner that is killed while it executes code', () => {
       expect(refused.body.error?.message).toMatch(/The service is temporarily unavailable: the runner/)
       await runsAgain(server)
     }
-    expect(server.log.filter(({ msg }) => msg === 'a process died; it is restarted')).toHaveLength(3)
+    expect(server.log.filter(({ msg }) => msg === 'process died; restarting it')).toHaveLength(3)
     expect(place.runs().filter(({ finished_at }) => finished_at === null)).toEqual([])
   })
 })

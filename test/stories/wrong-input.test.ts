@@ -251,6 +251,6 @@ describe('a malformed HTTP request', () => {
 
   it('leaves the server working', async () => {
     expect(await execute(story.url, 'python', 'print("well")')).toMatchObject({ stdout: 'well\n' })
-    expect(story.server.log.filter(({ msg }) => msg === 'a process died; it is restarted')).toEqual([])
+    expect(story.server.log.filter(({ msg }) => msg === 'process died; restarting it')).toEqual([])
   })
 })

@@ -123,7 +123,7 @@ export class Glovebox {
 
   /** The address at which the front listens, from its latest log entry. */
   get url(): string {
-    const url = this.log.findLast((line) => line.msg === 'the front serves')?.url
+    const url = this.log.findLast((line) => line.msg === 'API server listening')?.url
     if (url === undefined) throw new Error(`it does not serve: ${JSON.stringify(this.log)} ${this.complaint}`)
     return url
   }
@@ -157,7 +157,7 @@ export class Glovebox {
 
   /** The status of `/readyz`; `undefined` while nothing listens. */
   async readiness(): Promise<number | undefined> {
-    if (!this.log.some((line) => line.msg === 'the front serves')) return undefined
+    if (!this.log.some((line) => line.msg === 'API server listening')) return undefined
     try {
       const response = await fetch(`${this.url}/readyz`)
       await response.arrayBuffer()

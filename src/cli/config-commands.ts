@@ -1,12 +1,24 @@
+/** `glovebox config`: the effective configuration. */
+import type { Command } from 'commander'
 import type { Config } from '../config.ts'
 import { sizeText } from '../config-sources.ts'
 import type { Setting } from '../setting.ts'
 import { type SettingName, settingNames, settings } from '../settings.ts'
-import { exitCodes, type Io } from './process-io.ts'
-import { printTable } from './table.ts'
+import { type Cli, withExamples } from './command.ts'
+import { printTable } from './output.ts'
+import type { ProcessIo } from './process-io.ts'
+import { addSettingOptions, configOf } from './setting-options.ts'
+
+export function register(program: Command, { io }: Cli): void {
+  const config = program.command('config').description('Inspect the configuration.')
+  withExamples(
+    addSettingOptions(config.command('show').description('Print every setting, its value and where it was set.')),
+    'glovebox config show --config /etc/glovebox.yaml',
+  ).action((_: object, command: Command) => configShow(configOf(command, io), io))
+}
 
 /** Prints the effective value and the source of every setting, and all profiles. Secret values are not printed. */
-export function configShow(config: Config, io: Io): number {
+function configShow(config: Config, io: ProcessIo): void {
   const rows = settingNames.map((name) => [name, shown(name, config.values[name]), config.sources[name]])
   printTable([['SETTING', 'VALUE', 'SOURCE'], ...rows], io)
   for (const profile of Object.values(config.profiles)) {
@@ -14,7 +26,6 @@ export function configShow(config: Config, io: Io): number {
     io.stdout.write(`profile ${profile.name}  ${JSON.stringify(content)}\n`)
   }
   for (const deprecation of config.deprecations) io.stderr.write(`glovebox: ${deprecation}\n`)
-  return exitCodes.ok
 }
 
 function shown(name: SettingName, value: unknown): string {

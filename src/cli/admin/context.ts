@@ -1,0 +1,148 @@
+/**
+ * What all administration commands share. They open the database directly, so they work whether or not a server is
+ * running; a running server applies a change with its next request, or within a second.
+ */
+import type { Command } from 'commander'
+import { Refusal, StartRefused } from '../../base/errors.ts'
+import { type Instance, openInstance } from '../../base/instance.ts'
+import { type Config, readProfile } from '../../config.ts'
+import { masterKeySource, openVault } from '../../core/access/master-key.ts'
+import { Profiles } from '../../core/access/profiles.ts'
+import type { Administered } from '../../core/admin/admin.ts'
+import type { SettingName } from '../../settings.ts'
+import { databasePath, openStore } from '../../store/sqlite.ts'
+import type { OrgRow, Store } from '../../store/store.ts'
+import type { Cli } from '../command.ts'
+import { prepareFrontHome } from '../front-home.ts'
+import { exitCodes, type ProcessIo } from '../process-io.ts'
+import { wasDevelopment } from '../server-mode.ts'
+import { addSettingOptions, configOf } from '../setting-options.ts'
+
+/** The settings that these commands need: where the database is, who owns it, and how its secrets are encrypted. */
+const settingsOfAdmin: readonly SettingName[] = [
+  'home',
+  'state_dir',
+  'dev',
+  'front_uid',
+  'front_gid',
+  'region',
+  'master_key_file',
+  'master_key',
+]
+
+/** What an administration command works with. */
+export interface AdminSession extends Administered {
+  io: ProcessIo
+  /** Finds an organization by name; `default` is the development organization in development mode. */
+  orgNamed(name: string): Promise<OrgRow>
+  /** What `--org default` means, if it exists. */
+  defaultOrg: OrgRow | undefined
+}
+
+/** Adds an administration command, with the settings that all of them take. */
+export const adminCommand = (parent: Command, usage: string, description: string): Command =>
+  addSettingOptions(parent.command(usage).description(description), settingsOfAdmin)
+
+/** Adds `--org`. */
+export const withOrg = (command: Command): Command =>
+  command.option('--org <name>', 'organization; in development mode its own is the default', defaultOrgName)
+
+/** Makes the action of an administration command: its work, with the database open, its arguments and its options. */
+export const withAdmin =
+  <Given extends unknown[]>(
+    { io, exit }: Cli,
+    work: (session: AdminSession, ...given: Given) => Promise<number | undefined>,
+  ) =>
+  async (...given: unknown[]): Promise<void> => {
+    const config = configOf(given.at(-1) as Command, io)
+    const code = await withStore(config, io, async (store, instance) =>
+      work(await openSession(config, instance, store, io), ...(given.slice(0, -1) as Given)),
+    )
+    exit(code ?? exitCodes.ok)
+  }
+
+/** Opens the database as the API server would, and closes it again. A refusal is printed and exits with 64. */
+export async function withStore(
+  config: Config,
+  io: ProcessIo,
+  work: (store: Store, instance: Instance) => Promise<number | undefined>,
+): Promise<number | undefined> {
+  const instance = openInstance(config.home, config.stateDir)
+  becomeFront(config, () => prepareFrontHome(config, instance))
+  const store = await openStore(databasePath(instance.frontHome))
+  try {
+    return await work(store, instance)
+  } catch (error) {
+    if (error instanceof Refusal) return usageError(error.message, io)
+    throw error
+  } finally {
+    await store.close()
+  }
+}
+
+async function openSession(config: Config, instance: Instance, store: Store, io: ProcessIo): Promise<AdminSession> {
+  const vault = await openVault(store, masterKeySource(config, instance.frontHome))
+  const profiles = new Profiles(store, vault, Object.values(config.profiles), (name, written) =>
+    readProfile(config.values, name, written),
+  )
+  const orgs = await store.orgs.list()
+  const defaultOrg = defaultOf(orgs, isDevelopment(config, instance))
+  return {
+    ...{ store, vault, profiles, region: config.region, io, defaultOrg },
+    orgNamed: async (name) => {
+      const org = name === defaultOrgName ? defaultOrg : orgs.find((one) => one.name === name)
+      if (org === undefined) throw new Refusal('not_found', { what: `The organization ${name}` })
+      return org
+    },
+  }
+}
+
+export const defaultOrgName = 'default'
+/** The organization of callers without a key. */
+const developmentOrgId = 'org_dev'
+
+/** In development mode the development organization; otherwise the one named `default`, if there is one. */
+function defaultOf(orgs: readonly OrgRow[], isDevelopment: boolean): OrgRow | undefined {
+  const development = orgs.find(({ id }) => id === developmentOrgId)
+  const named = orgs.find(({ name }) => name === defaultOrgName)
+  return isDevelopment ? (development ?? named) : (named ?? development)
+}
+
+const isDevelopment = ({ sources, dev }: Config, instance: Instance): boolean =>
+  sources.dev === 'default' ? wasDevelopment(instance) : dev
+
+/** Reads every page of a list. */
+export async function everyItem<Item>(
+  read: (cursor: string | undefined) => Promise<{ items: Item[]; nextCursor: string | null }>,
+): Promise<Item[]> {
+  const all: Item[] = []
+  for (let cursor: string | undefined; ; ) {
+    const { items, nextCursor } = await read(cursor)
+    all.push(...items)
+    if (nextCursor === null) return all
+    cursor = nextCursor
+  }
+}
+
+/** Prints what is wrong with the arguments. @returns the exit code. */
+export function usageError(problem: string, { stderr }: ProcessIo): number {
+  stderr.write(`glovebox: ${problem}\n`)
+  return exitCodes.usage
+}
+
+/**
+ * BOUNDARY: the directory of the database belongs to the process that handles requests, so nothing in it is opened as
+ * root, and files created in it must belong to that process.
+ */
+function becomeFront({ frontUid, frontGid }: Config, prepare: () => void): void {
+  const uid = process.getuid?.()
+  if (uid === frontUid) return
+  if (uid !== 0) {
+    const remedy = `Run it with sudo, or as the user of the API server (id ${frontUid}).`
+    throw new StartRefused('Administration commands must be run by root.', remedy)
+  }
+  prepare()
+  process.setgroups?.([])
+  process.setgid?.(frontGid)
+  process.setuid?.(frontUid)
+}
