@@ -1,7 +1,8 @@
-import { Command, CommanderError } from 'commander'
+import { Command, CommanderError, Help, type Option } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import type { Cli, CommandModule } from './command.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
+import { settingsHeading } from './setting-options.ts'
 import { version } from './version.ts'
 
 /** The file of each command, in the order of `glovebox --help`. */
@@ -63,6 +64,7 @@ async function loadProgram(name: string | undefined, cli: Cli): Promise<Command>
   const program = new Command('glovebox')
     .description('Runs code for AI agents in isolated sandboxes.')
     .exitOverride()
+    .configureHelp({ groupItems })
     .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
     .version(version, '--version', 'print the version')
   program
@@ -71,9 +73,24 @@ async function loadProgram(name: string | undefined, cli: Cli): Promise<Command>
     .action(() => void io.stdout.write(`${version}\n`))
   const all = { ...commands, ...innerCommands }
   const load = name !== undefined && Object.hasOwn(all, name) ? all[name] : undefined
-  const modules = await Promise.all(load ? [load()] : Object.values(commands).map((each) => each()))
+  const wanted = load ? [load] : printsVersion(name) ? [] : Object.values(commands)
+  const modules = await Promise.all(wanted.map((each) => each()))
   for (const module of new Set(modules)) module.register(program, cli)
   return program
+}
+
+const printsVersion = (name: string | undefined): boolean => name === 'version' || name === '--version'
+
+/** In the help of a command its own options precede the settings, which many commands share. */
+function groupItems<Item extends Command | Option>(
+  unsorted: Item[],
+  visible: Item[],
+  groupOf: (item: Item) => string,
+): Map<string, Item[]> {
+  const groups = new Help().groupItems(unsorted, visible, groupOf)
+  const settings = groups.get(settingsHeading)
+  if (settings && groups.delete(settingsHeading)) groups.set(settingsHeading, settings)
+  return groups
 }
 
 function report(error: unknown, io: ProcessIo): number {

@@ -7,7 +7,8 @@ import { flagOf, type Setting } from '../setting.ts'
 import { type SettingName, settingNames, settings } from '../settings.ts'
 import type { ProcessIo } from './process-io.ts'
 
-const settingsHeading = 'Settings:'
+/** The heading of settings in the help of a command. */
+export const settingsHeading = 'Settings:'
 
 /** Collects the values of an option that may be repeated. */
 export const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]

@@ -110,6 +110,26 @@ describe('glovebox run', () => {
   })
 })
 
+describe('administration commands beside a server in development mode', () => {
+  const administer = (...args: string[]) => {
+    const own = ['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')]
+    return start([...args, ...own, '--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`]).ended
+  }
+
+  it('take the organization of development mode as the default one', async () => {
+    expect(await administer('volumes', 'create', 'shared')).toMatchObject({ code: 0, stderr: '' })
+    for (const args of [[], ['--org', 'default'], ['--org', 'Development']]) {
+      expect((await administer('volumes', 'list', ...args)).stdout).toMatch(/^shared +vol_/m)
+    }
+    expect(await administer('volumes', 'list', '--no-dev', '--org', 'other')).toMatchObject({ code: 64 })
+  })
+
+  it('print lists as JSON', async () => {
+    const { stdout } = await administer('orgs', 'list', '--json')
+    expect(JSON.parse(stdout)).toMatchObject([{ id: 'org_dev', name: 'Development' }])
+  })
+})
+
 describe('the program', () => {
   it('prints its version and its commands', async () => {
     expect(await start(['--version']).ended).toMatchObject({
