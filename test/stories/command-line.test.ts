@@ -112,8 +112,8 @@ describe('glovebox run', () => {
 
 describe('administration commands beside a server in development mode', () => {
   const administer = (...args: string[]) => {
-    const own = ['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')]
-    return start([...args, ...own, '--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`]).ended
+    const own = ['--home', join(story.place.directory, 'home'), '--state-dir', join(story.place.directory, 'state')]
+    return start([...args, ...own, '--front-uid', `${story.place.frontUid}`, '--front-gid', `${story.place.frontUid}`]).ended
   }
 
   it('take the organization of development mode as the default one', async () => {
