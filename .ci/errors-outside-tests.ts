@@ -1,4 +1,4 @@
-/** Errors that no test caught belong to none, and vitest's own report leaves them out: this one writes how many came. */
+/** Counts uncaught errors, which vitest's JSON report does not contain. */
 import { writeFileSync } from 'node:fs'
 import type { Reporter } from 'vitest/node'
 

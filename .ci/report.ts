@@ -1,15 +1,15 @@
-/** What vitest wrote about a run of the tests, by file. */
+/** Reads the JSON report of vitest. */
 import { readFileSync } from 'node:fs'
 import { relative } from 'node:path'
 
 export interface FileOutcome {
   passed: number
   skipped: number
-  /** Titles of what failed, each with its file; the file itself when it could not be loaded or set up. */
+  /** Titles of failed tests, each with its file; the file alone when it could not be loaded or set up. */
   failed: string[]
 }
 
-/** So many tests may need a second try; more is a flaw that nobody can call an accident. */
+/** How many tests may pass only at the second attempt. More are a defect of the tests or of the product. */
 export const secondTriesMax = 3
 
 interface VitestReport {
@@ -20,13 +20,13 @@ interface VitestReport {
   }[]
 }
 
-/** @returns outcomes by the path of the file from here; `undefined` when there is no such report. */
+/** @returns outcomes by path, relative to the working directory; `undefined` when the report cannot be read. */
 export function readReport(path: string): Map<string, FileOutcome> | undefined {
   try {
     const { testResults } = JSON.parse(readFileSync(path, 'utf8')) as VitestReport
     return new Map(testResults.map((result) => [relative('.', result.name), outcomeOf(result)]))
   } catch (error) {
-    console.error(`no report of the tests: ${error instanceof Error ? error.message : error}`)
+    console.error(`cannot read the test report: ${error instanceof Error ? error.message : error}`)
     return undefined
   }
 }

@@ -1,4 +1,4 @@
-/** Prints the files of which something failed, one a line; none when so much failed that a second try says nothing. */
+/** Prints the files with failed tests, one per line; nothing when too many failed for a second attempt. */
 import { allFailed, readReport, secondTriesMax } from './report.ts'
 
 const outcomes = readReport('build/test-report.json')

@@ -1,13 +1,13 @@
 /**
- * Reads the reports of the tests, prints the count, and exits non-zero unless everything held.
+ * Reads the test reports, prints the number of passed, failed and skipped tests, and exits with 1 on any failure.
  *   summary.ts TESTS_STATUS SECOND_STATUS|none CHECK_STATUS
  */
 import { existsSync } from 'node:fs'
 import { allFailed, readReport, secondTriesMax } from './report.ts'
 
 /**
- * Tests that may be skipped on the machine that checks every change; more is a failure. They are attacks that its kernel
- * refuses without any wall, too (test/security/cannot-gain-privilege.test.ts): eleven with each of two runtimes.
+ * How many tests may be skipped on the machine that checks every change. They are attacks that its kernel blocks even
+ * without a sandbox (test/security/cannot-gain-privilege.test.ts): eleven with each of two runtimes.
  */
 const skippedMax = 22
 
@@ -24,7 +24,7 @@ for (const title of secondTries) console.log(`needed a second try: ${title}`)
 let failed = stillFailing.size
 const unexplained = secondStatus === 'none' ? testsStatus : secondStatus
 if ((failed === 0 && unexplained !== '0') || existsSync('build/errors-outside-tests')) {
-  console.log('something failed outside of every test; see above')
+  console.log('an error occurred outside the tests; see above')
   failed += 1
 }
 if (checkStatus !== '0') {
@@ -32,12 +32,12 @@ if (checkStatus !== '0') {
   failed += 1
 }
 if (sum('skipped') > skippedMax)
-  console.log(`${sum('skipped')} tests were skipped where at most ${skippedMax} are expected (.ci/summary.ts)`)
+  console.log(`${sum('skipped')} tests were skipped, at most ${skippedMax} are allowed (.ci/summary.ts)`)
 if (secondTries.length > secondTriesMax)
-  console.log(`${secondTries.length} tests needed a second try where at most ${secondTriesMax} may (.ci/report.ts)`)
+  console.log(`${secondTries.length} tests needed a second try, at most ${secondTriesMax} are allowed (.ci/report.ts)`)
 
-const told = [`${sum('passed')} passed`, `${failed} failed`]
-if (sum('skipped') > 0) told.push(`${sum('skipped')} skipped`)
-console.log(told.join(', '))
+const counts = [`${sum('passed')} passed`, `${failed} failed`]
+if (sum('skipped') > 0) counts.push(`${sum('skipped')} skipped`)
+console.log(counts.join(', '))
 const holds = failed === 0 && sum('skipped') <= skippedMax && secondTries.length <= secondTriesMax
 process.exit(holds && sum('passed') > 0 ? 0 : 1)
