@@ -113,7 +113,8 @@ describe('glovebox run', () => {
 describe('administration commands beside a server in development mode', () => {
   const administer = (...args: string[]) => {
     const own = ['--home', join(story.place.directory, 'home'), '--state-dir', join(story.place.directory, 'state')]
-    return start([...args, ...own, '--front-uid', `${story.place.frontUid}`, '--front-gid', `${story.place.frontUid}`]).ended
+    return start([...args, ...own, '--front-uid', `${story.place.frontUid}`, '--front-gid', `${story.place.frontUid}`])
+      .ended
   }
 
   it('take the organization of development mode as the default one', async () => {
