@@ -75,6 +75,12 @@ const server = {
     },
   ),
   max_body_bytes: setting(bytes(64 * KiB, 64 * MiB), 4 * MiB, 'Maximum size of a request body.', { unit: 'bytes' }),
+  connections_max: setting(
+    count(16, 1_000_000),
+    8192,
+    'Maximum number of open connections. At the limit idle connections are closed; without one, further connections are refused with 503. At most 256 less than the process may open files.',
+    { unit: 'count' },
+  ),
   log_level: setting(Type.Enum(logLevels), 'info', 'Minimum level of log messages.'),
   log_format: setting(Type.Enum(logFormats), 'auto', 'auto is pretty on a terminal and JSON lines otherwise.'),
 } as const

@@ -92,6 +92,7 @@ async function startGlovebox(): Promise<string> {
       host: '127.0.0.1',
       port: 0,
       maxBodyBytes: 4 * 1024 * 1024,
+      connectionsMax: 8192,
       allowedHosts: [],
       allowedOrigins: [],
       trustedProxies: [],

@@ -357,6 +357,11 @@ export const refusalTexts = {
     message: 'All slots are busy ({running} running) and the queue is full ({waiting} waiting).',
     hint: 'Retry in {retryAfterSeconds} s.',
   },
+  connections_full: {
+    kind: 'unavailable',
+    message: 'The server has reached its maximum number of connections.',
+    hint: 'Retry shortly, and keep connections open between requests.',
+  },
   unavailable: {
     kind: 'unavailable',
     message: 'The service is temporarily unavailable: {reason}.',

@@ -2,15 +2,18 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { fault } from '../observe/log.ts'
 import { errorBody, refusalHeaders, sendJson } from './answer.ts'
+import { drainMaxBytes } from './connections.ts'
 
 /** Turns every error into a response: a refusal by its row; anything else is logged once and answered with its id. */
 export async function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   try {
     const refusal = toRefusal(error, request)
     refusalHeaders(reply, refusal)
-    // Closing the connection while the client still sends would discard this response. Kept open, the rest of the
-    // request is read and dropped until it ends or the request timeout expires.
-    if (!request.raw.complete) reply.removeHeader('connection')
+    // The rest of a body is read and dropped, and its connection stays usable, unless the body is too large for that.
+    if (!request.raw.complete) {
+      if (Number(request.headers['content-length'] ?? 0) > drainMaxBytes) reply.header('connection', 'close')
+      else if (refusal.code !== 'connections_full') reply.removeHeader('connection')
+    }
     await sendJson(reply, refusal.row.http, errorBody(refusal))
   } catch (failure) {
     request.log.error({ err: failure }, 'answering an error failed')

@@ -29,9 +29,6 @@ export function registerRoutes(app: FastifyInstance, deps: HttpDeps): void {
       })
     }
   }
-  app.setNotFoundHandler((request) => {
-    throw new Refusal('not_found', { what: request.url.split('?')[0]!.slice(0, 128) })
-  })
 }
 
 const takesFile = ({ body }: Operation): boolean =>
@@ -55,8 +52,9 @@ function registerRoute(
     method: methods.filter((method) => !served.includes(method)),
     url,
     config,
-    handler: async (request) => {
-      throw new Refusal('method_not_allowed', { method: request.method, allowed: served.join(', ') })
-    },
+    // Before the body is read.
+    onRequest: (request, _reply, done) =>
+      done(new Refusal('method_not_allowed', { method: request.method, allowed: served.join(', ') })),
+    handler: async () => {},
   })
 }

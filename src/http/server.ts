@@ -9,16 +9,18 @@ import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { type Authentication, authenticator } from './authenticate.ts'
 import { toTrustProxy } from './client-address.ts'
+import { Connections } from './connections.ts'
 import { answerError } from './errors.ts'
 import type { Access, HttpDeps } from './operation.ts'
 import { checkContentType, type GuardRules, requestGuard } from './request-guard.ts'
-import { RequestTimeouts } from './request-timeouts.ts'
 import { registerRoutes } from './routes.ts'
 
 export interface HttpConfig extends GuardRules {
   host: string
   port: number
   maxBodyBytes: number
+  /** Open connections at the same time. */
+  connectionsMax: number
   /** Addresses and networks of proxies whose `X-Forwarded-For` is trusted. */
   trustedProxies: readonly string[]
   /** Version of the product. */
@@ -74,7 +76,7 @@ export async function buildServer({
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     genReqId: () => newId('request'),
     bodyLimit: config.maxBodyBytes,
-    // See `RequestTimeouts`.
+    // See `Connections`.
     requestTimeout: 0,
     // The token of a signed link is a path parameter and contains the path of a file.
     routerOptions: { maxParamLength: pathParameterMax },
@@ -91,14 +93,15 @@ export async function buildServer({
   // Declared here so that all requests share one hidden class.
   app.decorateRequest('caller', null as unknown as Caller)
   app.decorateRequest('admin', null as unknown as Admin)
-  const timeouts = new RequestTimeouts(requestTimeoutMs)
-  app.addHook('onClose', async () => timeouts.stop())
+  const connections = new Connections(app.server, { max: config.connectionsMax, requestTimeoutMs })
+  app.addHook('onClose', async () => connections.stop())
   // Hooks use callbacks: a promise per hook would cost more than the hook itself.
   app.addHook('onRequest', (request, reply, done) => {
-    if (request.routeOptions.config?.bodyKind !== 'file') timeouts.add(request.raw)
-    else timeouts.exempt(request.raw)
+    const isUpload = request.routeOptions.config?.bodyKind === 'file'
+    const refusal = connections.begin(request.raw, reply.raw, isUpload)
     reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
-    done(guard(request.raw, portOf(request, config)))
+    if (refusal) reply.header('connection', 'close')
+    done(refusal ?? guard(request.raw, portOf(request, config)))
   })
   if (config.allowedOrigins.length > 0) await allowOrigins(app, config.allowedOrigins)
   app.addHook('onRequest', (request, _reply, done) => {
@@ -107,10 +110,12 @@ export async function buildServer({
     // An absolute URL names a host of its own, which could differ from the one that was checked.
     if (!request.url.startsWith('/'))
       return done(new Refusal('invalid_request', { problem: 'the address must be a path' }))
-    if (request.is404) return done()
+    // Before the body: nobody is authenticated who could be held responsible for its memory.
+    if (request.is404) return done(new Refusal('not_found', { what: request.url.split('?')[0]!.slice(0, 128) }))
     authenticate(request, authentication, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
+    connections.end(request.raw)
     metrics.answered(request.method, routeOf(request), reply.statusCode)
     const level = reply.statusCode < 400 ? 'debug' : 'info'
     if (log.isLevelEnabled(level)) {

@@ -132,7 +132,7 @@ describe('code of a megabyte', () => {
         method: 'tools/call',
         params: { name: 'sandbox_execute', arguments: { code } },
       })
-    expect((await send(call('a'.repeat(1024 * 1024 + 1)))).answer.error.message).toContain('at most 1048576')
+    expect((await send(call('a'.repeat(1024 * 1024 + 1)))).answer.error.message).toContain('the maximum is 1048576')
     const response = await front.post('/mcp', call('a'.repeat(4 * 1024 * 1024)))
     expect(response.status).toBe(413)
     expect(await response.json()).toMatchObject({

@@ -116,6 +116,7 @@ describe('a task whose front has died', () => {
         host: '127.0.0.1',
         port: 0,
         maxBodyBytes: 1024 * 1024,
+        connectionsMax: 8192,
         allowedHosts: [],
         allowedOrigins: [],
         trustedProxies: [],

@@ -130,6 +130,7 @@ export async function openFront(
       host: '127.0.0.1',
       port: 0,
       maxBodyBytes: 4 * 1024 * 1024,
+      connectionsMax: 8192,
       allowedHosts: [],
       allowedOrigins: [],
       trustedProxies: [],

@@ -134,7 +134,8 @@ async function* exactly(request: IncomingMessage, sizeBytes: number): AsyncGener
   socket.setTimeout(idleTimeoutMs, stalled)
   let receivedBytes = 0
   try {
-    for await (const piece of request as AsyncIterable<Buffer>) {
+    // Destroyed, a request that was refused midway could not be read to its end, and its connection would be unusable.
+    for await (const piece of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       receivedBytes += piece.length
       yield piece
     }
