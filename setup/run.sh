@@ -1,8 +1,8 @@
 #!/bin/sh
-# Completes the set-up, then runs one command with the Node.js version that this project pins.
+# Completes setup, then runs one command with the pinned version of Node.js.
 #   sh setup/run.sh setup|start|test|check|bench|docs [arguments]
 # "setup" does the same as "start" before it serves, and nothing else: for image builds and CI.
-# Downloads come from npm and apt only. When nothing has changed, set-up only compares a few hashes.
+# Downloads only from npm and apt. If nothing has changed, setup only compares a few hashes.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -22,7 +22,7 @@ mkdir -p build 2>/dev/null || true
 if ! [ -w build ] || { [ -e build/setup.lock ] && ! [ -w build/setup.lock ]; }; then
 	stop 78 "$(id -un) cannot write to $root/build; run this as the owner of the directory, or as root"
 fi
-# Commands that start at the same time set up one after the other. The lock is released before the command runs.
+# Serializes the setup of concurrent commands. The lock is released before the command runs.
 exec 9>build/setup.lock
 flock 9
 case $command in

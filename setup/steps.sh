@@ -1,6 +1,6 @@
-# The steps of set-up, each a function that does nothing when its result is there. Sourced by run.sh.
+# The setup steps. Each is a function that does nothing if its result is up to date. Sourced by run.sh.
 
-# stop CODE MESSAGE: says why set-up cannot go on.
+# stop CODE MESSAGE: prints why setup failed and exits with CODE.
 stop() {
 	printf 'glovebox: %s\n' "$2" >&2
 	exit "$1"
@@ -14,7 +14,7 @@ has() {
 	command -v "$1" >/dev/null 2>&1
 }
 
-# stamp_of FILE...: one hash of what a step was made from.
+# stamp_of FILE...: prints a hash of the inputs of a step.
 stamp_of() {
 	{
 		uname -m
@@ -22,13 +22,13 @@ stamp_of() {
 	} | sha256sum | cut -d ' ' -f 1
 }
 
-# is_stamped FILE STAMP: whether the step that writes FILE last ran for STAMP.
+# is_stamped FILE STAMP: whether the step that writes FILE last ran with the inputs of STAMP.
 is_stamped() {
 	[ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
 }
 
-# install_node_packages product|all: what the product runs on, or also what it is tested and measured with, which is
-# several times as much. The pinned Node is one of the packages, so that the machine's own may be older.
+# install_node_packages product|all: installs the dependencies of the product, or also the development dependencies, which
+# are several times larger. The pinned Node is one of the packages, so the Node of the machine can be older.
 install_node_packages() {
 	wanted=$(stamp_of package-lock.json)
 	if is_stamped node_modules/.stamp "$wanted all" && [ -x node_modules/.bin/node ]; then
@@ -45,21 +45,21 @@ install_node_packages() {
 	product) development=--omit=dev ;;
 	all) development=--include=dev ;;
 	esac
-	# What is there may be running: it is added to, and only replaced when it is of another version.
+	# Installed packages can be in use: add to them, and replace them only if their versions changed.
 	case $has_product in
 	yes) verb="install --no-save" ;;
 	no) verb=ci ;;
 	esac
-	# Every package is usable as it is unpacked; none needs to run code of its own here.
+	# No package needs its install scripts.
 	npm $verb --ignore-scripts --loglevel=error "$development" --include=optional --no-audit --no-fund >&2 ||
 		stop 78 "npm could not install the packages; see above"
 	link_node
 	[ -x node_modules/.bin/node ] ||
-		stop 78 "no pinned Node for $(uname -s) on $(uname -m); Linux on x86_64 or aarch64 is needed"
+		stop 78 "the pinned Node does not support $(uname -s) on $(uname -m); use Linux on x86_64 or aarch64"
 	printf '%s %s\n' "$wanted" "$1" >node_modules/.stamp
 }
 
-# npm 9, which is Debian 12's, unpacks the package that holds Node but does not link its program.
+# npm 9 (Debian 12) installs the package that contains Node but does not link its binary.
 link_node() {
 	[ ! -x node_modules/.bin/node ] || return 0
 	for program in node_modules/node-linux-*/bin/node; do
@@ -67,10 +67,10 @@ link_node() {
 	done
 }
 
-# missing_system_packages: names, one per line, of what the machine lacks. Slots show the machine's own /usr,
-# so what counts is what lies there, not what PATH finds elsewhere.
+# missing_system_packages: prints the names of missing Debian packages, one per line. Slots mount the /usr of the machine,
+# so only programs below /usr count, not others in PATH.
 missing_system_packages() {
-	# Of the runtimes, runc is the one that every Debian has and that works with every layout of cgroups.
+	# runc is available on every Debian and supports both cgroup versions.
 	[ -x /usr/sbin/runc ] || [ -x /usr/bin/runc ] || [ -x /usr/local/sbin/runc ] || [ -x /usr/local/bin/runc ] || echo runc
 	[ -x /usr/bin/python3 ] || echo python3
 	[ -x /usr/bin/bash ] || [ -x /bin/bash ] || echo bash
@@ -86,27 +86,27 @@ install_system_packages() {
 	[ -n "$missing" ] || return 0
 	remedy="apt-get install --no-install-recommends $missing"
 	if ! has apt-get; then
-		stop 78 "these system packages are missing: $missing (Debian's names); install them and start again"
+		stop 78 "these system packages are missing: $missing (Debian names); install them and retry"
 	fi
 	[ "$(id -u)" = 0 ] || stop 78 "these system packages are missing: $missing; run as root: $remedy"
 	say "installing system packages: $missing"
-	apt_install $missing || stop 78 "the system packages could not be installed; try: apt-get update && $remedy"
+	apt_install $missing || stop 78 "could not install the system packages; try: apt-get update && $remedy"
 	missing=$(missing_system_packages | tr '\n' ' ')
 	[ -z "$missing" ] || stop 78 "still missing after installing: $missing"
 }
 
-# What the bench measures us against, and modules for its preloaded profile. None of it is needed to be measured at all:
-# what cannot be had becomes a row that says why.
+# Installs the programs that the benchmarks compare with, and the modules of their preloaded profile. All are optional: if
+# one is missing, its row in the results states the reason.
 install_bench_packages() {
 	missing=$(missing_bench_packages | tr '\n' ' ' | sed 's/ $//')
 	[ -n "$missing" ] || return 0
 	if ! has apt-get || [ "$(id -u)" != 0 ]; then
-		say "the bench goes on without $missing, which only root can install, with apt-get"
+		say "running the benchmarks without $missing: only root can install packages with apt-get"
 		return 0
 	fi
-	say "installing what the bench compares with: $missing"
+	say "installing packages for the benchmarks: $missing"
 	for package in $missing; do
-		apt_install "$package" || say "$package could not be installed; the bench goes on without it"
+		apt_install "$package" || say "could not install $package; running the benchmarks without it"
 	done
 }
 
@@ -122,7 +122,7 @@ missing_bench_packages() {
 	done
 }
 
-# The lists may be absent or old: a first failure is answered by fetching them.
+# The package lists can be missing or outdated: after a failure, updates them and tries again.
 apt_install() {
 	DEBIAN_FRONTEND=noninteractive
 	export DEBIAN_FRONTEND
@@ -131,15 +131,15 @@ apt_install() {
 	apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
 }
 
-# What tests alone draw with. Without it theirs are skipped, which the count at the end tells.
+# Installs matplotlib for the tests of figures. Without it they are skipped, and the test summary counts them.
 install_test_packages() {
 	[ ! -d /usr/lib/python3/dist-packages/matplotlib ] || return 0
 	has apt-get && [ "$(id -u)" = 0 ] || return 0
-	say "installing what tests draw figures with: python3-matplotlib"
-	apt_install python3-matplotlib || say "python3-matplotlib could not be installed; tests of figures are skipped"
+	say "installing packages for the tests: python3-matplotlib"
+	apt_install python3-matplotlib || say "could not install python3-matplotlib; the tests of figures will be skipped"
 }
 
-# The program that is process 1 of every slot.
+# Builds the guest, which is process 1 of every slot.
 build_guest() {
 	wanted=$(stamp_of $(find guest -type f ! -name '*.md' | LC_ALL=C sort))
 	if is_stamped build/guest.stamp "$wanted" && [ -x build/guest ]; then
@@ -147,12 +147,12 @@ build_guest() {
 	fi
 	say "building the guest"
 	rm -f build/guest.stamp
-	sh guest/build.sh build >&2 || stop 78 "the guest could not be built; see above"
-	[ -x build/guest ] || stop 78 "guest/build.sh made no build/guest"
+	sh guest/build.sh build >&2 || stop 78 "could not build the guest; see above"
+	[ -x build/guest ] || stop 78 "guest/build.sh did not create build/guest"
 	printf '%s\n' "$wanted" >build/guest.stamp
 }
 
-# The system calls of the runner that Node does not offer.
+# Builds the addon with the system calls that Node does not provide.
 build_addon() {
 	wanted=$(stamp_of src/kernel/addon/*.[ch] package-lock.json)
 	if is_stamped build/kernel.stamp "$wanted" && [ -f build/kernel.node ]; then
@@ -161,11 +161,11 @@ build_addon() {
 	say "building the kernel addon"
 	rm -f build/kernel.stamp
 	include=$(ls -d node_modules/node-linux-*/include/node 2>/dev/null | head -n 1)
-	[ -n "$include" ] || stop 78 "the headers of the pinned Node are missing; remove node_modules and start again"
+	[ -n "$include" ] || stop 78 "the headers of the pinned Node are missing; delete node_modules and retry"
 	[ -f /usr/include/linux/mount.h ] || stop 78 "the kernel's headers are missing: apt-get install linux-libc-dev"
 	cc -std=c11 -O2 -Wall -Wextra -Werror -fPIC -shared -I "$include" -o build/kernel.node.new src/kernel/addon/*.c >&2 ||
-		stop 78 "src/kernel/addon could not be built; see above"
-	# A running server keeps the file it has loaded.
+		stop 78 "could not build src/kernel/addon; see above"
+	# Replaced atomically, so that a running server keeps the file that it loaded.
 	mv -f build/kernel.node.new build/kernel.node
 	printf '%s\n' "$wanted" >build/kernel.stamp
 }

@@ -43,7 +43,7 @@ const isExample = (path: string, line: string): boolean => path === 'CONTRIBUTIN
  * listed may contain none.
  */
 export const allowance: Readonly<Record<string, number>> = {
-  docs: 16,
+  docs: 10,
   guest: 35,
   src: 2,
   'src/cli': 17,
@@ -54,7 +54,6 @@ export const allowance: Readonly<Record<string, number>> = {
   'src/runner': 34,
   'src/storage': 24,
   'src/tools': 36,
-  test: 8,
 }
 
 /** Finds the phrases in parts of the tree that have more of them than their allowance. */

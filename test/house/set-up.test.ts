@@ -98,10 +98,10 @@ describe('the count at the end of .ci/run', () => {
   it.each<[string, Status[], boolean, [string, string], string]>([
     ['a test failed', [...five, 'failed', 'failed'], false, ['1', '0'], '5 passed, 2 failed'],
     ['a suite could not be loaded', five, true, ['1', '0'], '5 passed, 1 failed'],
-    ['the tests ended badly for another reason', five, false, ['1', '0'], '5 passed, 1 failed'],
+    ['the tests failed for another reason', five, false, ['1', '0'], '5 passed, 1 failed'],
     ['the checks failed', five, false, ['0', '1'], '5 passed, 1 failed'],
     [
-      'one more was skipped than is agreed',
+      'more tests were skipped than allowed',
       [...five, ...Array<Status>(23).fill('skipped')],
       false,
       ['0', '0'],
@@ -122,7 +122,7 @@ describe('the count at the end of .ci/run', () => {
     expect(run('summary.ts', '1', '0', '0').status).toBe(1)
   })
 
-  it('lets few files be tried a second time, and tells which tests needed it', () => {
+  it('retries a few failed files, and lists the tests that needed it', () => {
     write('test-report.json', report('a', five), report('b', ['passed', 'failed']), report('c', ['skipped'], true))
     expect(run('second-try.ts').lines).toEqual(['b', 'c'])
     write('second-report.json', report('b', ['passed', 'passed']), report('c', ['passed']))
@@ -130,7 +130,7 @@ describe('the count at the end of .ci/run', () => {
     expect(run('summary.ts', '1', '0', '0')).toEqual({ status: 0, lines })
   })
 
-  it('fails when the second try fails as well, wherever', () => {
+  it('fails if the second try fails as well, in any test', () => {
     write('test-report.json', report('a', five), report('b', ['passed', 'failed']))
     write('second-report.json', report('b', ['passed', 'failed']))
     expect(run('summary.ts', '1', '1', '0')).toEqual({ status: 1, lines: ['6 passed, 1 failed'] })
@@ -140,7 +140,7 @@ describe('the count at the end of .ci/run', () => {
     expect(run('summary.ts', '1', '1', '0')).toMatchObject({ status: 1 })
   })
 
-  it('lets nothing be tried again, and fails, when more failed than accidents explain', () => {
+  it('fails without a second try if too many tests failed', () => {
     write('test-report.json', report('a', five), report('b', ['failed', 'failed', 'failed', 'failed']))
     expect(run('second-try.ts').lines).toEqual([''])
     write('second-report.json', report('b', ['passed', 'passed', 'passed', 'passed']))

@@ -125,7 +125,7 @@ describe('an invalid call', () => {
     ['a name that is no variable', { code: '1', env_vars: { 'a b': '1' } }],
     ['input that is no text', { code: '1', stdin: { a: 1 } }],
     ['half a character', { code: 'x = "\ud83d"' }],
-  ])('is told as such, not as our failure: %s', async (_what, body) => {
+  ])('is rejected with an error about the field: %s', async (_what, body) => {
     const answer = await refused(body)
     expect(answer.status).toBe(400)
     expect(answer.body.error).toMatch(/validation_error|invalid_request/)

@@ -98,7 +98,7 @@ describe('images from a program', () => {
     ['a PNG with more behind it', record(Buffer.concat([png(), Buffer.from('<script>')]))],
     ['a JPEG without a frame', record(Buffer.from('ffd8ffe000044a46ffd9', 'hex'), 2)],
     ['a JPEG of many pixels', record(jpeg(65_535, 1), 2)],
-  ])('ends with %s, and nothing after that is told', (_what, bytes) => {
+  ])('ends with %s, and ignores everything after it', (_what, bytes) => {
     const { images, counts } = read(record(png()), bytes, record(png()))
     expect([images.length, counts]).toEqual([1, { shown: 1, dropped: 0, ignored: true }])
   })

@@ -220,7 +220,7 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
         value: 1,
       })
     })
-    it.each([[undefined], ['']])('is at its end at once when there is none (%j)', async (stdin) => {
+    it.each([[undefined], ['']])('is empty if it was not sent (%j)', async (stdin) => {
       expect(await said('cat; echo end', stdin === undefined ? {} : { stdin })).toBe('end\n')
     })
     it('can be opened by name', async () => {
@@ -311,7 +311,7 @@ print(sum('${marker}' in open(f'/proc/{pid}/cmdline').read() for pid in os.listd
       expect(mounts.filter((mount) => !mount[3]?.includes('nosuid'))).toEqual([])
       expect(mounts.filter((mount) => !mount[3]?.includes('nodev') && !mount[1]?.startsWith('/dev/'))).toEqual([])
     })
-    it('hides what /proc tells about the host', async () => {
+    it('hides the information about the host in /proc', async () => {
       const readable = await said(
         'cd /proc; for f in kcore keys key-users timer_list sched_debug kmsg interrupts softirqs kallsyms config.gz modules iomem ioports cmdline partitions diskstats devices locks zoneinfo buddyinfo; do [ -n "$(head -c 1 $f 2>/dev/null | tr "\\0" x)" ] && echo $f; done; for d in acpi scsi bus fs irq tty driver pressure; do [ -e $d ] && ls $d; done; true',
       )

@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { AuthFailureLimiter } from '../../../src/http/auth-failure-limiter.ts'
 
 describe('failures of one address', () => {
-  it('are answered three times in a minute, and then told how long to wait', () => {
+  it('are answered three times in a minute, and then rejected with a retry delay', () => {
     const failures = new AuthFailureLimiter()
     expect([0, 1_000, 2_000].map((nowMs) => failures.count('a', nowMs))).toEqual([0, 0, 0])
     expect(failures.count('a', 3_000)).toBe(57)
     expect(failures.count('b', 3_000)).toBe(0)
   })
 
-  it('are answered again after the wait that was told, and not a moment before', () => {
+  it('are answered again after the retry delay, and not before', () => {
     const failures = new AuthFailureLimiter()
     for (const nowMs of [0, 10_000, 20_000]) failures.count('a', nowMs)
     const seconds = failures.count('a', 20_500)

@@ -200,7 +200,7 @@ inPrivateMounts(import.meta.filename, () => {
       isSound('hurt')
     })
 
-    it('is recovered from a backup superblock, and rejected when there is none', async () => {
+    it('is recovered from a backup superblock, and rejected if no superblock is valid', async () => {
       for (const [name, bytes] of [
         ['large', 1024 * mib],
         ['small', 8 * mib],
