@@ -34,9 +34,12 @@ export interface Exit {
 export class Place implements Scope {
   readonly directory: string
   readonly frontUid: number
+  readonly program: string
   readonly #servers: Glovebox[] = []
 
-  constructor() {
+  /** @param path of the command to start; by default the one of this source tree. */
+  constructor(path: string = program) {
+    this.program = path
     this.directory = mkdtempSync(join(tmpdir(), 'glovebox-story-'))
     // The slots of a server access it as users of their own.
     chmodSync(this.directory, 0o711)
@@ -97,7 +100,7 @@ export class Glovebox {
       ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`],
     ]
     // Ends with the test process that started it.
-    this.#child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', program, ...own, ...words], {
+    this.#child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', place.program, ...own, ...words], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { PATH: process.env.PATH ?? '' },
     })

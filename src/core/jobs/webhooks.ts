@@ -41,8 +41,6 @@ const holdMs = 30_000
 /** Before the second attempt, the third and so on; after the last one the delivery has failed. */
 const pausesMs = [1_000, 5_000, 30_000, 120_000, 600_000]
 const roundEveryMs = 250
-/** Pause after a failed round, in milliseconds; long enough that a broken database does not fill the log. */
-const reattemptMs = 2_000
 
 /** Attempts at once. Each organization has few of them, so that slow addresses of one do not delay another. */
 const attemptsMax = 64
