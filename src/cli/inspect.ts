@@ -52,7 +52,7 @@ export async function inspect(
   }
 }
 
-/** The one in use, and why it is none of the others. */
+/** Reports the runtime in use, and why the others are not used. */
 async function checkRuntimes(host: Machine, settings: EngineSettings): Promise<Check[]> {
   const { name, path } = host.runtime
   const others = runtimeNames.filter((other) => other !== name && host.rejected.every(({ name }) => name !== other))
@@ -63,10 +63,10 @@ async function checkRuntimes(host: Machine, settings: EngineSettings): Promise<C
   ]
 }
 
-/** A runtime that was not tried, since another was asked for or comes first. */
+/** Reports a runtime that was not tried, because another one is configured or has precedence. */
 async function checkOther(other: RuntimeName, used: RuntimeName, settings: EngineSettings): Promise<Check> {
   const name = `not ${other}`
-  const why = settings.runtime === 'auto' ? `${used} comes first` : `${used} was asked for`
+  const why = settings.runtime === 'auto' ? `${used} has precedence` : `${used} is configured`
   try {
     await usable(other, join(settings.stateDir, 'runtime', other))
     return { name, ok: true, detail: `${why}; ${other} was not tried`, remedy: `To use it, set runtime to ${other}.` }

@@ -1,9 +1,9 @@
 /**
- * What a run has created or changed in its thread, seen when nothing of the run lives any more. The time at which the
- * status of a file changed (ctime) is the kernel's: no program can set it.
+ * Detects the files that a run created or changed in its thread, after the last process of the run has exited. It compares
+ * the status change times (ctime), which the kernel sets and no program can.
  *
- * BOUNDARY: names and contents come from code in a sandbox. The walk is the addon's, bounded in entries, depth, paths and
- * time; what is read of files is bounded here.
+ * BOUNDARY: names and contents come from code in a sandbox. The addon walks the tree, with limits on entries, depth, paths
+ * and time; this file limits what is read of files.
  */
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
@@ -14,25 +14,25 @@ import { kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
 import { piecesOf } from './paths.ts'
 
-/** Enough for some 30,000 entries; what a home that holds more adds to each of its runs. */
+/** Time limit of a walk, in milliseconds. Enough for about 30,000 entries. A larger home adds this time to each run. */
 const walkMs = 25
-/** More than anybody reads; the answer of a run stays below some 100 KB. */
+/** Maximum number of reported files, so that a result stays below about 100 KB. */
 const changedMax = 256
 const hashedFileMaxBytes = 16 * 1024 * 1024
 const hashedMaxBytes = 64 * 1024 * 1024
-/** Reading ends then, whatever the disk does. */
+/** Time limit for reading files, in milliseconds, in case the disk is slow. */
 const readMs = 250
 const chunkBytes = 256 * 1024
-/** So many files are read at once. */
+/** Number of files that are read concurrently. */
 const readers = 4
 
-/** The kernel stamps files with a clock of ticks, the longest of which are 10 ms: a change looks so much older at most. */
+/** Maximum age error of a ctime, in milliseconds: the kernel uses a clock with ticks of up to 10 ms. */
 const tickMs = 11
 
 interface Found {
   path: Buffer
   sizeBytes: number
-  /** Which file it is and when it changed, to the nanosecond. */
+  /** Identifies the file and the time of its change in nanoseconds. */
   stamp: string
 }
 
@@ -41,21 +41,21 @@ interface Known {
   sha256: string | null
 }
 
-/** The changes of run after run. What changed in the last tick before a run is known here, and not told of it again. */
+/** Detects the changes of consecutive runs. Remembers changes in the last tick before a run, which it must not report. */
 export class ChangeDetector {
-  /** By thread; those whose tick is over are dropped. */
+  /** Recent changes by thread. Entries whose tick has passed are deleted. */
   readonly #recent = new Map<string, { atMs: number; files: ReadonlyMap<string, Known> }>()
-  /** When files were written, by thread; likewise. */
+  /** Times of file writes without a run, by thread, deleted in the same way. */
   readonly #written = new Map<string, number>()
 
-  /** Files of a thread were written by somebody else than a run, until now. */
+  /** Records that files of a thread were written without a run until now. */
   wrote(key: string): void {
     this.#dropOld(wallMs())
     this.#written.delete(key)
     this.#written.set(key, wallMs())
   }
 
-  /** To be called before a run: what was written a moment ago will not be taken for its work. */
+  /** Must be called before a run, so that earlier changes are not attributed to it. */
   async settle(key: string, threadId: string, root: number): Promise<void> {
     const isRecent = Math.abs(wallMs() - (this.#written.get(key) ?? 0)) <= tickMs
     if (isRecent) await this.since(key, threadId, root, wallMs())
@@ -65,7 +65,7 @@ export class ChangeDetector {
    * @param key of the thread.
    * @param root its root directory.
    * @param startMs when the run started, by the wall clock.
-   * @throws system errors of a filesystem that cannot be read.
+   * @throws Error of the system call if the filesystem cannot be read.
    */
   async since(key: string, threadId: string, root: number, startMs: number): Promise<ChangedFiles> {
     const packed = await kernel.changedFiles(root, (startMs - tickMs) * 1000, walkMs)
@@ -75,11 +75,11 @@ export class ChangeDetector {
     this.#dropOld(endMs)
     if (found.length === 0) return { threadId, changed: [], truncated: isCut }
     const reading = new Reading(root)
-    const told = found.slice(0, changedMax)
-    const files = await inTurn(told, async (file) => ({ file, seen: await reading.look(file) }))
+    const reported = found.slice(0, changedMax)
+    const files = await inTurn(reported, async (file) => ({ file, seen: await reading.look(file) }))
     const recent = new Map<string, Known>()
     const changed: ChangedFile[] = []
-    let untold = found.length - told.length
+    let untold = found.length - reported.length
     for (const { file, seen } of files) {
       const name = file.path.toString('latin1')
       const known = before?.get(name)
@@ -95,7 +95,7 @@ export class ChangeDetector {
     return { threadId, changed, truncated: isCut || untold > 0 }
   }
 
-  /** In the order of their times, unless the clock was set back. */
+  /** Sorted by time, unless the clock was set back. */
   #dropOld(atMs: number): void {
     for (const [key, writtenMs] of this.#written) {
       if (Math.abs(atMs - writtenMs) <= tickMs) break
@@ -108,7 +108,7 @@ export class ChangeDetector {
   }
 }
 
-/** See changes.c in `kernel/`. */
+/** Parses the records of `changes.c` in `src/kernel/addon/`. */
 function unpack(packed: Buffer): { found: Found[]; isCut: boolean } {
   const found: Found[] = []
   for (let at = 1; at < packed.length; ) {
@@ -131,7 +131,7 @@ function textOf(path: Buffer): string | undefined {
   }
 }
 
-/** Reads files as far as all together may cost. */
+/** Reads files within limits on their total size and time. */
 class Reading {
   readonly #root: number
   readonly #untilMs = monotonicMs() + readMs
@@ -141,7 +141,7 @@ class Reading {
     this.#root = root
   }
 
-  /** @returns undefined where it cannot be read. */
+  /** Returns the content; `undefined` if the file cannot be read. */
   async look({ path, sizeBytes }: Found): Promise<Omit<ChangedFile, 'path' | 'sizeBytes'> | undefined> {
     const isHashed = sizeBytes <= hashedFileMaxBytes && sizeBytes <= this.#leftBytes && monotonicMs() < this.#untilMs
     if (isHashed) this.#leftBytes -= sizeBytes
@@ -172,7 +172,7 @@ class Reading {
   }
 }
 
-/** Step by step, since a path of many names is longer than one call takes. */
+/** Opens a path in steps, since it can be longer than PATH_MAX. */
 async function openFile(root: number, path: Buffer): Promise<Descriptor> {
   const names: Buffer[] = []
   for (let from = 0; from <= path.length; ) {
@@ -196,7 +196,7 @@ async function openFile(root: number, path: Buffer): Promise<Descriptor> {
   }
 }
 
-/** The same for each, a few at a time; answers in the order of the items. */
+/** Processes items with limited concurrency. @returns the results in the order of the items. */
 async function inTurn<Item, Answer>(items: readonly Item[], work: (item: Item) => Promise<Answer>): Promise<Answer[]> {
   const answers: Answer[] = []
   for (let at = 0; at < items.length; at += readers)

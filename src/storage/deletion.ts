@@ -9,16 +9,16 @@ import { openDirectory, refusing, splitPath, toRefusal, toStatus } from './walk.
 export interface Deleted {
   /** Entries removed by this call. */
   entries: number
-  /** False when the budget ran out first, or code in the sandbox kept adding: call again. */
+  /** `false` if the budget was used up or code in the sandbox kept adding entries; then call again. */
   complete: boolean
 }
 
 const entriesMax = 100_000
 
 /**
- * Deletes an entry of any kind. A link is deleted itself, never what it names.
- * @param recursive whether a directory goes with all that it holds, however deep; else it must be empty.
- * @param budget at most so many entries in this call.
+ * Deletes an entry of any kind. Links are not followed.
+ * @param recursive whether to delete the content of a directory, at any depth; otherwise it must be empty.
+ * @param budget maximum number of entries to delete in this call.
  * @throws Refusal path_not_found, directory_not_empty and others.
  */
 export async function deletePath(
@@ -46,13 +46,13 @@ export async function deletePath(
 const outOfBudget = new Error('out of budget')
 
 /**
- * Empties a tree whatever its depth with three open descriptors: a directory that holds directories first hands them to
- * the top of the tree, so that nothing below the top is ever deeper than two, and no step goes upwards.
+ * Empties a tree of any depth with three open descriptors: the subdirectories of a directory are first moved to the top of
+ * the tree. Nothing below the top is then deeper than two levels, and no step moves upwards.
  */
 class Deletion {
   entries = 0
   readonly #entriesMax: number
-  /** Every attempt counts, also one that finds its entry gone: code in the sandbox cannot keep us busy for ever. */
+  /** Counts every attempt, including those for missing entries, so that code in the sandbox cannot prolong the deletion. */
   #stepsLeft: number
 
   constructor(budget: number) {
@@ -73,11 +73,11 @@ class Deletion {
       await eachEntry(top, (entry) => this.#clear(top.fd, entry))
     }
     await this.entry(directory, name, true).catch((error) => {
-      throw codeOf(error) === 'ENOTEMPTY' ? outOfBudget : error // Something was added since.
+      throw codeOf(error) === 'ENOTEMPTY' ? outOfBudget : error // An entry was added meanwhile.
     })
   }
 
-  /** Removes one entry of the top; of a directory also what it holds, its directories being handed to the top. */
+  /** Removes one entry of the top with its content. Its subdirectories are moved to the top. */
   async #clear(top: number, name: Buffer): Promise<void> {
     if (await this.#removed(top, name)) return
     await using child = await openChild(top, name).catch(goneIsFine)
@@ -89,7 +89,7 @@ class Deletion {
     await this.#removed(top, name)
   }
 
-  /** @returns false for a directory that is not empty. */
+  /** @returns `false` for a directory that is not empty. */
   async #removed(directory: number, name: Buffer): Promise<boolean> {
     for (const isDirectory of [false, true]) {
       try {
@@ -99,7 +99,7 @@ class Deletion {
         const code = codeOf(error)
         if (code === 'ENOENT') return true
         if (code === 'ENOTEMPTY' || code === 'EEXIST') return false
-        // unlinkat(2) says EISDIR for a directory; ENOTDIR when it became something else since: the next pass sees it.
+        // unlinkat(2): EISDIR for a directory, ENOTDIR if it was replaced meanwhile. The next pass handles both.
         if (code !== 'EISDIR' && code !== 'ENOTDIR') throw error
       }
     }
@@ -107,13 +107,13 @@ class Deletion {
   }
 }
 
-/** Of an entry that is handed to the top of its tree, among names of code in a sandbox. */
+/** Returns a name for an entry that is moved to the top, unlikely to collide with names in the sandbox. */
 const ownName = (): Buffer => Buffer.from(randomBytes(12).toString('hex'))
 
-/** To see it as a file, as a directory, to open it, and once more. */
+/** Maximum number of attempts for one entry: as a file, as a directory, to open it, and a retry. */
 const stepsPerEntry = 4
 
-/** Goes through a directory until it finds it empty. */
+/** Repeats passes over a directory until it is empty. */
 async function eachEntry(directory: Descriptor, act: (name: Buffer) => Promise<void>): Promise<void> {
   for (let seen = true; seen; ) {
     seen = false
@@ -134,7 +134,7 @@ async function openChild(directory: number, name: Buffer): Promise<Descriptor> {
   return new Descriptor(await kernel.openBeneath(directory, name, constants.O_RDONLY | constants.O_DIRECTORY, 0))
 }
 
-/** What code in the sandbox removed or exchanged meanwhile is found, or not, by the next pass. */
+/** Ignores entries that code in the sandbox removed or replaced meanwhile; the next pass handles them. */
 function goneIsFine(error: unknown): undefined {
   const code = codeOf(error)
   if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP') return undefined

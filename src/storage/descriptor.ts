@@ -17,12 +17,12 @@ export class Descriptor {
     this.#fd = fd
   }
 
-  /** Opens a path that is ours; never one that comes from a sandbox. */
+  /** Opens a trusted path. Never use it for a path from a sandbox. */
   static async open(path: string, flags: number, mode = 0o600): Promise<Descriptor> {
     return new Descriptor(await openFd(path, flags, mode))
   }
 
-  /** @throws Error after `close`, since the number may be another file by then. */
+  /** @throws Error after `close`, since the number can refer to another file then. */
   get fd(): number {
     if (this.#fd < 0) throw new Error('the descriptor is closed')
     return this.#fd
@@ -32,12 +32,12 @@ export class Descriptor {
     return statFd(this.fd)
   }
 
-  /** @returns bytes read, 0 at the end. */
+  /** @returns the number of bytes read; 0 at the end. */
   async read(into: Uint8Array, position: number): Promise<number> {
     return (await readFd(this.fd, into, 0, into.byteLength, position)).bytesRead
   }
 
-  /** Writes all of it. */
+  /** Writes all bytes. */
   async write(bytes: Uint8Array, position: number): Promise<void> {
     for (let done = 0; done < bytes.byteLength; ) {
       const { bytesWritten } = await writeFd(this.fd, bytes, done, bytes.byteLength - done, position + done)

@@ -1,4 +1,4 @@
-/** Image files: where they are, how one is made, checked, grown and shrunk to what it holds. None is mounted meanwhile. */
+/** Image files: creating, checking, growing and trimming them. They must not be mounted. */
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
@@ -16,38 +16,38 @@ import { blockBytes, emptyJournal, readSuperblock } from './superblock.ts'
 
 const execute = promisify(execFile)
 
-/** The smallest journal that ext4 takes; a filesystem that nobody uses costs nothing for it. */
+/** The smallest journal that ext4 supports. An unused filesystem occupies no space for it. */
 const journalBytes = 1024 * blockBytes
 const inodeBytes = 256
-/** mkfs makes these beside the root directory. */
+/** Inodes that mkfs creates in addition to the root directory. */
 const inodesOfOurs = 11
 /** Free blocks that ext4 keeps for delayed writes: fs/ext4/super.c, ext4_calculate_resv_clusters. */
 const keptBack = (bytes: number): number => Math.min(bytes / 50, 4096 * blockBytes)
 /** Bitmaps, group descriptors and the index blocks of large files. */
 const bookkeeping = (bytes: number): number => 64 * 1024 + bytes / 1024
 
-/** So large must an image be for its users to have the quota, all of what ext4 keeps for itself being extra. */
+/** Returns the size of an image that provides a quota in addition to the metadata of ext4, in bytes. */
 export function diskBytesFor(quota: Quota): number {
   const own = journalBytes + (quota.inodes + inodesOfOurs) * inodeBytes
   const held = quota.bytes + own + bookkeeping(quota.bytes + own)
   return Math.ceil((held + keptBack(held * 1.02)) / blockBytes) * blockBytes
 }
 
-/** Programs get nothing of our environment. */
+/** The environment of the programs that are started. */
 const env = { PATH: '/usr/sbin:/sbin:/usr/bin:/bin', LC_ALL: 'C' }
-/** Long enough for a check of a very large and very full filesystem. */
+/** Time limit of a program, in milliseconds; enough to check a large and full filesystem. */
 const programTimeoutMs = 10 * 60_000
 
 async function run(program: string, ...args: string[]): Promise<void> {
   await execute(program, args, { env, timeout: programTimeoutMs, killSignal: 'SIGKILL' })
 }
 
-/** Makes an empty filesystem in a new file. Everything that can be is left a hole. */
+/** Creates an empty filesystem in a new sparse file. */
 async function format(path: string, quota: Quota): Promise<void> {
   await using image = await Descriptor.open(path, constants.O_CREAT | constants.O_EXCL | constants.O_RDWR)
   await truncate(path, diskBytesFor(quota))
   const size = ['-b', String(blockBytes), '-I', String(inodeBytes), '-N', String(quota.inodes + inodesOfOurs)]
-  // meta_bg lets it grow to any size; no blocks are reserved for root; the root directory is of the user of jails.
+  // meta_bg permits growing to any size; no blocks are reserved for root; the user of jails owns the root directory.
   const shape = [
     '-m',
     '0',
@@ -64,7 +64,7 @@ async function format(path: string, quota: Quota): Promise<void> {
   await kernel.syncDescriptor(image.fd)
 }
 
-/** What was made, named or removed in a directory of ours is so on the disk. */
+/** Syncs a directory, so that created, renamed and removed entries are durable. */
 export async function syncDirectory(path: string): Promise<void> {
   await using directory = await Descriptor.open(path, constants.O_RDONLY | constants.O_DIRECTORY)
   await kernel.syncDescriptor(directory.fd)
@@ -80,34 +80,34 @@ const exists = async (path: string): Promise<boolean> => {
   }
 }
 
-/** Makes images by copying a template, one for each quota: ten times as fast as formatting each. */
+/** Creates images by copying a template for each quota, which is ten times as fast as formatting. */
 export class DiskMaker {
   readonly #home: string
   readonly #templates = new Map<string, Promise<string>>()
 
-  /** @param home directory of the storage; `incoming` and `templates` below it are for this alone. */
+  /** @param home directory of the storage. Only this class uses `incoming` and `templates` below it. */
   private constructor(home: string) {
     this.#home = home
   }
 
-  /** Removes what a crash left half made. */
+  /** Removes incomplete images after a crash. */
   static async open(home: string): Promise<DiskMaker> {
     await rm(join(home, 'incoming'), { recursive: true, force: true })
     for (const part of ['incoming', 'templates']) await mkdir(join(home, part), { recursive: true, mode: 0o700 })
     return new DiskMaker(home)
   }
 
-  /** Makes an image for this quota, unless there is one at the path already. @returns whether this call made it. */
+  /** Creates an image for a quota, unless the path exists. @returns whether this call created it. */
   async create(path: string, quota: Quota): Promise<boolean> {
     return (await exists(path)) ? false : this.#copy(await this.#template(quota), path)
   }
 
-  /** Copies an image. @param from locked by the caller. @returns false when there is one at the path already. */
+  /** Copies an image. @param from locked by the caller. @returns `false` if the target exists. */
   async fork(from: string, path: string): Promise<boolean> {
     return (await exists(path)) ? false : this.#copy(from, path)
   }
 
-  /** The whole copy appears under its name, on the disk, or nothing does. */
+  /** Makes a complete copy appear under its name durably, or nothing. */
   async #copy(from: string, path: string): Promise<boolean> {
     const incoming = join(this.#home, 'incoming', randomBytes(12).toString('hex'))
     try {
@@ -147,7 +147,7 @@ export class DiskMaker {
     }
   }
 
-  /** Once for each start of the runner, so that a change of `format` or of mkfs is taken up. */
+  /** Creates the template once per start of the runner, so that changes of `format` or mkfs take effect. */
   async #makeTemplate(name: string, quota: Quota): Promise<string> {
     const path = join(this.#home, 'templates', `${name}.ext4`)
     const incoming = join(this.#home, 'incoming', randomBytes(12).toString('hex'))
@@ -160,9 +160,9 @@ export class DiskMaker {
 const lockPollMs = 5
 
 /**
- * Opens an image that no mount uses, and holds its lock until the descriptor, and every loop device made with it, is gone.
- * @param patienceMs how long to wait for a mount that is just ending; the kernel finishes those a little later.
- * @throws Refusal thread_unknown or volume_unknown when there is none; thread_busy or volume_busy when it stays in use.
+ * Opens an image that is not mounted. Its lock is held until the descriptor and all loop devices of the image are closed.
+ * @param patienceMs how long to wait for the kernel to finish an unmount, in milliseconds.
+ * @throws Refusal thread_unknown or volume_unknown if it does not exist; thread_busy or volume_busy if it remains in use.
  */
 export async function openLockedDisk(path: string, patienceMs: number, id: FilesystemId): Promise<Descriptor> {
   const deadlineMs = monotonicMs() + patienceMs
@@ -173,7 +173,7 @@ export async function openLockedDisk(path: string, patienceMs: number, id: Files
     try {
       await kernel.lockDisk(image.fd)
       if ((await image.stat()).nlink > 0) return image
-      await image.close() // Erased while we waited for it.
+      await image.close() // Erased meanwhile.
       throw unknown(id)
     } catch (error) {
       if (codeOf(error) === 'EAGAIN' && monotonicMs() < deadlineMs) {
@@ -189,8 +189,8 @@ export async function openLockedDisk(path: string, patienceMs: number, id: Files
 const nameOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1).replace(/\.ext4$/, '')
 
 /**
- * Repairs an image: first what is safe to mend without asking, then everything.
- * @throws Error when it cannot be mended.
+ * Repairs an image: first with safe repairs only, then with all.
+ * @throws Error if it cannot be repaired.
  */
 export async function check(path: string): Promise<void> {
   for (const how of ['-p', '-y']) {
@@ -202,15 +202,15 @@ export async function check(path: string): Promise<void> {
         return code
       },
     )
-    if (exit < 4) return // e2fsck(8): 1 and 2 say that errors were corrected.
+    if (exit < 4) return // e2fsck(8): 1 and 2 mean that errors were corrected.
   }
   throw new Error(`the filesystem ${nameOf(path)} is damaged beyond repair`)
 }
 
 /**
- * Enlarges an image to a larger quota of bytes; inodes grow in proportion. A crash in the middle leaves the mark that
- * `hasErrors` reads, and so is mended by the next mount.
- * @param image locked.
+ * Enlarges an image to a larger quota, in bytes; the number of inodes grows in proportion. After a crash in the middle,
+ * `hasErrors` is set and the next mount repairs the image.
+ * @param image locked by the caller.
  */
 export async function grow(path: string, image: Descriptor, quota: Quota): Promise<void> {
   const before = await readSuperblock(image)
@@ -223,7 +223,7 @@ export async function grow(path: string, image: Descriptor, quota: Quota): Promi
   await kernel.syncDescriptor(image.fd)
 }
 
-/** Gives back what an idle, clean filesystem does not need: the old content of its journal. @param image locked. */
+/** Frees the disk space of the journal of a cleanly unmounted filesystem. @param image locked by the caller. */
 export async function shrinkIdle(image: Descriptor): Promise<void> {
   const superblock = await readSuperblock(image)
   if (!superblock || superblock.needsRecovery) return

@@ -1,8 +1,8 @@
 /**
- * How storage reaches a slot. The slot binds its dock with slave propagation (`rbind,rslave`; what holds the dock in its
- * mount namespace must be a slave as well, not private). What is mounted in the dock afterwards appears inside, and
- * disappears when it is unmounted here. Such mounts come from a mount namespace of a higher user namespace, so that the
- * kernel locks their flags: root inside can take back neither ro nor nosuid nor nodev (mount_namespaces(7)).
+ * Mounts storage into a running slot. The slot binds its dock with slave propagation (`rbind,rslave`; the mount that
+ * contains the dock in its mount namespace must be a slave too, not private). Later mounts in the dock appear in the slot,
+ * and disappear when they are unmounted here. They come from a mount namespace of a more privileged user namespace, so the
+ * kernel locks their flags: root in the slot cannot clear ro, nosuid or nodev (mount_namespaces(7)).
  */
 import { constants } from 'node:fs'
 import { chmod, mkdir, readdir, rmdir } from 'node:fs/promises'
@@ -13,32 +13,32 @@ import { Descriptor } from './descriptor.ts'
 import { isName } from './filesystem-id.ts'
 import type { Mounted } from './filesystems.ts'
 
-/** A filesystem as a slot sees it. */
+/** A filesystem that is attached to a slot. */
 export interface DockMount {
-  /** Directory in the dock at which it appears. */
+  /** Directory in the dock where it is mounted. */
   readonly name: string
   /**
-   * Takes it out of the slot; only when every process of the jail is dead.
-   * @returns false when something in the slot held on to it: it is out of sight then, but what holds it can still write,
-   * and the filesystem cannot be mounted again until the slot is gone. Such a slot must be destroyed.
+   * Detaches it from the slot. Every process of the jail must be dead.
+   * @returns `false` if a process in the slot still holds it. It is no longer visible then, but the process can still
+   * write, and the filesystem cannot be mounted again until the slot is destroyed. The caller must destroy the slot.
    */
   detach(): Promise<boolean>
 }
 
 export interface AttachOptions {
-  /** Process in the slot's user namespace, alive and not yet waited for: its ids are translated. */
+  /** A process in the user namespace of the slot that has not been reaped. IDs are translated to its namespace. */
   initPid: number
-  /** Directory in the dock, `isName`; free. */
+  /** Name of an unused directory in the dock; see `isName`. */
   name: string
   readOnly: boolean
 }
 
-/** A directory of one slot through which filesystems come and go. */
+/** The directory of one slot in which filesystems are attached and detached. */
 export class Dock {
-  /** What the slot binds. */
+  /** The directory that the slot binds. */
   readonly dir: string
   #released = false
-  /** Of the slot: opened once, as are the places; both are on the way of every run. */
+  /** User namespace of the slot. Opened once, like the mount points, because every run uses both. */
   #namespace: { pid: number; descriptor: Descriptor } | undefined
   readonly #places = new Set<string>()
 
@@ -46,11 +46,11 @@ export class Dock {
     this.dir = dir
   }
 
-  /** @param dir made here; its parent exists and is reachable by nobody but us. */
+  /** @param dir is created; its parent exists and is accessible only to this process. */
   static async open(dir: string): Promise<Dock> {
     await mkdir(dir)
     try {
-      await chmod(dir, 0o755) // Whatever the umask: the slot comes as users of its own.
+      await chmod(dir, 0o755) // Independent of the umask: the slot accesses it with its own users.
       await kernel.makeDock(Buffer.from(dir))
       return new Dock(dir)
     } catch (error) {
@@ -59,7 +59,7 @@ export class Dock {
     }
   }
 
-  /** Shows a filesystem to the slot: nosuid, nodev, ids translated so that 1000 on the disk is 1000 inside. */
+  /** Attaches a filesystem to the slot: nosuid, nodev, with IDs translated so that 1000 on the disk is 1000 in the slot. */
   async attach(mounted: Mounted, { initPid, name, readOnly }: AttachOptions): Promise<DockMount> {
     if (!isName(name)) throw new Error(`${name} is no name for an attachment`)
     const target = join(this.dir, name)
@@ -71,9 +71,9 @@ export class Dock {
   }
 
   /**
-   * Shows several filesystems to the slot, each in a directory of its own below one entry. The entry holds nothing else
-   * and cannot be written to, so that what is missing in it is seen.
-   * @param parts at least one; their names differ.
+   * Attaches several filesystems to the slot, each in a directory below one entry. The entry contains nothing else and is
+   * read-only, so that a missing filesystem is noticed.
+   * @param parts at least one, with unique names.
    */
   async attachVolumes(
     name: string,
@@ -114,7 +114,7 @@ export class Dock {
     return descriptor
   }
 
-  /** After `release` there is nothing left to detach; one that was under way ends with it. */
+  /** Does nothing after `release`, which also ends a detach in progress. */
   async #detach(target: string): Promise<boolean> {
     if (this.#released) return true
     try {
@@ -125,18 +125,18 @@ export class Dock {
     }
   }
 
-  /** Ends the dock after its slot; what was left attached is detached. */
+  /** Removes the dock after its slot was destroyed, and detaches everything. */
   async release(): Promise<void> {
     this.#released = true
     await this.#namespace?.descriptor.close()
     await kernel.unmount(Buffer.from(this.dir), 1)
-    // Attachments that were left are under the dock's mount and went with it; their places remain.
+    // Remaining attachments were unmounted with the dock; their directories remain.
     for (const name of await readdir(this.dir)) await rmdir(join(this.dir, name))
     await rmdir(this.dir)
   }
 }
 
-/** A jail that has ended gives up its mounts in the kernel a moment after its last process. */
+/** Waits for the kernel to release the mounts of a jail, which happens shortly after its last process has exited. */
 const busyPatience = { attempts: 50, delayMs: 2 }
 
 async function detach(target: string): Promise<boolean> {

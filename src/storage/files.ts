@@ -1,8 +1,8 @@
 /**
- * Files of a mounted thread or volume, all relative to the descriptor of its root directory.
+ * Accesses files of a mounted thread or volume, relative to the descriptor of its root directory.
  *
- * BOUNDARY: everything below the root belongs to code in a sandbox and may change at any moment. Nothing here follows a
- * link, leaves the filesystem, waits for a FIFO, a lease or a device, or opens anything but directories and regular files.
+ * BOUNDARY: code in a sandbox controls everything below the root and can change it at any time. No function follows a link,
+ * leaves the filesystem, waits for a FIFO, a lease or a device, or opens anything except directories and regular files.
  */
 import { constants } from 'node:fs'
 import { Refusal } from '../base/errors.ts'
@@ -29,17 +29,17 @@ export interface Range {
 
 export interface OpenFile {
   status: Status
-  /** Bytes that `bytes` will give, unless the file shrinks meanwhile. */
+  /** Number of bytes that `bytes` yields, unless the file shrinks meanwhile. */
   lengthBytes: number
-  /** To be read once; the file is closed at its end, and by `close`. */
+  /** Can be read once. The file is closed at its end, or by `close`. */
   bytes: AsyncGenerator<Uint8Array, void, undefined>
   close(): Promise<void>
 }
 
-/** Large enough for the disk, small enough for many readers at once. */
+/** Size of a read, in bytes: efficient for the disk, and small enough for many concurrent readers. */
 const chunkBytes = 256 * 1024
 
-/** What a path names, a link itself included. @throws Refusal path_not_found and others. */
+/** Returns the status of an entry. Links are not followed. @throws Refusal path_not_found and others. */
 export async function statPath(root: number, path: string): Promise<Status> {
   const parsed = parsePath(path)
   if (parsed.length === 0) return toStatus(await kernel.statDescriptor(root))
@@ -56,7 +56,7 @@ export async function readFile(root: number, path: string, range?: Range): Promi
   const parsed = parsePath(path)
   const { parent, name } = splitPath(parsed)
   await using directory = await openDirectory(root, parent)
-  // Asked before it is opened, so that opening has no effect on what is none.
+  // The type is checked first, since opening a FIFO or device can have side effects.
   const before = toStatus(await refusing(parsed, kernel.statName(directory.fd, name)))
   requireFile(before, textOf(parsed))
   const file = new Descriptor(await refusing(parsed, kernel.openBeneath(directory.fd, name, constants.O_RDONLY, 0)))
@@ -88,7 +88,7 @@ async function* chunksOf(file: Descriptor, offset: number, lengthBytes: number) 
     for (let at = offset; at < end; ) {
       const chunk = Buffer.allocUnsafeSlow(Math.min(chunkBytes, end - at))
       const got = await file.read(chunk, at)
-      if (got === 0) return // It shrank.
+      if (got === 0) return // The file shrank.
       yield chunk.subarray(0, got)
       at += got
     }
@@ -98,11 +98,12 @@ async function* chunksOf(file: Descriptor, offset: number, lengthBytes: number) 
 }
 
 /**
- * Writes a whole file. It appears, or takes the place of an earlier file, when all of it is on the disk; until then, and
- * after a crash or a failure of the source, the earlier one is there and nothing else. Of several at once the last wins.
- * Missing directories are made. The file belongs to the user of jails.
+ * Writes a whole file atomically: it appears, or replaces an existing file, after all of it is on the disk. After a crash
+ * or a failure of the source, the existing file is unchanged. Of concurrent writes, the last one wins. Creates missing
+ * directories. The file belongs to the user of jails.
  * @returns its length in bytes.
- * @throws Refusal storage_full, not_a_file (something else has that name), path_too_deep and others; what the source throws.
+ * @throws Refusal storage_full, not_a_file (an entry of another kind has the name), path_too_deep and others; errors of the
+ * source.
  */
 export async function writeFile(
   root: number,
@@ -114,7 +115,7 @@ export async function writeFile(
   refuseTemporaryName(parsed)
   await using directory = await openOrMakeDirectory(root, parent)
   await requireReplaceable(directory, name, textOf(parsed))
-  // Without a name until it is whole: no one sees it before, and a crash leaves nothing.
+  // The file has no name until it is complete, so it is invisible until then and a crash leaves nothing.
   const unnamed = constants.O_RDWR | O_TMPFILE
   await using file = new Descriptor(await refusing(parsed, kernel.openBeneath(directory.fd, itself, unnamed, 0o644)))
   const bytes = await fill(file, source, parsed)
@@ -128,7 +129,7 @@ export async function writeFile(
   return bytes
 }
 
-/** open(2); Node's constants do not have it: __O_TMPFILE | O_DIRECTORY. */
+/** O_TMPFILE of open(2), which is missing in the constants of Node: __O_TMPFILE | O_DIRECTORY. */
 const O_TMPFILE = 0o20000000 | constants.O_DIRECTORY
 
 async function requireReplaceable(directory: Descriptor, name: Buffer, path: string): Promise<void> {
@@ -154,10 +155,10 @@ async function fill(
 
 async function giveToOwner(file: Descriptor): Promise<void> {
   await file.chown(owner.uid, owner.gid)
-  await file.chmod(0o644) // The umask of this process may have taken bits away.
+  await file.chmod(0o644) // The umask of this process can clear bits.
 }
 
-/** Makes a directory and the missing ones above it; one that is there already is as good. @throws Refusal. */
+/** Creates a directory and its missing parents. Does nothing if it exists. @throws Refusal path_too_deep and others. */
 export async function makeDirectory(root: number, path: string): Promise<void> {
   const parsed = parsePath(path, madeDepthMax)
   await using directory = await openOrMakeDirectory(root, parsed)
@@ -165,8 +166,8 @@ export async function makeDirectory(root: number, path: string): Promise<void> {
 }
 
 /**
- * Gives an entry of any kind another place; missing directories above it are made.
- * @param mayReplace whether a file or an empty directory of the same kind gives way.
+ * Moves an entry of any kind. Creates missing parents of the target.
+ * @param mayReplace whether to replace a file, or an empty directory by a directory.
  * @throws Refusal path_not_found, path_exists, path_invalid (into itself) and others.
  */
 export async function movePath(root: number, from: string, to: string, mayReplace: boolean): Promise<void> {

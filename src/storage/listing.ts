@@ -8,30 +8,30 @@ export interface Entry extends Status {
 }
 
 export interface Listing {
-  /** In the order of the disk. */
+  /** Entries in the order of the disk. */
   entries: Entry[]
-  /** Entries of this part whose names are not UTF-8: no path can name them. Deleting their directory deletes them. */
+  /** Number of entries whose names are not UTF-8. No path can name them; deleting their directory deletes them. */
   unnamed: number
-  /** Where the next part begins; `undefined` at the end. */
+  /** Cursor of the next part; `undefined` at the end. */
   cursor: string | undefined
 }
 
-/** Entries of a directory as they lie on the disk. */
+/** An entry of a directory as it is stored on the disk. */
 export interface RawEntry {
   name: Buffer
-  /** Where the directory goes on after this one. */
+  /** Position after this entry in the directory. */
   cookie: string
 }
 
 const listMax = 1_000
 const roomBytes = 32_768
-/** Of 32 entries the statuses are asked for at once: enough to keep the pool busy, few enough to leave room to others. */
+/** Number of concurrent status calls: enough to keep the thread pool busy, few enough to leave threads to others. */
 const statBatch = 32
 
 /**
  * Lists a part of a directory.
- * @param cursor where an earlier part ended. Names that were there all along are listed once, whatever changes meanwhile.
- * @param limit at most so many entries, 1 to 1,000.
+ * @param cursor of an earlier part. Names that exist during the whole listing are listed exactly once.
+ * @param limit maximum number of entries, 1 to 1,000.
  * @throws Refusal path_not_found, not_a_directory, path_invalid.
  */
 export async function listDirectory(root: number, path: string, cursor = '0', limit = listMax): Promise<Listing> {
@@ -71,12 +71,12 @@ async function describeOne(directory: number, { name }: RawEntry): Promise<Entry
   try {
     return { name: text, ...toStatus(await kernel.statName(directory, name)) }
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return undefined // Gone since.
+    if (codeOf(error) === 'ENOENT') return undefined // Removed meanwhile.
     throw error
   }
 }
 
-/** The next entries of a directory, "." and ".." left out; none at the end. Bounded by what one read gives. */
+/** Returns the entries of one read without "." and ".."; none at the end. */
 export async function readEntries(directory: number, cookie: string): Promise<RawEntry[]> {
   for (let from = cookie; ; ) {
     const packed = await kernel.readDirectory(directory, Buffer.from(from), roomBytes)

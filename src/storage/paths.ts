@@ -4,9 +4,9 @@ import { Refusal } from '../base/errors.ts'
 export type Path = readonly Buffer[]
 
 const pathMaxBytes = 65_536
-/** More than code in a sandbox makes by accident; each one is a step of work. */
+/** Maximum number of components; more than programs create by accident. Each one costs system calls. */
 const depthMax = 16_384
-/** For directories that we make ourselves. */
+/** Maximum number of components of directories that the product creates. */
 export const madeDepthMax = 256
 /** NAME_MAX of ext4. */
 const nameMaxBytes = 255
@@ -14,8 +14,8 @@ const nameMaxBytes = 255
 const invalid = (problem: string) => new Refusal('path_invalid', { problem })
 
 /**
- * BOUNDARY: takes a path from outside. Any Unicode; relative; `.` components say nothing and are dropped.
- * @param limitDepth how many components are accepted.
+ * BOUNDARY: parses a path from a client. It is relative and can contain any Unicode; `.` components are dropped.
+ * @param limitDepth maximum number of components.
  * @throws Refusal path_invalid, path_too_deep.
  */
 export function parsePath(text: string, limitDepth = depthMax): Path {
@@ -38,13 +38,13 @@ function toComponent(name: string): Buffer {
   return bytes
 }
 
-/** For messages. */
+/** Formats a path for messages. */
 export const textOf = (path: Path): string =>
   Buffer.concat(path.flatMap((name) => [separator, name]).slice(1)).toString()
 
 const separator = Buffer.of(0x2f) // "/"
 
-/** Joins components into pieces that one system call takes. */
+/** Joins components to paths that fit into one system call. */
 export function piecesOf(path: Path): Buffer[] {
   const pieces: Buffer[] = []
   let piece: Buffer[] = []
@@ -63,5 +63,5 @@ export function piecesOf(path: Path): Buffer[] {
   return pieces
 }
 
-/** Below PATH_MAX (4096), the NUL included. */
+/** Less than PATH_MAX (4096), which includes the NUL. */
 const pieceMaxBytes = 4_000

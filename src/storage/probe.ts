@@ -21,10 +21,10 @@ const remedies: Readonly<Record<string, string>> = {
 }
 
 /**
- * Makes a filesystem, mounts it, hands it to another user namespace, opens a file in it: once at every start, so that
- * what this machine cannot do stops the start and not a run.
- * @param dir on the disk that will hold the storage, and reachable by nobody but us; nothing stays in it.
- * @throws StartRefused with the step that failed and what to do.
+ * Creates a filesystem, mounts it, attaches it to another user namespace and opens a file in it. Runs at every start, so
+ * that a missing capability of the machine prevents the start instead of a run.
+ * @param dir on the disk of the storage, accessible only to this process; it is empty afterwards.
+ * @throws StartRefused with the step that failed and the remedy.
  */
 export async function probeStorage(dir: string): Promise<void> {
   const scratch = await mkdtemp(join(dir, 'probe-'))
@@ -67,7 +67,7 @@ async function probeHandover(mounted: Mounted, dockDir: string): Promise<void> {
   try {
     await once(child, 'spawn')
     child.stdin.write('.')
-    await once(child.stdout, 'data') // It is in its user namespace.
+    await once(child.stdout, 'data') // The child is in its user namespace.
     for (const map of ['uid_map', 'gid_map']) writeFileSync(`/proc/${child.pid}/${map}`, '0 1000000 65536\n')
     const attachment = await dock.attach(mounted, { initPid: child.pid ?? 0, name: 'probe', readOnly: false })
     await attachment.detach()

@@ -1,4 +1,4 @@
-/** What is read from an ext4 image without mounting it: https://docs.kernel.org/filesystems/ext4/super.html */
+/** Reads the superblock of an ext4 image that is not mounted: https://docs.kernel.org/filesystems/ext4/super.html */
 import type { Descriptor } from './descriptor.ts'
 
 export const blockBytes = 4096
@@ -6,9 +6,9 @@ export const blockBytes = 4096
 export interface Superblock {
   blocks: number
   inodes: number
-  /** The last mount did not end: the journal holds what the next mount replays. */
+  /** The filesystem was not unmounted: the next mount replays the journal. */
   needsRecovery: boolean
-  /** The kernel or a tool met damage, or a tool was interrupted: a check is due. */
+  /** The kernel or a tool found damage, or a tool was interrupted: the filesystem must be checked. */
   hasErrors: boolean
 }
 
@@ -17,7 +17,7 @@ const stateErrors = 0x0002
 const incompatRecover = 0x0004
 const superblockOffset = 1024
 
-/** @returns `undefined` when the file does not hold an ext4 filesystem as we make them. */
+/** Returns the state; `undefined` if the file does not contain an ext4 filesystem with the expected features. */
 export async function readSuperblock(image: Descriptor): Promise<Superblock | undefined> {
   const bytes = Buffer.alloc(1024)
   if ((await image.read(bytes, superblockOffset)) !== bytes.length) return undefined
@@ -36,15 +36,15 @@ export interface Extent {
 }
 
 /**
- * Where the journal is, when it is one piece and empty; mkfs makes it so. What the superblock keeps of its inode for
- * repairs (s_jnl_blocks: the extent tree's root in 15 words, then the size) saves reading the inode itself.
+ * Returns the position of the journal if it is contiguous and empty, as mkfs creates it. Uses the copy of its inode in the
+ * superblock (s_jnl_blocks: the root of the extent tree in 15 words, then the size) instead of the inode.
  */
 export async function emptyJournal(image: Descriptor): Promise<Extent | undefined> {
   const bytes = Buffer.alloc(1024)
   if ((await image.read(bytes, superblockOffset)) !== bytes.length) return undefined
   const root = bytes.subarray(0x10c, 0x10c + 17 * 4)
   const inTree = root.readUInt16LE(0) === 0xf30a && root.readUInt16LE(2) === 1 && root.readUInt16LE(6) === 0
-  if (bytes.readUInt8(0xfd) !== 1 || !inTree) return undefined // s_jnl_backup_type: it holds extents
+  if (bytes.readUInt8(0xfd) !== 1 || !inTree) return undefined // s_jnl_backup_type: the copy contains extents
   const block = root.readUInt32LE(12 + 8) + root.readUInt16LE(12 + 6) * 2 ** 32
   const journal = { offset: block * blockBytes, bytes: root.readUInt16LE(12 + 4) * blockBytes }
   return (await isEmpty(image, journal)) ? journal : undefined

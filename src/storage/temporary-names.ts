@@ -1,22 +1,21 @@
 /**
- * A file that takes the place of another, and a directory of which the owner is not set yet, have a name for the
- * microseconds before they get theirs. It is one of a few in the root directory of the filesystem, so that what a crash
- * leaves there is found at the next mount without looking anywhere else.
+ * Temporary names for a file that replaces another one, and for a directory whose owner is not set yet. They exist for
+ * microseconds, in the root directory of the filesystem, so that the next mount finds what a crash left without a search.
  *
- * BOUNDARY: code in a sandbox can take these names. A write then uses the next one and touches nothing that is there.
+ * BOUNDARY: code in a sandbox can use these names. A write then uses the next name, and never touches existing entries.
  */
 import { Refusal } from '../base/errors.ts'
 import { codeOf, kernel } from '../kernel/kernel.ts'
 import type { Path } from './paths.ts'
 
-/** Twice as many as threads of libuv that could each hold one (src/cli/child.ts), so that writers find one at once. */
+/** Twice the number of libuv threads (src/cli/child.ts), each of which can use one name at a time. */
 const names: readonly Buffer[] = Array.from({ length: 32 }, (_, n) => Buffer.from(`.glovebox-${n}`))
 
 let next = 0
 
 /**
- * Calls a verb of the kernel with one name after the other, until one is free.
- * @throws Refusal reserved_names_taken when none is; what the verb throws.
+ * Calls an operation with each name until one is unused.
+ * @throws Refusal reserved_names_taken if all are used; errors of the operation.
  */
 export async function withTemporaryName(verb: (name: Buffer) => Promise<void>): Promise<void> {
   next = (next + 1) % names.length
@@ -34,7 +33,7 @@ export async function withTemporaryName(verb: (name: Buffer) => Promise<void>): 
 const isTaken = (error: unknown): boolean =>
   codeOf(error) === 'EEXIST' && Reflect.get(error as object, 'syscall') === 'unfinished'
 
-/** What would have one of these names would be gone with the next mount. @throws Refusal path_invalid. */
+/** Rejects paths with one of these names, which the next mount deletes. @throws Refusal path_invalid. */
 export function refuseTemporaryName(path: Path): void {
   const [first] = path
   if (first && names.some((name) => name.equals(first)))
@@ -42,8 +41,8 @@ export function refuseTemporaryName(path: Path): void {
 }
 
 /**
- * Removes what a crash left under these names: files, links and empty directories, in the root alone.
- * @throws Error when the filesystem does not let it.
+ * Removes files, links and empty directories with these names from the root, which a crash can leave.
+ * @throws Error of the system call if an entry cannot be removed.
  */
 export const removeTemporaryNames = (root: number): Promise<void> =>
   kernel.removeLeftovers(root, Buffer.from(names.map(String).join('/')))

@@ -1,6 +1,6 @@
-/* Node-API addon: the system calls that Node itself does not offer. Every operation of the lists below returns a promise
- * and runs on a thread of libuv's pool; none blocks on anything that code in a sandbox controls. The operations are in
- * the files named for their kernel subject. */
+/* Node-API addon with the system calls that Node does not provide. Every operation in the lists below returns a promise
+ * and runs on a thread of the libuv pool. None blocks on anything that code in a sandbox controls. The operations are in
+ * files named after their kernel subject. */
 #define _GNU_SOURCE
 #include "job.h"
 #include "peer.h"
@@ -111,7 +111,7 @@ static napi_value result_of(napi_env env, const struct call *call)
 	return status == napi_ok ? value : NULL;
 }
 
-/* An Error as Node's fs makes them: code, errno (negative) and syscall. */
+/* Creates an Error like those of Node's fs: code, errno (negative) and syscall. */
 static napi_value error_of(napi_env env, const struct job *job)
 {
 	const char *name = strerrorname_np(job->error);

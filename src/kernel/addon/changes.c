@@ -1,7 +1,7 @@
-/* Which files of a tree have changed: one walk on one thread, bounded in everything.
+/* Finds changed files in a tree with one bounded walk on one thread.
  *
- * BOUNDARY: the tree was made by code in a sandbox. Nothing is opened but directories, beneath the root, and no link is
- * followed; a FIFO, a device or a file of any size costs one stat. */
+ * BOUNDARY: code in a sandbox created the tree. Only directories beneath the root are opened, and links are not followed.
+ * A FIFO, a device or a file of any size costs one stat. */
 #define _GNU_SOURCE
 #include "beneath.h"
 #include "job.h"
@@ -18,15 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Paths of directories that wait to be read. */
+/* Size of the queue of directories to read. */
 #define QUEUE_BYTES (1024 * 1024)
 #define ENTRIES_BYTES 32768
 #define DEPTH_MAX 64
-/* Told at most: of paths and what is said of each. */
+/* Maximum size of the result: records and paths. */
 #define FOUND_BYTES (256 * 1024)
-/* The clock is asked once for so many entries. */
+/* Number of entries between two reads of the clock. */
 #define LOOK_EVERY 64
-/* In front of each path: bytes of the path u16, size u64, change time in ns u64, inode u64. */
+/* Size of the header of each record: length of the path u16, size u64, change time in ns u64, inode u64. */
 #define RECORD_BYTES 26
 
 struct walk {
@@ -34,10 +34,10 @@ struct walk {
 	int64_t since_us;
 	struct timespec until;
 	uint32_t looked;
-	bool is_cut;  /* something was left out */
-	bool is_over; /* nothing more is looked at */
+	bool is_cut;  /* the result is incomplete */
+	bool is_over; /* the walk stops */
 
-	char *queue; /* each with its NUL; the root is "" */
+	char *queue; /* paths, each with its NUL; the root is "" */
 	size_t queue_start;
 	size_t queue_end;
 
@@ -69,7 +69,7 @@ static bool is_late(struct walk *walk)
 	return true;
 }
 
-/* Directories of programs, not of their users: caches, environments, and what a file system keeps for itself. */
+/* Directories that are skipped: caches, environments, and directories of the filesystem. */
 static bool is_left_out(const char *name)
 {
 	static const char *const names[] = {"__pycache__", "node_modules", "lost+found"};
@@ -82,7 +82,7 @@ static bool is_left_out(const char *name)
 	return false;
 }
 
-/* Writes DIRECTORY/NAME. Returns its length, or 0 where no path is so long. */
+/* Writes DIRECTORY/NAME. Returns its length, or 0 if it is too long for a path. */
 static size_t join(char path[PATH_MAX], const char *directory, const char *name)
 {
 	size_t head = strlen(directory), tail = strlen(name);
@@ -122,7 +122,7 @@ static void put(unsigned char *at, uint64_t value, size_t bytes)
 		at[i] = (unsigned char)(value >> (8 * i));
 }
 
-static void tell_of(struct walk *walk, const char *path, size_t length, const struct stat *stat)
+static void write_record(struct walk *walk, const char *path, size_t length, const struct stat *stat)
 {
 	unsigned char *at = walk->found + walk->found_bytes;
 
@@ -155,14 +155,14 @@ static void look_at(struct walk *walk, int directory, const char *under, const s
 		return;
 	}
 	if (fstatat(directory, entry->name, &stat, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
-		return; /* gone since */
+		return; /* removed meanwhile */
 	if (S_ISDIR(stat.st_mode) && !is_left_out(entry->name))
 		await(walk, path, join(path, under, entry->name));
 	if (S_ISREG(stat.st_mode) && stat.st_ctim.tv_sec * 1000000 + stat.st_ctim.tv_nsec / 1000 >= walk->since_us)
-		tell_of(walk, path, join(path, under, entry->name), &stat);
+		write_record(walk, path, join(path, under, entry->name), &stat);
 }
 
-/* Returns -1 with errno when the directory cannot be read. */
+/* Returns -1 with errno if the directory cannot be read. */
 static int read_entries(struct walk *walk, int directory, const char *under)
 {
 	for (;;) {
@@ -194,8 +194,9 @@ static int read_next(struct walk *walk)
 	return read;
 }
 
-/* changedFiles(root, sinceUs, forMs): regular files whose status changed at or after a time of the wall clock, in no
- * order. One byte: whether something was left out; then a record for each, as tell_of() writes it. Looks for forMs. */
+/* changedFiles(root, sinceUs, forMs): returns the regular files whose status changed at or after a wall-clock time, in no
+ * order. The first byte states whether the result is incomplete; a record for each file follows, as write_record() writes
+ * it. Walks for at most forMs. */
 static void changed_files(struct job *job)
 {
 	struct walk walk = {.root = (int)job->number[0], .since_us = job->number[1], .queue_end = 1, .found_bytes = 1};

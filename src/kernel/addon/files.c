@@ -1,7 +1,7 @@
-/* Files of a thread or volume, reached from a descriptor.
+/* Accesses files of a thread or volume relative to a descriptor.
  *
- * BOUNDARY: what lies below the descriptor was made by code in a sandbox, and may be changed by it at any moment. A path
- * is resolved by the kernel beneath the descriptor, through directories only; a name is one component. */
+ * BOUNDARY: code in a sandbox controls everything below the descriptor and can change it at any time. The kernel resolves
+ * a path beneath the descriptor, through directories only. A name is one component. */
 #define _GNU_SOURCE
 #include "beneath.h"
 #include "job.h"
@@ -25,7 +25,7 @@ int open_beneath(int fd, const char *path, uint64_t flags, uint64_t mode)
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
 	};
 
-	/* EAGAIN: a rename somewhere on the machine crossed the walk; openat2(2) asks to try again. */
+	/* EAGAIN: a concurrent rename interfered with the lookup; openat2(2) requires a retry. */
 	for (int attempt = 0; attempt < 64; attempt++) {
 		int opened = (int)syscall(SYS_openat2, fd, path, &how, sizeof(how));
 		if (opened >= 0 || errno != EAGAIN)
@@ -43,7 +43,7 @@ static int is_component(struct job *job, const char *name)
 	return 0;
 }
 
-/* openBeneath(directory, path, flags, mode): descriptor */
+/* openBeneath(directory, path, flags, mode): returns a descriptor */
 static void open_path(struct job *job)
 {
 	job->result[0] = open_beneath((int)job->number[0], job->text[0], (uint64_t)job->number[1], (uint64_t)job->number[2]);
@@ -51,7 +51,7 @@ static void open_path(struct job *job)
 		job_fail(job, "openat2");
 }
 
-static void tell(struct job *job, const struct stat *stat)
+static void fill_status(struct job *job, const struct stat *stat)
 {
 	job->result[0] = stat->st_mode;
 	job->result[1] = stat->st_size;
@@ -64,7 +64,7 @@ static void tell(struct job *job, const struct stat *stat)
 	job->result[8] = stat->st_blocks;
 }
 
-/* statName(directory, name): numbers as tell() orders them. A link is told of itself. */
+/* statName(directory, name): returns the numbers of fill_status(). Does not follow links. */
 static void stat_name(struct job *job)
 {
 	struct stat stat;
@@ -74,10 +74,10 @@ static void stat_name(struct job *job)
 	if (fstatat((int)job->number[0], job->text[0], &stat, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
 		job_fail(job, "fstatat");
 	else
-		tell(job, &stat);
+		fill_status(job, &stat);
 }
 
-/* statDescriptor(descriptor): numbers as tell() orders them */
+/* statDescriptor(descriptor): returns the numbers of fill_status() */
 static void stat_descriptor(struct job *job)
 {
 	struct stat stat;
@@ -85,11 +85,11 @@ static void stat_descriptor(struct job *job)
 	if (fstat((int)job->number[0], &stat) < 0)
 		job_fail(job, "fstat");
 	else
-		tell(job, &stat);
+		fill_status(job, &stat);
 }
 
-/* makeDirectory(root, unfinished, directory, name, mode, uid, gid): appears under its name with its owner, or not at all.
- * Until then it is `unfinished`, in the root: fails at "unfinished" with EEXIST when that name is taken. */
+/* makeDirectory(root, unfinished, directory, name, mode, uid, gid): creates a directory with its owner atomically. It has
+ * the name `unfinished` in the root until then. Fails in "unfinished" with EEXIST if that name is in use. */
 static void make_directory(struct job *job)
 {
 	int root = (int)job->number[0], directory = (int)job->number[1];
@@ -125,7 +125,7 @@ static void remove_name(struct job *job)
 		job_fail(job, "unlinkat");
 }
 
-/* removeLeftovers(directory, names): files, links and empty directories with these names, which "/" separates */
+/* removeLeftovers(directory, names): removes files, links and empty directories with these names, separated by "/" */
 static void remove_leftovers(struct job *job)
 {
 	int directory = (int)job->number[0];
@@ -136,7 +136,7 @@ static void remove_leftovers(struct job *job)
 			return;
 		if (unlinkat(directory, name, 0) == 0 || errno == ENOENT)
 			continue;
-		/* Whatever is in a directory was put there by code in the sandbox, which may keep it. */
+		/* A directory with content was created by code in the sandbox, so it is kept. */
 		if (errno != EISDIR || (unlinkat(directory, name, AT_REMOVEDIR) < 0 && errno != ENOTEMPTY)) {
 			job_fail(job, "unlinkat");
 			return;
@@ -155,9 +155,9 @@ static void rename_name(struct job *job)
 		job_fail(job, "renameat2");
 }
 
-/* publishFile(file, root, unfinished, directory, name): gives an unnamed file (O_TMPFILE) its name. In place of what had
- * it only by a rename, for which the file is `unfinished` first, in the root: fails at "unfinished" with EEXIST when that
- * name is taken. The link goes through /proc, which needs no capability; AT_EMPTY_PATH would. */
+/* publishFile(file, root, unfinished, directory, name): gives an unnamed file (O_TMPFILE) a name. To replace an existing
+ * entry, the file is first linked as `unfinished` in the root and then renamed. Fails in "unfinished" with EEXIST if that
+ * name is in use. Links through /proc, which needs no capability, unlike AT_EMPTY_PATH. */
 static void publish_file(struct job *job)
 {
 	int root = (int)job->number[1], directory = (int)job->number[2];
@@ -183,8 +183,8 @@ static void publish_file(struct job *job)
 	}
 }
 
-/* readDirectory(directory, cookie, bytes): the next entries as getdents64(2) gives them; none at the end. The cookie is
- * the d_off of the last entry seen, in decimal, since it needs all of its 64 bits; "0" is the beginning. */
+/* readDirectory(directory, cookie, bytes): returns the next entries in the format of getdents64(2); none at the end. The
+ * cookie is the d_off of the last entry, in decimal because it has 64 significant bits; "0" is the beginning. */
 static void read_directory(struct job *job)
 {
 	int directory = (int)job->number[0];
@@ -208,7 +208,7 @@ static void read_directory(struct job *job)
 		job->size = (size_t)got;
 }
 
-/* syncDescriptor(descriptor): its data and metadata are on the disk */
+/* syncDescriptor(descriptor): fsync(2) */
 static void sync_descriptor(struct job *job)
 {
 	if (fsync((int)job->number[0]) < 0)
@@ -222,21 +222,21 @@ static void sync_filesystem(struct job *job)
 		job_fail(job, "syncfs");
 }
 
-/* statFilesystem(descriptor): block size; blocks all, free, free to users; inodes all, free */
+/* statFilesystem(descriptor): returns block size; blocks: total, free, available; inodes: total, free */
 static void stat_filesystem(struct job *job)
 {
-	struct statfs told;
+	struct statfs values;
 
-	if (fstatfs((int)job->number[0], &told) < 0) {
+	if (fstatfs((int)job->number[0], &values) < 0) {
 		job_fail(job, "fstatfs");
 		return;
 	}
-	job->result[0] = told.f_bsize;
-	job->result[1] = (int64_t)told.f_blocks;
-	job->result[2] = (int64_t)told.f_bfree;
-	job->result[3] = (int64_t)told.f_bavail;
-	job->result[4] = (int64_t)told.f_files;
-	job->result[5] = (int64_t)told.f_ffree;
+	job->result[0] = values.f_bsize;
+	job->result[1] = (int64_t)values.f_blocks;
+	job->result[2] = (int64_t)values.f_bfree;
+	job->result[3] = (int64_t)values.f_bavail;
+	job->result[4] = (int64_t)values.f_files;
+	job->result[5] = (int64_t)values.f_ffree;
 }
 
 const struct operation file_operations[] = {

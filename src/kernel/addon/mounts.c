@@ -36,7 +36,7 @@
 #define UMOUNT_NOFOLLOW 8
 #endif
 
-/* How often another process may take the free loop device before us. */
+/* Number of attempts to get a free loop device, which another process can take first. */
 #define LOOP_ATTEMPTS 64
 
 #define SAFE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME)
