@@ -1,4 +1,6 @@
+import { setImmediate } from 'node:timers/promises'
 import { Refusal } from '../base/errors.ts'
+import type { Slice } from '../store/slice.ts'
 
 /** One page of a list. */
 export interface Page<Item> {
@@ -15,6 +17,8 @@ export interface PageRequest {
 
 const limitDefault = 50
 const pageLimitMax = 200
+/** Slices of one page, between which others get their turn. */
+const slicesMax = 20
 
 /**
  * Reads one page.
@@ -39,6 +43,40 @@ export async function page<Row, Key extends [string] | [string, string]>(
   const items = rows.slice(0, limit)
   const last = items.at(-1)
   return { items, nextCursor: rows.length > limit && last !== undefined ? encode(keyOf(last)) : null }
+}
+
+/**
+ * Reads one page of a search that looks at a bounded number of rows at a time. A page may hold fewer items than its limit,
+ * or none, and still have a next one.
+ * @param keys what rows are ordered by, each different from every other, and the same of a position between them.
+ * @param first comes before every row.
+ * @param search rows after that one, so many at most.
+ * @throws Refusal invalid_argument.
+ */
+export async function searchPage<Row, Position, Key extends [string] | [string, string]>(
+  { limit = limitDefault, ...request }: PageRequest,
+  first: Key,
+  keys: { ofRow: (row: Row) => Key; ofPosition: (position: Position) => Key },
+  search: (after: Key, limit: number) => Promise<Slice<Row, Position>>,
+): Promise<Page<Row>> {
+  const found: Row[] = []
+  let resumeAt: Key | undefined
+  const read = async (after: Key, rowsMax: number): Promise<Row[]> => {
+    let from = after
+    for (let slice = 1; ; slice++) {
+      const { rows, resumeAfter } = await search(from, rowsMax - found.length)
+      found.push(...rows)
+      if (resumeAfter === undefined || found.length >= rowsMax) return found
+      if (slice === slicesMax) {
+        resumeAt = keys.ofPosition(resumeAfter)
+        return found
+      }
+      from = keys.ofPosition(resumeAfter)
+      await setImmediate()
+    }
+  }
+  const result = await page({ limit, ...request }, first, keys.ofRow, read)
+  return result.nextCursor === null && resumeAt !== undefined ? { ...result, nextCursor: encode(resumeAt) } : result
 }
 
 /** Reads the page from query parameters. @throws Refusal invalid_argument. */

@@ -2,6 +2,7 @@ import { type Kysely, sql, type Transaction } from 'kysely'
 import { hashOfLine, newSalt, personalDigestOf } from './audit-chain.ts'
 import type { AuditEntry, AuditFilter, AuditLine } from './audit-rows.ts'
 import { Compiled } from './compiled.ts'
+import { type Slice, scannedRowsMax } from './slice.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
@@ -59,20 +60,37 @@ export const audit = (db: Kysely<Tables>, append: Append): Store['audit'] => ({
 
   head: () => db.selectFrom('auditHead').select(['seq', 'hash']).executeTakeFirstOrThrow(),
 
-  list: (filter, afterSeq, limit) =>
-    filtered(db, filter).where('seq', '>', afterSeq).orderBy('seq').limit(limit).execute(),
+  list: (filter, afterSeq, limit) => search(db, filter, { direction: 'asc', from: afterSeq, limit }),
 
-  newest: (filter, beforeSeq, limit) =>
-    filtered(db, filter).where('seq', '<', beforeSeq).orderBy('seq', 'desc').limit(limit).execute(),
+  newest: (filter, beforeSeq, limit) => search(db, filter, { direction: 'desc', from: beforeSeq, limit }),
 })
 
-function filtered(db: Kysely<Tables>, { orgId, action, actor, subject, from, until }: AuditFilter) {
-  let query = db.selectFrom('audit').selectAll()
-  if (orgId !== undefined) query = query.where('orgId', '=', orgId)
+/** @param from exclusive. */
+async function search(
+  db: Kysely<Tables>,
+  { orgId, action, actor, subject, from, until }: AuditFilter,
+  page: { direction: 'asc' | 'desc'; from: number; limit: number },
+): Promise<Slice<AuditLine, number>> {
+  // What an index finds; the rest of the filter is held against each of these lines.
+  let scanned = db
+    .selectFrom('audit')
+    .select('seq')
+    .where('seq', page.direction === 'asc' ? '>' : '<', page.from)
+    .orderBy('seq', page.direction)
+    .limit(scannedRowsMax)
+  if (orgId !== undefined) scanned = scanned.where('orgId', '=', orgId)
+  if (orgId !== undefined && subject !== undefined) scanned = scanned.where('subject', '=', subject)
+  let query = db.selectFrom('audit').selectAll().where('seq', 'in', scanned)
   if (action !== undefined) query = query.where('action', '=', action)
   if (actor !== undefined) query = query.where('actor', '=', actor)
   if (subject !== undefined) query = query.where('subject', '=', subject)
   if (from !== undefined) query = query.where('at', '>=', from)
   if (until !== undefined) query = query.where('at', '<', until)
-  return query
+  const rows = await query.orderBy('seq', page.direction).limit(page.limit).execute()
+  if (rows.length === page.limit) return { rows, resumeAfter: undefined }
+  const last = await scanned
+    .limit(1)
+    .offset(scannedRowsMax - 1)
+    .executeTakeFirst()
+  return { rows, resumeAfter: last?.seq }
 }

@@ -1,32 +1,39 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import type { AfterRow } from './admin-rows.ts'
+import type { RunFilter } from './run-history.ts'
 import { toRow } from './runs.ts'
+import { scannedRowsMax } from './slice.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
 export const history = (db: Kysely<Tables>): Store['history'] => ({
   async page(orgId, filter, before, limit) {
+    const scanned = scannedRuns(db, orgId, filter, before)
     let query = db
       .selectFrom('runs')
       .selectAll()
+      .where('id', 'in', sql<string>`(select id from (${scanned}))`)
       .where('orgId', '=', orgId)
-      .where('createdAt', '<=', before.createdAt)
-      .where((where) => where.or([where('createdAt', '<', before.createdAt), where('id', '<', before.id)]))
     if (filter.threadId !== undefined) query = query.where('threadId', '=', filter.threadId)
     if (filter.status !== undefined) query = query.where('status', '=', filter.status)
     if (filter.language !== undefined) query = query.where('language', '=', filter.language)
-    if (filter.createdAfter !== undefined) query = query.where('createdAt', '>', filter.createdAfter)
-    if (filter.createdBefore !== undefined) query = query.where('createdAt', '<', filter.createdBefore)
     for (const [key, value] of filter.metadata ?? []) {
-      const runIds = db
-        .selectFrom('runMetadata')
-        .select('runId')
-        .where('orgId', '=', orgId)
-        .where('key', '=', key)
-        .where('value', '=', value)
-      query = query.where('id', 'in', runIds)
+      query = query.where(({ exists, selectFrom }) =>
+        exists(
+          selectFrom('runMetadata')
+            .select('runMetadata.runId')
+            .whereRef('runMetadata.runId', '=', 'runs.id')
+            .where('runMetadata.key', '=', key)
+            .where('runMetadata.value', '=', value),
+        ),
+      )
     }
     const stored = await query.orderBy('createdAt', 'desc').orderBy('id', 'desc').limit(limit).execute()
-    return stored.map(toRow)
+    const rows = stored.map(toRow)
+    if (rows.length === limit) return { rows, resumeAfter: undefined }
+    const last =
+      await sql<AfterRow>`select id, created_at from (${scanned}) limit 1 offset ${scannedRowsMax - 1}`.execute(db)
+    return { rows, resumeAfter: last.rows[0] }
   },
 
   async code(runId) {
@@ -50,6 +57,27 @@ export const history = (db: Kysely<Tables>): Store['history'] => ({
       return ids.length
     }),
 })
+
+/**
+ * The newest runs that one index finds for the most selective part of a filter, in the order of the page, as `id` and
+ * `createdAt`. The rest of the filter is held against each of them.
+ */
+function scannedRuns(db: Kysely<Tables>, orgId: string, { metadata = [], ...filter }: RunFilter, before: AfterRow) {
+  const [pair] = metadata
+  const conditions = [
+    sql`org_id = ${orgId}`,
+    sql`created_at <= ${before.createdAt}`,
+    sql`(created_at < ${before.createdAt} or ${sql.ref(pair ? 'run_id' : 'id')} < ${before.id})`,
+  ]
+  if (filter.createdAfter !== undefined) conditions.push(sql`created_at > ${filter.createdAfter}`)
+  if (filter.createdBefore !== undefined) conditions.push(sql`created_at < ${filter.createdBefore}`)
+  if (pair) conditions.push(sql`key = ${pair[0]} and value = ${pair[1]}`)
+  else if (filter.threadId !== undefined) conditions.push(sql`thread_id = ${filter.threadId}`)
+  else if (filter.status !== undefined) conditions.push(sql`status = ${filter.status}`)
+  const [table, id] = pair ? ['run_metadata', 'run_id'] : ['runs', 'id']
+  return sql<AfterRow>`select ${sql.ref(id)} as id, created_at from ${sql.table(table)}
+    where ${sql.join(conditions, sql` and `)} order by created_at desc, ${sql.ref(id)} desc limit ${scannedRowsMax}`
+}
 
 const besideRuns = ['runOutputs', 'runImages', 'runCodes', 'runMetadata', 'claims', 'tasks', 'deliveries'] as const
 

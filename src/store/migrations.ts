@@ -4,6 +4,7 @@ import { addAdmin } from './steps/admin.ts'
 import { addAudit } from './steps/audit.ts'
 import { addExecutions } from './steps/executions.ts'
 import { addRunImages } from './steps/run-images.ts'
+import { addSearch } from './steps/search.ts'
 import { addStorage } from './steps/storage.ts'
 import { addUsedLinks } from './steps/used-links.ts'
 import { addDeliveriesByOrg } from './steps/webhooks.ts'
@@ -25,6 +26,7 @@ const steps: readonly Step[] = [
   addStorage,
   addRunImages,
   addDeliveriesByOrg,
+  addSearch,
 ]
 
 const newestVersion = steps.length

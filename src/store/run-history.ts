@@ -2,6 +2,7 @@
 import type { ExecutionStatus } from '../base/execution-status.ts'
 import type { Language } from '../base/run.ts'
 import type { AfterRow } from './admin-rows.ts'
+import type { Slice } from './slice.ts'
 import type { RunRow } from './store.ts'
 
 /** How the result of a run is delivered. */
@@ -53,7 +54,7 @@ export interface OrgSettingsRow {
 
 export interface HistoryRows {
   /** Newest first. @param before the run that came last, exclusive. */
-  page(orgId: string, filter: RunFilter, before: AfterRow, limit: number): Promise<RunRow[]>
+  page(orgId: string, filter: RunFilter, before: AfterRow, limit: number): Promise<Slice<RunRow, AfterRow>>
   /** The code of a run; kept only if the organization keeps code. */
   code(runId: string): Promise<Uint8Array | undefined>
   /**

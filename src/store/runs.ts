@@ -1,4 +1,5 @@
-import type { Kysely, Transaction } from 'kysely'
+import { setImmediate } from 'node:timers/promises'
+import { type Kysely, sql, type Transaction } from 'kysely'
 import { statusOf } from '../base/execution-status.ts'
 import { type Ending, noTimings, type RunResult, type ShownImage } from '../base/run.ts'
 import type { Append } from './audit.ts'
@@ -140,17 +141,45 @@ const claimed = (db: Transaction<Tables>, { orgId, keyId, idempotencyKey }: Pick
 
 type ClaimName = 'orgId' | 'keyId' | 'idempotencyKey'
 
+/** Rows deleted in one statement: a few milliseconds. */
+const batchRows = 200
+
 /** See `Store.forget`. */
 export async function forget(db: Kysely<Tables>, now: string, endedBefore: string): Promise<void> {
-  await db.deleteFrom('claims').where('expiresAt', '<', now).execute()
-  await db.deleteFrom('tasks').where('expiresAt', '<', now).execute()
-  await db.deleteFrom('usedLinks').where('expiresAt', '<', now).execute()
-  await db.deleteFrom('runOutputs').where('endedAt', '<', endedBefore).where('withRun', '=', 0).execute()
-  await db
-    .deleteFrom('runImages')
+  for (const [table, id] of [
+    ['claims', 'runId'],
+    ['tasks', 'id'],
+    ['usedLinks', 'id'],
+  ] as const) {
+    await inBatches(async () => {
+      const expired = sql`select ${sql.ref(id)} from ${sql.table(table)} where ${sql.ref('expiresAt')} < ${now} limit ${batchRows}`
+      const deleted = await sql`delete from ${sql.table(table)} where ${sql.ref(id)} in (${expired})`.execute(db)
+      return Number(deleted.numAffectedRows ?? 0)
+    })
+  }
+  await inBatches(() => db.transaction().execute((transaction) => forgetOutputs(transaction, endedBefore)))
+}
+
+/** Output and images whose time is over. @returns how many runs they belonged to. */
+async function forgetOutputs(db: Transaction<Tables>, endedBefore: string): Promise<number> {
+  const old = await db
+    .selectFrom('runOutputs')
+    .select('runId')
+    .where('withRun', '=', 0)
     .where('endedAt', '<', endedBefore)
-    .where('runId', 'not in', db.selectFrom('runOutputs').select('runId'))
+    .orderBy('endedAt')
+    .limit(batchRows)
     .execute()
+  const ids = old.map(({ runId }) => runId)
+  if (ids.length === 0) return 0
+  await db.deleteFrom('runImages').where('runId', 'in', ids).execute()
+  await db.deleteFrom('runOutputs').where('runId', 'in', ids).execute()
+  return ids.length
+}
+
+/** Other work on the event loop gets its turn between two batches. */
+async function inBatches(deleteBatch: () => Promise<number>): Promise<void> {
+  while ((await deleteBatch()) === batchRows) await setImmediate()
 }
 
 type NewRun = Omit<RunRow, 'finishedAt' | 'ending' | 'result'>

@@ -6,6 +6,7 @@ import type { Ending, Language, RunResult, ShownImage } from '../base/run.ts'
 import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
 import type { DeliveryMode, DeliveryRows, HistoryRows, OrgSettingsRows, RunExtras } from './run-history.ts'
+import type { Slice } from './slice.ts'
 import type { ThreadRow, ThreadRows, VolumeRows } from './storage-rows.ts'
 
 export interface OrgRow {
@@ -286,9 +287,9 @@ export interface Store {
     /** The newest line. */
     head(): Promise<{ seq: number; hash: string }>
     /** Oldest first. */
-    list(filter: AuditFilter, afterSeq: number, limit: number): Promise<AuditLine[]>
+    list(filter: AuditFilter, afterSeq: number, limit: number): Promise<Slice<AuditLine, number>>
     /** Newest first. */
-    newest(filter: AuditFilter, beforeSeq: number, limit: number): Promise<AuditLine[]>
+    newest(filter: AuditFilter, beforeSeq: number, limit: number): Promise<Slice<AuditLine, number>>
   }
   subjects: {
     /** Whether a run of this subject has no ending yet. */

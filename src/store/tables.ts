@@ -55,7 +55,7 @@ export interface Tables {
   runs: StoredRun
   runOutputs: StoredOutput
   runCodes: { runId: string; code: Uint8Array }
-  runMetadata: { runId: string; orgId: string; key: string; value: string }
+  runMetadata: { runId: string; orgId: string; key: string; value: string; createdAt: string }
   deliveries: DeliveryRow
   orgSettings: OrgSettingsRow
   runImages: StoredImage

@@ -202,7 +202,9 @@ describe('the webhook signing secret', () => {
     await post({ code: 'true', webhook_url: receiver.url })
     await vi.waitFor(() => expect(receiver.received).toHaveLength(1), patient)
     expect([isSigned(receiver.received[0]!, after), isSigned(receiver.received[0]!, before)]).toEqual([true, false])
-    const [line] = await front.store.audit.newest({}, 2 ** 53 - 1, 1)
+    const {
+      rows: [line],
+    } = await front.store.audit.newest({}, 2 ** 53 - 1, 1)
     expect(JSON.stringify(await front.store.audit.newest({}, 2 ** 53 - 1, 10))).toContain('webhook_secret.rotate')
     expect(JSON.stringify(line)).not.toContain(after)
   })

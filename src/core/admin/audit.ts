@@ -1,7 +1,7 @@
 import { Refusal } from '../../base/errors.ts'
-import type { AuditFilter } from '../../store/audit-rows.ts'
+import type { AuditFilter, AuditLine } from '../../store/audit-rows.ts'
 import { type AuditRecord, eachLine, toRecord, type Verdict, verifyAudit } from '../audit/audit.ts'
-import { type Page, type PageRequest, page } from '../paging.ts'
+import { type Page, type PageRequest, searchPage } from '../paging.ts'
 import { checkTime } from '../times.ts'
 import { type Admin, type Administered, requireInOrg, requireInstance } from './admin.ts'
 
@@ -36,16 +36,14 @@ export async function listAudit(
   asked: PageRequest,
 ): Promise<Page<AuditRecord>> {
   const filter = await filterOf(on, admin, query)
-  const { items, nextCursor } = await page(
-    asked,
-    [''],
-    ({ seq }: AuditRecord) => [String(seq)],
-    async ([before], limit) => {
-      const beforeSeq = before === '' ? Number.MAX_SAFE_INTEGER : Number(before)
-      return (await on.store.audit.newest(filter, beforeSeq, limit)).map(toRecord)
-    },
+  const keys = {
+    ofRow: ({ seq }: AuditLine): [string] => [String(seq)],
+    ofPosition: (seq: number): [string] => [String(seq)],
+  }
+  const { items, nextCursor } = await searchPage(asked, [''] as [string], keys, ([before], limit) =>
+    on.store.audit.newest(filter, before === '' ? Number.MAX_SAFE_INTEGER : Number(before), limit),
   )
-  return { items, nextCursor }
+  return { items: items.map(toRecord), nextCursor }
 }
 
 /** Yields every matching line, oldest first. @throws Refusal forbidden, not_found, invalid_argument. */

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import { hashOfLine, noHash, personalDigestOf } from '../../store/audit-chain.ts'
 import type { AuditFilter, AuditLine } from '../../store/audit-rows.ts'
 import type { Store } from '../../store/store.ts'
@@ -6,7 +7,7 @@ import type { Store } from '../../store/store.ts'
 export const eraseAction = 'subject.erase'
 
 /** Lines read at once; other work can run between two reads. */
-const pageLines = 500
+const pageLines = 100
 
 /** A line of the audit as it is returned to clients. */
 export interface AuditRecord {
@@ -45,11 +46,12 @@ const isErased = ({ personalDigest, personal }: AuditLine): boolean => personalD
 /** Yields every matching line, oldest first. Each page is read when it is reached. */
 export async function* eachLine(store: Store, filter: AuditFilter): AsyncGenerator<AuditLine, void, undefined> {
   for (let afterSeq = 0; ; ) {
-    const lines = await store.audit.list(filter, afterSeq, pageLines)
-    yield* lines
-    const last = lines.at(-1)
-    if (lines.length < pageLines || last === undefined) return
-    afterSeq = last.seq
+    const { rows, resumeAfter } = await store.audit.list(filter, afterSeq, pageLines)
+    yield* rows
+    const last = rows.length === pageLines ? rows.at(-1)?.seq : resumeAfter
+    if (last === undefined) return
+    afterSeq = last
+    await setImmediate()
   }
 }
 
@@ -92,7 +94,7 @@ export async function verifyAudit(store: Store, anchor?: { seq: number; hash: st
   }
   if (lines < (anchor?.seq ?? 0))
     return { holds: false, seq: lines + 1, problem: 'is missing: the anchor is a later line' }
-  if (head.seq > lines && (await store.audit.list({}, lines, 1)).length === 0) {
+  if (head.seq > lines && (await store.audit.list({}, lines, 1)).rows.length === 0) {
     return { holds: false, seq: lines + 1, problem: 'is missing at the end' }
   }
   return { holds: true, lines, erased: erasure.lines, head: before }

@@ -6,7 +6,7 @@ import type { Runner } from '../../runner/protocol/messages.ts'
 import type { DeliveryRow, RunFilter } from '../../store/run-history.ts'
 import type { KeptOutput, RunRow, Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
-import { type Page, type PageRequest, page } from '../paging.ts'
+import { type Page, type PageRequest, searchPage } from '../paging.ts'
 import { checkTime } from '../times.ts'
 import { replay } from './output-order.ts'
 import type { RunEndings } from './run-endings.ts'
@@ -62,11 +62,9 @@ async function ownRow(store: Store, orgId: string, runId: string): Promise<RunRo
 /** Lists the runs of the caller's organization, newest first. @throws Refusal `invalid_argument`. */
 export async function runsOf(store: Store, { orgId }: Caller, query: HistoryQuery): Promise<Page<RunRow>> {
   const filter = toFilter(query)
-  return page(
-    query,
-    ['9999', ''],
-    ({ createdAt, id }: RunRow) => [createdAt, id],
-    ([createdAt, id], limit) => store.history.page(orgId, filter, { createdAt, id }, limit),
+  const keyOf = ({ createdAt, id }: Pick<RunRow, 'createdAt' | 'id'>): [string, string] => [createdAt, id]
+  return searchPage(query, ['9999', ''], { ofRow: keyOf, ofPosition: keyOf }, ([createdAt, id], limit) =>
+    store.history.page(orgId, filter, { createdAt, id }, limit),
   )
 }
 

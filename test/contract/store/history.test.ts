@@ -70,7 +70,8 @@ describe('a pending webhook delivery', () => {
 })
 
 describe('the data of a run', () => {
-  const find = () => store.history.page(org.id, { metadata: [['who', 'ada']] }, { createdAt: '9999', id: '' }, 10)
+  const find = async () =>
+    (await store.history.page(org.id, { metadata: [['who', 'ada']] }, { createdAt: '9999', id: '' }, 10)).rows
 
   it('is deleted when its subject is erased', async () => {
     await begin('a', { subject: 'Ada', metadata: '{"who":"ada"}', threadId: 't' })
