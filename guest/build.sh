@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the guest: build.sh OUTDIR [sanitize]
 #   OUTDIR/guest             the static program that slots run
-#   OUTDIR/python-zygote.so    what python3 is preloaded with to become a language host; for the machine's own C library
+#   OUTDIR/python-zygote.so    what python3 is preloaded with to become a zygote; linked with the C library of this machine
 # with `sanitize`, for the tests, instead:
 #   OUTDIR/guest-sanitized   the same program with address and undefined-behaviour sanitizers (dynamic: a static
 #                            program can't carry them)
@@ -32,11 +32,11 @@ case $mode in
 static)
   build guest '-O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE -static-pie -s
     -Wl,-z,relro,-z,now,-z,noexecstack' "$here"/*.c
-  joins=''
-  for name in descriptors fail filter ids pass seccomp seccomp-actions; do joins="$joins $here/$name.c"; done
+  shared=''
+  for name in descriptors fail filter ids pass seccomp seccomp-actions; do shared="$shared $here/$name.c"; done
   # shellcheck disable=SC2086 # so are sources
   build python-zygote.so '-O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIC -shared -fvisibility=hidden -s
-    -Wl,-z,relro,-z,now,-z,noexecstack' "$here/python/zygote.c" $joins
+    -Wl,-z,relro,-z,now,-z,noexecstack' "$here"/python/*.c $shared
   ;;
 sanitize)
   sanitizers='-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all'

@@ -17,7 +17,7 @@ void filter_emit(uint16_t code, uint32_t value, uint8_t jump_true, uint8_t jump_
 {
 	if (length < BPF_MAXINSNS)
 		program[length] = (struct sock_filter){code, jump_true, jump_false, value};
-	length++; /* beyond the end: whoever loads it refuses */
+	length++; /* beyond the end, which seccomp_build refuses */
 }
 
 void filter_answer(uint32_t verdict)

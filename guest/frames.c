@@ -86,7 +86,7 @@ enum inbox_next inbox_next(struct inbox *inbox, struct frame *frame)
 		return INBOX_MORE;
 	uint32_t length = read_u32(header);
 	uint8_t kind = header[8];
-	if (length > FRAME_IN_MAX_BYTES || kind < FRAME_PREPARE || kind > FRAME_IMAGE_CREDIT)
+	if (length > FRAME_IN_MAX_BYTES || kind < FRAME_PREPARE || kind > FRAME_PICTURE_CREDIT)
 		return INBOX_BAD;
 	if (header[9] != 0 || header[10] != 0 || header[11] != 0)
 		return INBOX_BAD;

@@ -1,4 +1,4 @@
-/* What the next jail is made from, in memory that the guest and its jailer share: nothing is copied between them. */
+/* The data that the next jail is made from, in memory shared by the guest and the jailer, so that none of it is copied. */
 #ifndef GLOVEBOX_HANDOVER_H
 #define GLOVEBOX_HANDOVER_H
 
@@ -8,20 +8,20 @@
 /* Maps the memory, before the jailer is forked. Returns 0, or -1 with fail_text. */
 int handover_open(void);
 
-/* Keeps the payload of a PREPARE frame, which is at most FRAME_IN_MAX_BYTES long. */
+/* Stores the payload of a PREPARE frame: at most FRAME_IN_MAX_BYTES. */
 void handover_keep(const uint8_t *payload, size_t length);
 
-/* The payload kept last. */
+/* Returns the payload stored last. */
 const uint8_t *handover_payload(size_t *length);
 
-/* Where source text and standard input go: room for SOURCE_MAX_BYTES of each. */
+/* Returns the memory for source text and standard input: SOURCE_MAX_BYTES for each. */
 uint8_t *handover_source(void);
 
-/* Overwrite what was kept, and give memory back to the kernel where it was much. */
+/* Overwrite the data, and return large amounts of memory to the kernel. */
 void handover_forget(void);
 void handover_forget_source(size_t length);
 
-/* In a jail's init: the mapping ends. */
+/* In the init of a jail: unmaps the memory. */
 void handover_close(void);
 
 #endif

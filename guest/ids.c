@@ -85,7 +85,7 @@ int ids_offer_to_oom_killer(void)
 	return put < 0 ? -1 : 0;
 }
 
-int ids_keep_for_hosts(void)
+int ids_keep_for_zygotes(void)
 {
 	static const int kept[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID};
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};

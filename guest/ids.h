@@ -18,9 +18,9 @@ int ids_limit(const struct preparation *preparation);
 /* Makes the caller the kernel's choice before the guest, its jailer and the jail's init when memory is short. */
 int ids_offer_to_oom_killer(void);
 
-/* Lets the caller's children keep across an exec what a language host needs to join a jail. Before the bounding set is
- * emptied; what becomes a user's program gives this up, too (ids_drop_capabilities). */
-int ids_keep_for_hosts(void);
+/* Makes the capabilities that a zygote needs to join a jail inheritable across exec. Before the bounding set is emptied; a
+ * process that becomes the program of a user drops these as well (ids_drop_capabilities). */
+int ids_keep_for_zygotes(void);
 
 /* Empties the bounding and ambient sets of the caller and all its children to come, so that no exec can ever bring a
  * capability; those it has stay. Needs CAP_SETPCAP. */

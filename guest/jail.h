@@ -11,40 +11,41 @@
 
 enum jail_namespace { JAIL_PID, JAIL_MNT, JAIL_NET, JAIL_IPC, JAIL_UTS, JAIL_NAMESPACES };
 
-/* The guest's side of a jail. Descriptors are close-on-exec and non-blocking, -1 where there is none. */
+/* A jail, as the guest holds it. Descriptors are close-on-exec and non-blocking; -1 where there is none. */
 struct jail {
 	pid_t init;
-	int channel; /* reports come out, the one byte that means GO goes in */
-	int in;      /* the program's standard input, to be written; -1: it has /dev/null */
+	int channel; /* receives the reports of the init; sends the byte that means GO */
+	int in;      /* standard input of the program, for writing; -1: it has /dev/null */
 	int out;
 	int err;
-	int images; /* what it writes to IMAGES */
-	/* Of a jail that a host's child joins: */
+	int pictures; /* what the program writes to PICTURES_FD */
+	/* Of a prewarmed jail: */
 	pid_t main;                  /* 0: not known yet */
-	int talk;                    /* its reports come out, its request goes in */
-	int spaces[JAIL_NAMESPACES]; /* until it has joined; JAIL_MNT as long as storage may come */
+	int control_fd;              /* receives the reports of a process that the zygote forked; sends its request */
+	int ns_fds[JAIL_NAMESPACES]; /* until that process has joined; JAIL_MNT until storage is attached */
 };
 
 /* No jail. */
-#define JAIL_NONE {.init = -1, .channel = -1, .in = -1, .out = -1, .err = -1, .images = -1, .talk = -1, .spaces = {-1, -1, -1, -1, -1}}
+#define JAIL_NONE {.init = -1, .channel = -1, .in = -1, .out = -1, .err = -1, .pictures = -1, .control_fd = -1, \
+		   .ns_fds = {-1, -1, -1, -1, -1}}
 
-/* The other ends, on their way to the jail. */
-struct ends {
+/* The descriptors of the jail: the other ends of those above. */
+struct child_fds {
 	int channel;
 	int in;
 	int out;
 	int err;
-	int images;
+	int pictures;
 };
 
-/* No ends. */
-#define ENDS_NONE {-1, -1, -1, -1, -1}
+/* No descriptors. */
+#define CHILD_FDS_NONE {-1, -1, -1, -1, -1}
 
 enum report_kind {
 	REPORT_READY = 1,  /* the main process waits for GO; `value` is its pid as the guest sees it */
 	REPORT_FAILED = 2, /* making the jail failed: `text` */
 	REPORT_STATUS = 3, /* the main process ended: `value` is its wait status */
-	REPORT_MADE = 4,   /* of a jail that is made ahead: it has no main process yet, its namespaces come along */
+	REPORT_MADE = 4,   /* a prewarmed jail is made; descriptors of its namespaces are attached */
 };
 
 struct report {
@@ -53,36 +54,36 @@ struct report {
 	char text[FAIL_TEXT_BYTES];
 };
 
-/* Makes the descriptors of a jail that is to be, and what its mounts need of the slot. `jail` has no init yet. Returns
- * 0, or -1 with fail_text; then nothing is left. */
-int jail_open(struct jail *jail, struct ends *ends, const struct preparation *preparation);
+/* Opens the descriptors of a new jail and prepares the mounts that it needs in the slot. The jail has no init yet. Returns
+ * 0, or -1 with fail_text; then nothing stays open. */
+int jail_open(struct jail *jail, struct child_fds *child_fds, const struct preparation *preparation);
 
-void jail_close_ends(struct ends *ends);
+void child_fds_close(struct child_fds *child_fds);
 
-/* In a process that was cloned with fresh namespaces: becomes the jail's init, which goes on alone, made from what the
- * handover holds, and reports on the channel. */
-_Noreturn void jail_become_init(const struct ends *ends);
+/* In jail-init.c. Runs in a process that was cloned with fresh namespaces: makes the jail from the data of the handover, as its init, and
+ * reports on the channel. */
+_Noreturn void jail_become_init(const struct child_fds *child_fds);
 
-/* Takes the next report from `channel` or `talk`; namespaces that come along go into the jail. Returns 1, 0 when there
- * is none now, -1 when there will be none any more. */
+/* Receives the next report from `channel` or `control_fd`, and the namespaces attached to it. Returns 1; 0 when there is
+ * none now; -1 when no more will come. */
 int jail_report(struct jail *jail, int from, struct report *report);
 
-/* Makes `talk`; `theirs` is its other end, for what is to join. Returns 0, or -1 with fail_text. */
-int jail_open_talk(struct jail *jail, int *theirs);
+/* Opens `control_fd`; `theirs` is the other end, for the process that joins. Returns 0, or -1 with fail_text. */
+int jail_open_control(struct jail *jail, int *theirs);
 
 /* Closes every descriptor. */
 void jail_forget(struct jail *jail);
 
-/* Lets the main process go on to its exec. Returns 0, or -1 when it is dead. */
+/* Sends GO to the main process, which then calls exec. Returns 0, or -1 when it is dead. */
 int jail_go(const struct jail *jail);
 
-/* Tells what has joined what its run is. Returns 0, or -1 when it is dead. */
-int jail_tell(const struct jail *jail, struct join_request request);
+/* Sends the request to the process that has joined. Returns 0, or -1 when it is dead. */
+int jail_send_request(const struct jail *jail, struct run_request request);
 
-/* Kills every process of the jail; the guest sees SIGCHLD when the last of them is gone. */
+/* Kills every process of the jail. The guest receives SIGCHLD when the last of them is dead. */
 void jail_kill(const struct jail *jail);
 
-/* Closes a descriptor of the jail, once. */
+/* Closes a descriptor and sets it to -1. */
 void jail_close(int *fd);
 
 #endif

@@ -17,20 +17,20 @@
 #include "mounts.h"
 #include "pass.h"
 
-/* Where the jailer finds its end of the socket, and the slot's own mounts. */
+/* Descriptors of the jailer: its end of the socket, and the mount namespace of the slot. */
 #define SOCKET 3
 #define MOUNTS 4
 
 #define EXIT_NO_GUEST 0
 #define EXIT_JAILER_FAILED 70
 
-/* As they travel beside a request. */
-enum { END_CHANNEL, END_IN, END_OUT, END_ERR, END_IMAGES, ENDS };
+/* The order in which a request carries the descriptors of a jail. */
+enum { FD_CHANNEL, FD_IN, FD_OUT, FD_ERR, FD_PICTURES, JAIL_FDS };
 
-/* A jail is made from four descriptors; storage is attached with one, a mount namespace. */
+/* The number of descriptors tells two requests apart: JAIL_FDS to make a jail; one, a mount namespace, to attach storage. */
 struct request {
-	char dock[NAME_MAX + 1]; /* what becomes the home; empty: nothing does */
-	char volumes[NAME_MAX + 1]; /* likewise */
+	char dock[NAME_MAX + 1]; /* entry of the dock for the home; empty: none */
+	char volumes[NAME_MAX + 1]; /* entry of the dock for VOLUMES; empty: none */
 	char home[1025];
 };
 
@@ -39,7 +39,7 @@ struct answer {
 	char text[FAIL_TEXT_BYTES];
 };
 
-static pid_t clone_init(const struct ends *ends)
+static pid_t clone_init(const struct child_fds *child_fds)
 {
 	/* The cgroup namespace is the slot's: its root is the cgroup of the guest, not the one of runs. */
 	const unsigned long fresh = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
@@ -48,7 +48,7 @@ static pid_t clone_init(const struct ends *ends)
 	 * order, which differs between architectures, does not matter. */
 	pid_t init = (pid_t)syscall(SYS_clone, fresh | CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
 	if (init == 0)
-		jail_become_init(ends);
+		jail_become_init(child_fds);
 	if (init < 0)
 		fail("clone the jail's init");
 	return init;
@@ -58,7 +58,7 @@ static int become_jailer(int socket)
 {
 	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	/* The guest's own streams are not its business: a jailer that lived on would hold the slot's channel open. */
+	/* A jailer that outlived the guest would keep the streams of the slot open. */
 	if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0)
 		return fail("give the jailer streams of its own");
 	if (socket != SOCKET && dup3(socket, SOCKET, O_CLOEXEC) < 0)
@@ -71,7 +71,7 @@ static int become_jailer(int socket)
 	return descriptors_close_from(MOUNTS + 1);
 }
 
-/* Shows storage in a jail: the mount is taken here, where the dock is, and put down there. */
+/* Attaches storage to a jail: clones the mount in the mount namespace of the slot, and moves it into that of the jail. */
 static pid_t attach(const struct request *request, int jail)
 {
 	const struct {
@@ -82,27 +82,27 @@ static pid_t attach(const struct request *request, int jail)
 	int put = 0;
 
 	for (size_t i = 0; i < 2; i++)
-		if (parts[i].dock[0] != '\0' && (storage[i] = mounts_take_storage(parts[i].dock)) < 0)
+		if (parts[i].dock[0] != '\0' && (storage[i] = mounts_clone_storage(parts[i].dock)) < 0)
 			return -1;
 	if (setns(jail, CLONE_NEWNS) < 0)
 		return fail("enter the jail's mounts");
 	for (size_t i = 0; i < 2 && put == 0; i++)
 		if (storage[i] >= 0)
-			put = mounts_put_storage(storage[i], parts[i].path);
+			put = mounts_attach_storage(storage[i], parts[i].path);
 	if (setns(MOUNTS, CLONE_NEWNS) < 0)
 		_exit(EXIT_JAILER_FAILED);
 	return put;
 }
 
-static struct answer act(const struct request *request, const int passed[ENDS], size_t count)
+static struct answer handle(const struct request *request, const int passed[JAIL_FDS], size_t count)
 {
 	struct answer answer = {.init = -1};
 
 	errno = EBADMSG;
-	if (count == ENDS) {
-		const struct ends ends = {passed[END_CHANNEL], passed[END_IN], passed[END_OUT], passed[END_ERR],
-					   passed[END_IMAGES]};
-		answer.init = clone_init(&ends);
+	if (count == JAIL_FDS) {
+		const struct child_fds child_fds = {passed[FD_CHANNEL], passed[FD_IN], passed[FD_OUT], passed[FD_ERR],
+					   passed[FD_PICTURES]};
+		answer.init = clone_init(&child_fds);
 	} else if (count == 1) {
 		answer.init = attach(request, passed[0]);
 	} else {
@@ -116,12 +116,12 @@ static struct answer act(const struct request *request, const int passed[ENDS], 
 static _Noreturn void serve(int socket)
 {
 	struct request request;
-	int passed[ENDS];
+	int passed[JAIL_FDS];
 	size_t count;
 	int more = become_jailer(socket);
 
-	while (more == 0 && (more = pass_receive(SOCKET, &request, sizeof(request), passed, ENDS, &count)) > 0) {
-		struct answer answer = act(&request, passed, count);
+	while (more == 0 && (more = pass_receive(SOCKET, &request, sizeof(request), passed, JAIL_FDS, &count)) > 0) {
+		struct answer answer = handle(&request, passed, count);
 		descriptors_close_from(MOUNTS + 1);
 		more = send(SOCKET, &answer, sizeof(answer), MSG_NOSIGNAL) < 0 ? -1 : 0;
 	}
@@ -144,12 +144,12 @@ int jailer_start(struct jailer *jailer)
 	return fcntl(jailer->socket, F_SETFL, O_NONBLOCK) < 0 ? fail("make the jailer's socket non-blocking") : 0;
 }
 
-int jailer_ask(const struct jailer *jailer, const struct ends *ends)
+int jailer_ask(const struct jailer *jailer, const struct child_fds *child_fds)
 {
-	const int passed[ENDS] = {ends->channel, ends->in, ends->out, ends->err, ends->images};
+	const int passed[JAIL_FDS] = {child_fds->channel, child_fds->in, child_fds->out, child_fds->err, child_fds->pictures};
 	const struct request request = {.dock = ""};
 
-	return pass_send(jailer->socket, &request, sizeof(request), passed, ENDS) < 0 ? fail("ask the jailer") : 0;
+	return pass_send(jailer->socket, &request, sizeof(request), passed, JAIL_FDS) < 0 ? fail("ask the jailer") : 0;
 }
 
 int jailer_attach(const struct jailer *jailer, int mount_namespace, const char *dock, const char *volumes,

@@ -1,7 +1,7 @@
-/* The jailer: a child of the guest that clones the init of each jail. The runner has moved it into the cgroup of runs
- * before the first one, so that every process of a run is born under the run's limits. (Moving a process later, while
- * the run waits, costs 10 ms and more: the kernel waits for an RCU grace period.) What it clones is the guest's child,
- * not its own (CLONE_PARENT): the guest alone reaps and kills. It keeps nothing of a run. */
+/* The jailer: a child of the guest that clones the init of each jail. The runner moves it into the cgroup of runs before
+ * the first jail, so that every process of a run starts under the limits of the run. (Moving a process later takes 10 ms
+ * and more: the kernel waits for an RCU grace period.) The inits are children of the guest (CLONE_PARENT), which alone
+ * reaps and kills. The jailer keeps no data of a run. */
 #ifndef GLOVEBOX_JAILER_H
 #define GLOVEBOX_JAILER_H
 
@@ -12,19 +12,19 @@
 
 struct jailer {
 	pid_t pid;
-	int socket;   /* the guest's end: requests go in, answers come out; non-blocking */
-	bool is_gone; /* it died; no further jail can be made */
+	int socket;   /* the guest's end, non-blocking: sends requests, receives answers */
+	bool is_gone; /* it died, and no further jail can be made */
 };
 
-/* Forks the jailer. After everything that jails inherit, before the guest holds anything else. Returns 0, or -1 with
- * fail_text. */
+/* Forks the jailer: after everything is set up that jails inherit, and before the guest holds any data of a run. Returns
+ * 0, or -1 with fail_text. */
 int jailer_start(struct jailer *jailer);
 
-/* Asks for a jail made from what the handover holds. Returns 0, or -1 with fail_text. One request at a time. */
-int jailer_ask(const struct jailer *jailer, const struct ends *ends);
+/* Requests a jail that is made from the data of the handover. One request at a time. Returns 0, or -1 with fail_text. */
+int jailer_ask(const struct jailer *jailer, const struct child_fds *child_fds);
 
-/* Asks for the entry `dock` to be shown at `home`, and `volumes` where volumes are, in the mount namespace of a jail
- * whose run has not begun. NULL where there is none. */
+/* Requests that entries of the dock are attached in the mount namespace of a prewarmed jail: `dock` at `home`, `volumes` at
+ * VOLUMES. NULL: none. Returns 0, or -1 with fail_text. */
 int jailer_attach(const struct jailer *jailer, int mount_namespace, const char *dock, const char *volumes,
 		  const char *home);
 

@@ -1,8 +1,8 @@
-/* The guest: PID 1 of a slot. It makes one jail after another, as frames on its standard input say, and sends what
- * happens in them as frames on its standard output. PROTOCOL.md is the contract.
+/* The guest: PID 1 of a slot. It makes jails on request, one at a time: frames arrive on its standard input, and it sends
+ * output and endings as frames on its standard output. PROTOCOL.md defines them.
  *
- * Everything that a jail's program can influence reaches this process as bytes in two pipes that it copies without
- * looking at them, and as one wait status. */
+ * Everything that the program of a jail can influence reaches this process as bytes of pipes, which it copies without
+ * interpreting them, and as one wait status. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,7 +26,7 @@
 #include "run.h"
 #include "seccomp.h"
 
-#define EXIT_PROTOCOL 70 /* as PROTOCOL.md says; also when the slot can't be prepared */
+#define EXIT_PROTOCOL 70 /* PROTOCOL.md; also when the slot cannot be prepared */
 
 struct guest {
 	struct inbox inbox;
@@ -37,7 +37,7 @@ struct guest {
 
 enum watch { WATCH_RUNNER_IN, WATCH_RUNNER_OUT, WATCH_CHILDREN, WATCH_RUN, WATCHES = WATCH_RUN + RUN_WATCHES };
 
-/* Ends the slot. Prints why, unless nobody empties standard error: that must not keep the slot alive. */
+/* Ends the slot. Prints the reason, unless that would block: a full standard error must not keep the slot alive. */
 static _Noreturn void die(const char *why)
 {
 	struct pollfd diagnostics = {.fd = 2, .events = POLLOUT};
@@ -68,7 +68,7 @@ static int watch_children(int *children)
 	return *children < 0 ? fail("signalfd") : 0;
 }
 
-/* Everything that needs doing once in the life of a slot. */
+/* Set-up, once in the life of a slot. */
 static int prepare(struct guest *guest)
 {
 	if (getpid() != 1) {
@@ -82,13 +82,13 @@ static int prepare(struct guest *guest)
 		return -1;
 	if (watch_children(&guest->children) < 0)
 		return -1;
-	if (seccomp_build() < 0 || mounts_prepare_slot() < 0 || ids_keep_for_hosts() < 0 ||
+	if (seccomp_build() < 0 || mounts_prepare_slot() < 0 || ids_keep_for_zygotes() < 0 ||
 	    ids_bound_capabilities() < 0)
 		return -1;
 	struct jailer jailer = {0};
 	if (handover_open() < 0 || jailer_start(&jailer) < 0)
 		return -1;
-	run_none(&guest->run, jailer);
+	run_init(&guest->run, jailer);
 	return inbox_open(&guest->inbox) < 0 ? -1 : outbox_open(&guest->outbox);
 }
 
@@ -103,12 +103,12 @@ static void receive(struct guest *guest)
 	case INBOX_DATA: break;
 	}
 	while ((next = inbox_next(&guest->inbox, &frame)) == INBOX_FRAME) {
-		const char *wrong = run_frame(&guest->run, &frame, &guest->outbox);
-		if (wrong != NULL)
-			die(wrong);
+		const char *error = run_frame(&guest->run, &frame, &guest->outbox);
+		if (error != NULL)
+			die(error);
 	}
 	if (next == INBOX_BAD)
-		die("a malformed frame");
+		die("malformed frame");
 }
 
 static void reap(struct guest *guest)
@@ -120,9 +120,9 @@ static void reap(struct guest *guest)
 	while (read(guest->children, &info, sizeof(info)) > 0)
 		continue;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		const char *wrong = run_reaped(&guest->run, pid, status, &guest->outbox);
-		if (wrong != NULL)
-			die(wrong);
+		const char *error = run_reaped(&guest->run, pid, status, &guest->outbox);
+		if (error != NULL)
+			die(error);
 	}
 }
 
@@ -137,9 +137,9 @@ static void send_waiting(struct guest *guest)
 		outbox_forget(&guest->outbox);
 }
 
-/* poll, not epoll: ten descriptors, which change with every run. The set is made anew from what the run holds, so
- * that no registration can outlive its descriptor and speak for the next one of that number. */
-static void turn(struct guest *guest)
+/* poll, not epoll: there are ten descriptors, and they change with every run. The set is rebuilt from the state of the
+ * run, so that no registration can outlive its descriptor and apply to the next one with that number. */
+static void poll_once(struct guest *guest)
 {
 	struct pollfd watches[WATCHES];
 	bool waiting = !outbox_is_empty(&guest->outbox);
@@ -161,12 +161,12 @@ static void turn(struct guest *guest)
 		reap(guest);
 	if (watches[WATCH_RUNNER_IN].revents != 0)
 		receive(guest);
-	/* Last, since room, credit and KILL let a run go on, too. That a watch may speak of a run that ended just now
-	 * does no harm: every descriptor is non-blocking. */
-	const char *wrong = run_advance(&guest->run, &watches[WATCH_RUN], &guest->outbox);
+	/* Last, since free room, credit and KILL change what the run can do. A result of poll may concern a run that has
+	 * just ended; that is harmless, since every descriptor is non-blocking. */
+	const char *error = run_advance(&guest->run, &watches[WATCH_RUN], &guest->outbox);
 	send_waiting(guest);
-	if (wrong != NULL)
-		die(wrong);
+	if (error != NULL)
+		die(error);
 }
 
 int main(void)
@@ -185,5 +185,5 @@ int main(void)
 		die("no room for FORKER");
 	send_waiting(&guest);
 	for (;;)
-		turn(&guest);
+		poll_once(&guest);
 }

@@ -20,7 +20,7 @@
 
 #define CODE_DIRECTORY IMAGE "/run/glovebox"
 
-/* Where storage appears in the slot while a run has it. */
+/* The directory of the slot in which storage is mounted while a run uses it. */
 #define DOCK "/dock"
 
 /* One inode takes about 1 KiB of kernel memory that no size= counts; small files get 4 KiB each of the size. */
@@ -59,8 +59,8 @@ static int make_file(const char *path)
 	return 0;
 }
 
-/* BOUNDARY: an image is not ours. A mount point in it that is a symbolic link would lead a mount to another place,
- * so each component must be a directory. What is found stays so: the image is read-only to everything in here. */
+/* BOUNDARY: the image is not trusted. A symbolic link in the path of a mount point would redirect the mount, so each
+ * component must be a directory. The check stays valid, since the image is read-only to everything in the slot. */
 static int check_mount_point(const char *path)
 {
 	int at = open(IMAGE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -109,7 +109,7 @@ static int make_device(const char *name)
 	return binds_add(from, to) < 0 ? -1 : binds_seal(to, 0, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
 }
 
-/* A user namespace can't make device nodes, so the slot's are bound over empty files. */
+/* Device nodes cannot be created in a user namespace, so those of the slot are bound over empty files. */
 static int make_devices(void)
 {
 	char path[128];
@@ -137,15 +137,15 @@ static int make_devices(void)
 
 int mounts_prepare_slot(void)
 {
-	/* Nothing that is mounted here reaches anyone else, and nothing reaches us but through the dock: a slave stays a
-	 * slave, a private mount stays private (mount_namespaces(7)). */
+	/* Mounts made here propagate nowhere, and only mounts in the dock propagate here: a slave mount stays a slave, a
+	 * private mount stays private (mount_namespaces(7)). */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-		return fail("keep mounts to ourselves");
-	/* Mounts that came with the slot are locked in their place, so that nothing here takes their flags away, and
-	 * pivot_root refuses a locked one (mount_namespaces(7)). Bound over itself the image has a top that is ours. */
+		return fail("make the mounts of the slot slaves");
+	/* Mounts that came with the slot are locked, so that their flags cannot be cleared here, and pivot_root refuses a
+	 * locked one (mount_namespaces(7)). Bound over itself, the image has a top mount that is not locked. */
 	if (mount(IMAGE, IMAGE, NULL, MS_BIND | MS_REC, NULL) < 0)
 		return fail("bind the image");
-	if (seal_image() < 0 || layers_cover_image() < 0)
+	if (seal_image() < 0 || overlays_mount() < 0)
 		return -1;
 	/* What is bound from VIEWS inherits its flags: one seal for all of them, now and later. */
 	if (make_directory(VIEWS_STORE, 0755) < 0 || make_directory(VIEWS, 0755) < 0 || binds_add(VIEWS_STORE, VIEWS) < 0 ||
@@ -163,7 +163,7 @@ int mounts_prepare_run(const struct preparation *p)
 	return views_make(p->cpus);
 }
 
-/* Shows the processors that were granted instead of those of the machine. */
+/* Binds the files that show the processors of the run over those of the machine. */
 static int mount_views(uint32_t cpus)
 {
 	static const struct {
@@ -199,9 +199,9 @@ static int mount_tmpfs(const char *path, unsigned long flags, const char *owner,
 	return mount("tmpfs", path, "tmpfs", flags, options) < 0 ? fail("mount %s", path) : 0;
 }
 
-/* A device of its own under the entry shows that the storage has come; the bare directory would take what is written
- * and lose it. */
-static int is_attached(const char *entry)
+/* Checks that storage is mounted at an entry, which then has another device number. Data written to the bare directory
+ * would be lost. */
+static int require_attached(const char *entry)
 {
 	struct stat dock;
 	struct stat storage;
@@ -211,21 +211,21 @@ static int is_attached(const char *entry)
 	if (S_ISDIR(storage.st_mode) && storage.st_dev != dock.st_dev)
 		return 0;
 	errno = ENXIO;
-	return fail("%s holds no storage", entry);
+	return fail("no storage is mounted at %s", entry);
 }
 
-/* From here on it is the jail's own mount: what comes and goes in the dock does not touch it. Volumes are mounts below
- * one entry, which came here together and cannot be taken apart. */
+/* Binds an entry of the dock as a private mount of the jail, which later changes of the dock do not affect. Volumes are
+ * mounts below one entry and are bound together. */
 static int mount_storage(const char *path, const char *name)
 {
 	char entry[sizeof(DOCK) + 1 + NAME_MAX + 1];
 
 	snprintf(entry, sizeof(entry), DOCK "/%s", name);
-	if (is_attached(entry) < 0)
+	if (require_attached(entry) < 0)
 		return -1;
 	if (mount(entry, path, NULL, MS_BIND | MS_REC, NULL) < 0)
 		return fail("bind %s to %s", entry, path);
-	return mount(NULL, path, NULL, MS_PRIVATE | MS_REC, NULL) < 0 ? fail("keep storage to the jail") : 0;
+	return mount(NULL, path, NULL, MS_PRIVATE | MS_REC, NULL) < 0 ? fail("make the storage mount private") : 0;
 }
 
 static int mount_home(const struct preparation *p)
@@ -271,7 +271,7 @@ static int write_whole(int fd, const uint8_t *bytes, uint64_t left)
 	return 0;
 }
 
-/* The source text is root's and read-only, on a filesystem of its own that is, too: a run can't change what runs. */
+/* The source text belongs to root and is read-only, as is its filesystem: a run cannot change its own source. */
 static int mount_code(const struct preparation *p, const uint8_t *code)
 {
 	char path[sizeof(CODE_DIRECTORY) + 1 + NAME_MAX + 1];
@@ -313,23 +313,23 @@ int mounts_enter(const struct preparation *p, const uint8_t *code)
 	return enter_image();
 }
 
-int mounts_take_storage(const char *name)
+int mounts_clone_storage(const char *name)
 {
 	struct mount_attr private = {.propagation = MS_PRIVATE};
 	char entry[sizeof(DOCK) + 1 + NAME_MAX + 1];
 
 	snprintf(entry, sizeof(entry), DOCK "/%s", name);
-	if (is_attached(entry) < 0)
+	if (require_attached(entry) < 0)
 		return -1;
 	int storage = (int)syscall(SYS_open_tree, AT_FDCWD, entry, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
 	if (storage < 0)
 		return fail("take %s", entry);
 	if (syscall(SYS_mount_setattr, storage, "", AT_EMPTY_PATH | AT_RECURSIVE, &private, sizeof(private)) < 0)
-		return fail("keep storage to the jail");
+		return fail("make the storage mount private");
 	return storage;
 }
 
-int mounts_put_storage(int storage, const char *path)
+int mounts_attach_storage(int storage, const char *path)
 {
 	long moved = syscall(SYS_move_mount, storage, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH);
 

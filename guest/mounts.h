@@ -1,4 +1,4 @@
-/* What a jail sees of files. */
+/* The mounts of a jail. */
 #ifndef GLOVEBOX_MOUNTS_H
 #define GLOVEBOX_MOUNTS_H
 
@@ -8,26 +8,25 @@
 
 /* Each returns 0, or -1 with fail_text. */
 
-/* Once, when the slot starts: everything that is the same in each of its jails. Jails inherit it with the guest's
- * mount namespace, so that it costs them nothing. */
+/* Once per slot: makes the mounts that are the same in each of its jails, which inherit them with the mount namespace. */
 int mounts_prepare_slot(void);
 
-/* In the guest, before a jail: its home is a directory of the image, and the files that show it `cpus` processors
- * are there (made when that number is first asked for). */
+/* In the guest, before each jail: checks the mount points of the run, and creates the files that show it `cpus` processors
+ * unless they exist. */
 int mounts_prepare_run(const struct preparation *preparation);
 
-/* In the jail's init: mounts what is the run's own, makes the image the root and lets go of the slot. `code` is
- * written to CODE_FILE where there is one. */
+/* In the init of a jail: makes the mounts of the run, makes the image the root, and detaches the root of the slot. `code` is
+ * written to CODE_FILE if there is one. */
 int mounts_enter(const struct preparation *preparation, const uint8_t *code);
 
-/* Where a jail has the volumes of its run, each in a directory of its own. */
+/* The directory of a jail that contains the volumes of its run. */
 #define VOLUMES "/volumes"
 
-/* Takes what lies at an entry of the dock, with all that is mounted below it, as a mount of its own that is nowhere yet.
- * Returns a descriptor, or -1 with fail_text. */
-int mounts_take_storage(const char *dock);
+/* Clones the mount at an entry of the dock, with all mounts below it. Returns a descriptor of a mount that is not attached
+ * anywhere, or -1 with fail_text. */
+int mounts_clone_storage(const char *dock);
 
-/* In a jail: puts it at a path. Returns 0, or -1 with fail_text. */
-int mounts_put_storage(int storage, const char *path);
+/* Attaches that mount at a path in the mount namespace of the caller. Returns 0, or -1 with fail_text. */
+int mounts_attach_storage(int storage, const char *path);
 
 #endif

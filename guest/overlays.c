@@ -7,10 +7,10 @@
 #include "binds.h"
 #include "fail.h"
 
-/* An overlay that nobody writes to wants two directories below, and this one, empty, hides nothing. */
+/* A read-only overlay needs two lower directories; this one is empty. */
 #define LOWEST "/scratch/lowest"
 
-/* An image that lacks one of them has nothing to cover there. */
+/* Skipped where the image has no such directory. */
 static const char *const shared[] = {"/usr", "/etc"};
 
 static int cover(const char *name)
@@ -28,7 +28,7 @@ static int cover(const char *name)
 	return 0;
 }
 
-int layers_cover_image(void)
+int overlays_mount(void)
 {
 	if (mkdir(LOWEST, 0755) < 0)
 		return fail("make %s", LOWEST);

@@ -1,11 +1,10 @@
-/* The image as this slot alone has it. */
+/* Overlays that separate the files of a slot from those of other slots. */
 #ifndef GLOVEBOX_OVERLAYS_H
 #define GLOVEBOX_OVERLAYS_H
 
-/* Covers the directories of the image that hold what is shared with the machine and every other slot with overlays:
- * who watches or locks a file (inotify(7), flock(2)) then has to do with this slot's own, not with everybody's. Nothing
- * is copied; pages in memory stay shared. Once in the life of a slot, when the image is in its place. Returns 0, or -1
- * with fail_text. */
-int layers_cover_image(void);
+/* Mounts overlays over the directories of the image that other slots and the machine also see, so that inotify(7) and
+ * flock(2) act on the inodes of this slot alone. Nothing is copied, and pages in memory stay shared. Once in the life of
+ * a slot, after the image is mounted. Returns 0, or -1 with fail_text. */
+int overlays_mount(void);
 
 #endif

@@ -113,7 +113,7 @@ static uint64_t *quantity_of(struct preparation *p, uint8_t tag)
 	case RECORD_CODE_BYTES: return &p->code_bytes;
 	case RECORD_STDIN_BYTES: return &p->stdin_bytes;
 	case RECORD_CREDIT: return &p->credit;
-	case RECORD_IMAGE_CREDIT: return &p->image_credit;
+	case RECORD_PICTURE_CREDIT: return &p->picture_credit;
 	default: return NULL;
 	}
 }
@@ -126,10 +126,10 @@ static const char *keep_quantity(struct preparation *p, const struct record *rec
 		p->cpus = read_u32(record->value);
 		return NULL;
 	}
-	if (record->tag == RECORD_AHEAD) {
-		if (record->length != 4 || read_u32(record->value) < AHEAD_STARTED || read_u32(record->value) > AHEAD_JOINED)
+	if (record->tag == RECORD_PREWARM) {
+		if (record->length != 4 || read_u32(record->value) < PREWARM_EXEC || read_u32(record->value) > PREWARM_FORK)
 			return "AHEAD is neither 1 nor 2";
-		p->ahead = read_u32(record->value) == AHEAD_STARTED ? AHEAD_STARTED : AHEAD_JOINED;
+		p->prewarm = read_u32(record->value) == PREWARM_EXEC ? PREWARM_EXEC : PREWARM_FORK;
 		return NULL;
 	}
 	uint64_t *quantity = quantity_of(p, record->tag);
@@ -158,7 +158,7 @@ static const char *check_whole(const struct preparation *p)
 		return "CPUS must be there, from 1 to 1024";
 	if (p->code_bytes > SOURCE_MAX_BYTES || p->stdin_bytes > SOURCE_MAX_BYTES)
 		return "CODE_BYTES or STDIN_BYTES is too large";
-	if (p->ahead != AHEAD_NOT &&
+	if (p->prewarm != PREWARM_NONE &&
 	    (p->code_bytes > 0 || p->code_file != NULL || p->has_stdin || p->dock != NULL || p->volumes != NULL))
 		return "AHEAD with what belongs to a run";
 	return NULL;
@@ -169,7 +169,7 @@ static const char *check_begin(const struct preparation *p)
 	return p->code_bytes > SOURCE_MAX_BYTES ? "CODE_BYTES is too large" : NULL;
 }
 
-static const char *check_host(const struct preparation *p)
+static const char *check_zygote(const struct preparation *p)
 {
 	return p->args[0] == NULL || p->args[0][0] != '/' ? "no ARG that is a path" : NULL;
 }
@@ -185,26 +185,26 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 	uint32_t seen = 0;
 
 	while (reader.left > 0) {
-		const char *wrong;
+		const char *error;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_IMAGE_CREDIT || (allowed & 1u << record.tag) == 0)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_PICTURE_CREDIT || (allowed & 1u << record.tag) == 0)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)
 			return "a record is repeated";
 		seen |= 1u << record.tag;
 		if (record.tag == RECORD_ARG)
-			wrong = keep_word(p, &record, p->args, &args);
+			error = keep_word(p, &record, p->args, &args);
 		else if (record.tag == RECORD_ENV)
-			wrong = keep_word(p, &record, p->env, &env);
+			error = keep_word(p, &record, p->env, &env);
 		else if (record.tag == RECORD_HOME || record.tag == RECORD_CODE_FILE || record.tag == RECORD_DOCK ||
 			 record.tag == RECORD_VOLUMES)
-			wrong = keep_path(p, &record);
+			error = keep_path(p, &record);
 		else
-			wrong = keep_quantity(p, &record);
-		if (wrong != NULL)
-			return wrong;
+			error = keep_quantity(p, &record);
+		if (error != NULL)
+			return error;
 	}
 	p->has_stdin = (seen & TAG(STDIN_BYTES)) != 0;
 	return NULL;
@@ -218,14 +218,14 @@ static const char *parse(struct preparation *p, const uint8_t *payload, size_t l
 		.env = calloc(WORDS_MAX + 1, sizeof(char *)),
 		.text = malloc(length + 1),
 	};
-	const char *wrong = "out of memory";
+	const char *error = "out of memory";
 	if (p->args != NULL && p->env != NULL && p->text != NULL)
-		wrong = parse_records(p, (struct reader){.at = payload, .left = length}, allowed);
-	if (wrong == NULL)
-		wrong = check(p);
-	if (wrong != NULL)
+		error = parse_records(p, (struct reader){.at = payload, .left = length}, allowed);
+	if (error == NULL)
+		error = check(p);
+	if (error != NULL)
 		prepare_forget(p);
-	return wrong;
+	return error;
 }
 
 const char *prepare_parse(struct preparation *p, const uint8_t *payload, size_t length)
@@ -238,9 +238,9 @@ const char *prepare_parse_begin(struct preparation *p, const uint8_t *payload, s
 	return parse(p, payload, length, TAG(ENV) | TAG(DOCK) | TAG(VOLUMES) | TAG(CODE_BYTES), check_begin);
 }
 
-const char *prepare_parse_host(struct preparation *p, const uint8_t *payload, size_t length)
+const char *prepare_parse_zygote(struct preparation *p, const uint8_t *payload, size_t length)
 {
-	return parse(p, payload, length, TAG(ARG) | TAG(ENV), check_host);
+	return parse(p, payload, length, TAG(ARG) | TAG(ENV), check_zygote);
 }
 
 void prepare_forget(struct preparation *p)

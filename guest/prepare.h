@@ -1,4 +1,4 @@
-/* The records of a PREPARE frame, understood. */
+/* Parses the records of a PREPARE frame. */
 #ifndef GLOVEBOX_PREPARE_H
 #define GLOVEBOX_PREPARE_H
 
@@ -21,9 +21,9 @@ enum record_tag {
 	RECORD_STDIN_BYTES = 12,
 	RECORD_CREDIT = 13,
 	RECORD_DOCK = 14,
-	RECORD_AHEAD = 15,
+	RECORD_PREWARM = 15,
 	RECORD_VOLUMES = 16,
-	RECORD_IMAGE_CREDIT = 17,
+	RECORD_PICTURE_CREDIT = 17,
 };
 
 #define WORDS_MAX 4096u
@@ -33,11 +33,11 @@ enum record_tag {
 /* Far beyond any limit, far below where sums of two could overflow. */
 #define QUANTITY_MAX (UINT64_C(1) << 60)
 
-/* How a jail is made before its run is known. */
-enum ahead {
-	AHEAD_NOT = 0,
-	AHEAD_STARTED = 1, /* the program is started at GO, and waits for source text on its standard input */
-	AHEAD_JOINED = 2,  /* what the host forks is the main process */
+/* How the main process of a prewarmed jail starts. */
+enum prewarm {
+	PREWARM_NONE = 0,
+	PREWARM_EXEC = 1, /* by exec at GO; it waits for source text on its standard input */
+	PREWARM_FORK = 2, /* by a fork of the zygote */
 };
 
 struct preparation {
@@ -55,23 +55,23 @@ struct preparation {
 	uint64_t code_bytes;
 	uint64_t stdin_bytes;
 	uint64_t credit;
-	uint64_t image_credit;
+	uint64_t picture_credit;
 	uint32_t cpus;
-	enum ahead ahead;
+	enum prewarm prewarm;
 	bool has_stdin;
 
 	char *text; /* holds every string above */
 	size_t text_bytes;
 };
 
-/* Understands the payload of a PREPARE frame. Returns NULL, or what is wrong with it; then nothing is held. */
+/* Parses the payload of a PREPARE frame. Returns NULL, or a message; then nothing is allocated. */
 const char *prepare_parse(struct preparation *preparation, const uint8_t *payload, size_t length);
 
-/* The same for a BEGIN frame (ENV, DOCK, VOLUMES and CODE_BYTES) and a HOST frame (ARG and ENV). */
+/* The same for BEGIN (ENV, DOCK, VOLUMES and CODE_BYTES) and ZYGOTE (ARG and ENV). */
 const char *prepare_parse_begin(struct preparation *preparation, const uint8_t *payload, size_t length);
-const char *prepare_parse_host(struct preparation *preparation, const uint8_t *payload, size_t length);
+const char *prepare_parse_zygote(struct preparation *preparation, const uint8_t *payload, size_t length);
 
-/* Overwrites and frees what prepare_parse holds. Harmless on a zeroed structure. */
+/* Overwrites and frees what prepare_parse allocated. Accepts a zeroed structure. */
 void prepare_forget(struct preparation *preparation);
 
 #endif

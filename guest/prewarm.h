@@ -1,27 +1,24 @@
-/* What a run has to do with jails that are made ahead and with the language host. */
+/* Prewarmed jails, which are made before their run is known, and the zygote that forks their interpreters. */
 #ifndef GLOVEBOX_PREWARM_H
 #define GLOVEBOX_PREWARM_H
 
 #include "run.h"
 
-/* Each function that returns text: NULL, or what is wrong; then the slot is to end. */
+/* Functions that return text return NULL, or the reason why the slot must end. */
 
-/* HOST: starts the language host. */
-const char *ahead_start_host(struct run *run, const struct frame *frame);
+/* Handles ZYGOTE: starts the zygote. */
+const char *prewarm_start_zygote(struct run *run, const struct frame *frame);
 
-/* Takes what the host has to say. */
-const char *ahead_take_host(struct run *run, struct outbox *outbox);
+/* Handles the reports of the zygote. */
+const char *prewarm_take_zygote(struct run *run, struct outbox *outbox);
 
-/* The jail is there, and what the host forks is to join it. */
-const char *ahead_join(struct run *run);
+/* Asks the zygote for a process in the jail, which is made. */
+void prewarm_join(struct run *run);
 
-/* BEGIN: the jail has its run now. */
-const char *ahead_begin(struct run *run, const struct frame *frame);
+/* Handles BEGIN: the jail has its run. */
+const char *prewarm_begin(struct run *run, const struct frame *frame);
 
-/* Hands the run over once all of it has come. */
-const char *ahead_hand_over(struct run *run);
-
-/* The main process has ended. Where the host forked it, nobody in the jail knows, and the jail is ended. */
-void ahead_take_status(struct run *run, int status);
+/* Starts the run once all of its source text has arrived and its storage is attached. */
+void prewarm_hand_over(struct run *run);
 
 #endif

@@ -10,8 +10,8 @@
 #include "fail.h"
 #include "views.h"
 
-/* What of /proc tells about the machine rather than about the run, or acts on it. Where a kernel lacks one there is
- * nothing to hide. Files read as empty, directories are empty; nothing under them can be written. */
+/* Entries of /proc that describe or control the machine. Masked files read as empty, masked directories are empty; none can
+ * be written. Kernels without an entry need no mask for it. */
 static const char *const hidden[] = {
 	"acpi", "asound", "buddyinfo", "bus", "cmdline", "config.gz", "consoles", "devices", "diskstats", "dma",
 	"driver", "fs", "interrupts", "iomem", "ioports", "irq", "kallsyms", "kcore", "key-users", "keys", "kmsg",
@@ -21,7 +21,7 @@ static const char *const hidden[] = {
 };
 #define HIDDEN (sizeof(hidden) / sizeof(hidden[0]))
 
-/* Found once: a failed mount costs a jail more than one that works. */
+/* Found once per slot: a mount that fails takes longer than one that succeeds. */
 static struct {
 	const char *name;
 	bool is_directory;

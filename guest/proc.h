@@ -1,13 +1,13 @@
-/* The jail's own /proc: its processes, and of the machine only what programs need. */
+/* The procfs of a jail: its processes, and only those files about the machine that programs need. */
 #ifndef GLOVEBOX_PROC_H
 #define GLOVEBOX_PROC_H
 
 /* Each returns 0, or -1 with fail_text. */
 
-/* Once, when the slot starts: finds which of the entries that are hidden this kernel has. */
+/* Once per slot: finds the hidden entries that this kernel has. */
 int proc_choose_masks(void);
 
-/* In the jail's init, with the image not yet the root: mounts and masks. */
+/* In the init of a jail, before the image is the root: mounts procfs and masks entries. */
 int proc_mount(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Moves bytes between the frames and a program: what it reads on its standard input, what it writes. Never blocks. */
+/* Copies bytes between frames and the pipes of a program. Never blocks. */
 #ifndef GLOVEBOX_RELAY_H
 #define GLOVEBOX_RELAY_H
 
@@ -8,7 +8,7 @@
 
 #include "frames.h"
 
-/* Source text and standard input of a run: in the memory of the handover, the source text first. */
+/* Source text and standard input of a run, in this order, in the memory of the handover. */
 struct source {
 	uint8_t *bytes;
 	size_t size; /* of both together */
@@ -16,10 +16,10 @@ struct source {
 	size_t stdin_bytes;
 	size_t code_filled;
 	size_t stdin_filled;
-	size_t fed; /* bytes below this need not be fed any more */
+	size_t fed; /* bytes that were written to the program, or need not be */
 };
 
-/* Expects so many bytes: at most SOURCE_MAX_BYTES of each. */
+/* Starts receiving: at most SOURCE_MAX_BYTES of each. */
 void source_open(struct source *source, size_t code_bytes, size_t stdin_bytes);
 
 /* Adds the payload of a CODE or STDIN frame. Returns false when it is more than was announced. */
@@ -27,7 +27,7 @@ bool source_add(struct source *source, uint8_t kind, const uint8_t *bytes, size_
 
 bool source_is_whole(const struct source *source);
 
-/* Writes what the pipe takes. Returns false when all is written or nobody reads any more: then close it. */
+/* Writes as much as the pipe accepts. Returns false when everything is written or the pipe has no reader: close it then. */
 bool relay_feed(struct source *source, int fd);
 
 enum relay_pump {

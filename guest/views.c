@@ -38,7 +38,7 @@ static int make_directory(uint32_t cpus, const char *name)
 	return mkdir(path, 0755) < 0 ? fail("make %s", path) : 0;
 }
 
-/* Times are zero: those of the machine are nobody's business here. The boot time is also in /proc/uptime. */
+/* Times are zero, since runs must not see those of the machine. The boot time is not secret: /proc/uptime shows it. */
 static int make_stat(uint32_t cpus)
 {
 	FILE *from = fopen("/proc/stat", "re");

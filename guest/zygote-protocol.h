@@ -1,6 +1,5 @@
-/* What the guest and a language host say to each other. A host is an interpreter that was started once and is forked
- * for each run; what is forked joins a jail that the jailer has made. Both sides are ours, and the host's lives before
- * any code of a run: nothing here is hostile input. */
+/* The protocol between the guest and a zygote: an interpreter that is started once and forked for each run. The child
+ * joins a jail that the jailer has made. Both sides are trusted: the zygote never executes code of a run. */
 #ifndef GLOVEBOX_ZYGOTE_PROTOCOL_H
 #define GLOVEBOX_ZYGOTE_PROTOCOL_H
 
@@ -9,21 +8,21 @@
 
 #include "fail.h"
 
-/* Where a host finds its end of the socket to the guest, and a descriptor of the slot's pid namespace. */
-#define HOST_SOCKET 3
-#define HOST_PID_NAMESPACE 4
+/* Descriptors of a zygote: its end of the socket to the guest, and the pid namespace of the slot. */
+#define ZYGOTE_SOCKET 3
+#define ZYGOTE_PID_NAMESPACE 4
 
-/* Where a program finds the pipe that carries images. Below 64, so that it costs no table; above what programs and
- * shells number by hand. */
-#define IMAGES 60
+/* The descriptor of a program for pictures. Below 64, so that the descriptor table need not grow; above the numbers that
+ * programs and shells choose by hand. */
+#define PICTURES_FD 60
 
-/* Descriptors beside a JOIN, in this order. */
+/* The order of the descriptors of a join message. */
 enum join_descriptor {
 	JOIN_IN,
 	JOIN_OUT,
 	JOIN_ERR,
-	JOIN_IMAGES,
-	JOIN_TALK, /* what is forked reports here, as the main process of a jail does, and is told its request */
+	JOIN_PICTURES,
+	JOIN_CONTROL, /* the child sends its reports and receives its request */
 	JOIN_PID,  /* namespaces of the jail */
 	JOIN_MNT,
 	JOIN_NET,
@@ -32,7 +31,7 @@ enum join_descriptor {
 	JOIN_DESCRIPTORS,
 };
 
-/* To a host: fork, and let the child join. */
+/* To the zygote: fork a child that joins a jail. */
 struct join {
 	uint64_t open_files;
 	uint64_t file_bytes;
@@ -40,27 +39,27 @@ struct join {
 	char home[1025];
 };
 
-enum host_word {
-	HOST_READY = 1,  /* it has imported what it should */
-	HOST_FORKED = 2, /* `pid` is the child, in the slot's pid namespace */
-	HOST_FAILED = 3, /* no child: `text` */
-	HOST_STATUS = 4, /* the child `pid` has ended: `status` */
+enum zygote_word {
+	ZYGOTE_READY = 1,  /* all modules are imported */
+	ZYGOTE_FORKED = 2, /* `pid` is the child, in the pid namespace of the slot */
+	ZYGOTE_FAILED = 3, /* no child: `text` has the reason */
+	ZYGOTE_STATUS = 4, /* the child `pid` has ended: `status` */
 };
 
-/* From a host. */
-struct host_report {
+/* From the zygote. */
+struct zygote_report {
 	uint8_t word;
 	int32_t pid;
 	int32_t status;
 	char text[FAIL_TEXT_BYTES];
 };
 
-/* To what was forked: its standard input now carries so many bytes of variables (NAME=value, each with its NUL) and then
- * of source text. */
-struct join_request {
+/* To the child: its standard input carries this many bytes of variables (NAME=value, each with its NUL), and then of source
+ * text. */
+struct run_request {
 	uint32_t env_bytes;
 	uint32_t code_bytes;
-	uint32_t has_storage; /* it lies at home since a moment ago */
+	uint32_t has_storage; /* it was attached at the home directory after the fork */
 };
 
 #endif

@@ -89,7 +89,7 @@ static void put_preparation(struct stream *records)
 {
 	static const uint8_t quantities[] = {
 		RECORD_TMP_BYTES, RECORD_HOME_BYTES, RECORD_OPEN_FILES, RECORD_FILE_BYTES,
-		RECORD_PIDS, RECORD_CODE_BYTES, RECORD_CREDIT, RECORD_IMAGE_CREDIT,
+		RECORD_PIDS, RECORD_CODE_BYTES, RECORD_CREDIT, RECORD_PICTURE_CREDIT,
 	};
 	static const uint8_t cpus[4] = {2, 0, 0, 0};
 
@@ -185,7 +185,7 @@ static void take_as_others(const struct frame *frame)
 		demand(preparation.code_bytes <= SOURCE_MAX_BYTES, "the source has a bound");
 		prepare_forget(&preparation);
 	}
-	if (prepare_parse_host(&preparation, frame->payload, frame->length) == NULL) {
+	if (prepare_parse_zygote(&preparation, frame->payload, frame->length) == NULL) {
 		demand(preparation.args[0] != NULL && preparation.args[0][0] == '/', "a host is a path");
 		prepare_forget(&preparation);
 	}
@@ -197,7 +197,7 @@ static void take(const struct frame *frame, struct tally *tally)
 
 	tally->frames++;
 	demand(frame->length <= FRAME_IN_MAX_BYTES, "a payload has a bound");
-	demand(frame->kind >= FRAME_PREPARE && frame->kind <= FRAME_IMAGE_CREDIT, "a kind is known");
+	demand(frame->kind >= FRAME_PREPARE && frame->kind <= FRAME_PICTURE_CREDIT, "a kind is known");
 	take_as_others(frame);
 	if (frame->kind != FRAME_PREPARE)
 		return;

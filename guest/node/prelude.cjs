@@ -11,7 +11,7 @@
  * Home: it may have become a thread's while node waited, and the working directory is still what that covers.
  *
  * `require`: for code that node takes for an ES module. With it, code that mixes `require` and top-level `await` runs,
- * where node alone says that it cannot tell what the code is. CommonJS code keeps its own.
+ * where only node reports that the module type is ambiguous. CommonJS code keeps its own.
  */
 for (const name of ['stdout', 'stderr']) {
   const { get } = Object.getOwnPropertyDescriptor(process, name)

@@ -1,8 +1,8 @@
-"""A matplotlib backend: what a program shows goes to whoever asked for the run, as PNG.
+"""A matplotlib backend: sends the figures that a program shows to the caller of the run, as PNG.
 
 Drawing is Agg's. `show` sends every open figure once and closes it; what is still open when the interpreter ends is sent
 then, also after an exception. Only the process that imported this sends: what it forks has copies of its figures.
-The form of what is sent is in guest/PROTOCOL.md, "Images".
+guest/PROTOCOL.md describes the format ("Pictures").
 """
 
 import atexit

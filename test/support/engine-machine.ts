@@ -123,7 +123,7 @@ export function start(
 /** Lets a slot make everything ready for a run of this language, and waits for it. @throws Error when it does not come. */
 export async function prewarm(slot: Slot, language: Language, env: Record<string, string> = {}): Promise<void> {
   slot.prewarm(specOf(language, { env }))
-  for (let waitedMs = 0; slot.ahead !== 'ready'; waitedMs += 2) {
+  for (let waitedMs = 0; slot.prewarmed !== 'ready'; waitedMs += 2) {
     if (!slot.healthy || waitedMs > 20_000)
       throw new Error(`nothing is ready: ${slot.unhealthyReason ?? 'it takes too long'}`)
     await new Promise((resolve) => setTimeout(resolve, 2))

@@ -36,7 +36,7 @@ export function framesOf(number: number, request: JailRequest, shownCpus: number
       codeBytes: code.length,
       ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),
       creditBytes: creditWindowBytes,
-      imageCreditBytes: pictureWindowBytes,
+      pictureCreditBytes: pictureWindowBytes,
       dock,
       volumes,
     }),

@@ -158,7 +158,7 @@ export class JailRun implements SlotRun {
       case fromGuest.stderr:
         this.#output('stderr', frame.payload)
         return
-      case fromGuest.images:
+      case fromGuest.pictures:
         this.#takeImages(frame.payload)
         return
       case fromGuest.exited:
@@ -170,7 +170,7 @@ export class JailRun implements SlotRun {
       case fromGuest.hello:
         throw new GuestProtocolError('hello again')
       case fromGuest.forker:
-      case fromGuest.hostGone:
+      case fromGuest.zygoteGone:
         throw new GuestProtocolError('word of a host that has none')
     }
   }
@@ -223,7 +223,7 @@ export class JailRun implements SlotRun {
     if (this.#phase !== 'running') throw new GuestProtocolError('images before the start')
     const creditBytes = this.#images.take(bytes)
     if (this.#images.isTooMuch) this.#kill({ kind: 'output_limit', limitBytes: picturesHardBytes })
-    if (creditBytes > 0) this.#slot.guest.send([encodeCredit(toGuest.imageCredit, this.#number, creditBytes)])
+    if (creditBytes > 0) this.#slot.guest.send([encodeCredit(toGuest.pictureCredit, this.#number, creditBytes)])
   }
 
   /** Goes on while the run is being killed: its pipes are drained before it counts as ended. */

@@ -88,7 +88,7 @@ export function commandOf({ language, path }: LanguageFound, stdinGiven: boolean
 
 /** How the interpreter of a jail that is made ahead comes about, and which runs it may then be given to. */
 export interface PrewarmCommand {
-  way: PrewarmMethod
+  method: PrewarmMethod
   argv: readonly string[]
   /** Whether a run with these variables of its own behaves there as in an interpreter of its own. */
   takes(env: Readonly<Record<string, string>>): boolean
@@ -113,10 +113,10 @@ export function prewarmCommandOf(
 ): PrewarmCommand | undefined {
   const { argv, codeFile } = table[language].command(path, false)
   if (codeFile !== undefined) return undefined
-  if (!hosted) return { way: 'started', argv, takes: (other) => sameVariables(env, other) }
+  if (!hosted) return { method: 'exec', argv, takes: (other) => sameVariables(env, other) }
   const takes = (other: Readonly<Record<string, string>>) =>
     Object.entries(other).every(([name, value]) => !readEarly.test(name) || fixedEnv[name] === value)
-  return { way: 'joined', argv, takes }
+  return { method: 'fork', argv, takes }
 }
 
 function sameVariables(one: Readonly<Record<string, string>>, other: Readonly<Record<string, string>>): boolean {

@@ -19,7 +19,7 @@ export async function findPreloadProblem(host: SlotMachine, modules: readonly st
     for (let waitedMs = 0; waitedMs < importWithinMs; waitedMs += pauseMs) {
       if (slot.zygoteProblem !== undefined) return slot.zygoteProblem
       if (!slot.healthy) return slot.unhealthyReason
-      if (slot.ahead === 'ready') return undefined
+      if (slot.prewarmed === 'ready') return undefined
       await new Promise((resolve) => setTimeout(resolve, pauseMs))
     }
     return 'it takes too long'

@@ -55,14 +55,14 @@ export class PrewarmedJail {
         argv: command.argv,
         env,
         home,
-        ahead: command.way,
+        prewarm: command.method,
         shownCpus: slot.shownCpus,
         codeBytes: 0,
         creditBytes: creditWindowBytes,
-        imageCreditBytes: pictureWindowBytes,
+        pictureCreditBytes: pictureWindowBytes,
       }),
     ])
-    this.#timer = setTimeout(() => void slot.condemn('no jail was made ahead in time'), jailWithinMs)
+    this.#timer = setTimeout(() => void slot.condemn('a prewarmed jail was not ready in time'), jailWithinMs)
     this.#ready.promise.catch(() => undefined) // Who never takes it is not told that it failed.
   }
 
@@ -84,7 +84,7 @@ export class PrewarmedJail {
 
   /** What BEGIN carries: variables, where they are not part of the jail already. */
   variablesOf(env: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-    return this.#command.way === 'joined' ? env : {}
+    return this.#command.method === 'fork' ? env : {}
   }
 
   /** Ends it unused. Resolves when nothing of it lives any more. */
@@ -105,7 +105,7 @@ export class PrewarmedJail {
     } else if (isOver) {
       const wasWanted = this.#phase !== 'ending'
       this.#end()
-      if (wasWanted) void this.#slot.condemn(`a jail that was made ahead did not hold: ${reasonOf(frame)}`)
+      if (wasWanted) void this.#slot.condemn(`a prewarmed jail ended early: ${reasonOf(frame)}`)
     } else if (this.#phase !== 'ending') {
       // What its interpreter prints before it has anything to run would land in the output of somebody's run.
       throw new GuestProtocolError(`a frame of kind ${frame.kind} before the run began`)

@@ -71,7 +71,7 @@ export class Zygotes {
 
   /** BOUNDARY: every frame is checked against what may come now. */
   #receive(frame: Frame): void {
-    if (frame.kind === fromGuest.hostGone) {
+    if (frame.kind === fromGuest.zygoteGone) {
       this.#lost = this.#python === 'ready'
       this.#settle('none', frame.payload.toString('utf8', 0, 500))
       return

@@ -23,8 +23,8 @@ export const toGuest = {
   credit: 5,
   kill: 6,
   begin: 7,
-  host: 8,
-  imageCredit: 9,
+  zygote: 8,
+  pictureCredit: 9,
 } as const
 export const fromGuest = {
   hello: 64,
@@ -34,8 +34,8 @@ export const fromGuest = {
   exited: 68,
   failed: 69,
   forker: 70,
-  hostGone: 71,
-  images: 72,
+  zygoteGone: 71,
+  pictures: 72,
 } as const
 export type FromGuestKind = (typeof fromGuest)[keyof typeof fromGuest]
 
@@ -66,7 +66,7 @@ export function encodeBytes(kind: number, run: number, bytes: Uint8Array): Buffe
   return frames
 }
 
-/** @param kind `credit` or `imageCredit`. */
+/** @param kind `credit` or `pictureCredit`. */
 export function encodeCredit(kind: number, run: number, bytes: number): Buffer {
   const payload = Buffer.allocUnsafe(4)
   payload.writeUInt32LE(bytes, 0)
@@ -74,8 +74,8 @@ export function encodeCredit(kind: number, run: number, bytes: number): Buffer {
 }
 
 /** How the main process of a jail that is made ahead comes about: started at GO, or forked by the language host. */
-export type PrewarmMethod = 'started' | 'joined'
-const aheadWays: Record<PrewarmMethod, number> = { started: 1, joined: 2 }
+export type PrewarmMethod = 'exec' | 'fork'
+const prewarmMethods: Record<PrewarmMethod, number> = { exec: 1, fork: 2 }
 
 /** Entries of the dock of a slot that a run has. */
 export interface DockMounts {
@@ -102,11 +102,11 @@ export interface Preparation extends DockMounts {
   shownCpus: number
   codeBytes: number
   /** Made before its run is known, see `PrewarmMethod`; nothing of a run is among the rest then. */
-  ahead?: PrewarmMethod
+  prewarm?: PrewarmMethod
   /** Absent: standard input is empty, unless it carries the source text. */
   stdinBytes?: number
   creditBytes: number
-  imageCreditBytes: number
+  pictureCreditBytes: number
 }
 
 const tag = {
@@ -124,9 +124,9 @@ const tag = {
   stdinBytes: 12,
   credit: 13,
   dock: 14,
-  ahead: 15,
+  prewarm: 15,
   volumes: 16,
-  imageCredit: 17,
+  pictureCredit: 17,
 } as const
 
 /** @throws RangeError when it does not fit into one frame, or a word holds a NUL. */
@@ -145,9 +145,9 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
     u64(tag.codeBytes, of.codeBytes),
     ...(of.stdinBytes === undefined ? [] : [u64(tag.stdinBytes, of.stdinBytes)]),
     u64(tag.credit, of.creditBytes),
-    u64(tag.imageCredit, of.imageCreditBytes),
+    u64(tag.pictureCredit, of.pictureCreditBytes),
     ...docked(of),
-    ...(of.ahead === undefined ? [] : [u32(tag.ahead, aheadWays[of.ahead])]),
+    ...(of.prewarm === undefined ? [] : [u32(tag.prewarm, prewarmMethods[of.prewarm])]),
   ]
   return encodeFrame(toGuest.prepare, run, Buffer.concat(records))
 }
@@ -164,7 +164,7 @@ export function encodeBegin(
 /** A language host: an interpreter that is forked for runs. @throws RangeError as `encodePrepare` does. */
 export function encodeZygote(of: { argv: readonly string[]; env: Readonly<Record<string, string>> }): Buffer {
   return encodeFrame(
-    toGuest.host,
+    toGuest.zygote,
     0,
     Buffer.concat([...of.argv.map((word) => text(tag.arg, word)), ...variables(of.env)]),
   )

@@ -105,7 +105,7 @@ export class Guest {
   }
 
   #receiverOf(frame: Frame): (frame: Frame) => void {
-    const ofHost = frame.run === 0 && (frame.kind === fromGuest.forker || frame.kind === fromGuest.hostGone)
+    const ofHost = frame.run === 0 && (frame.kind === fromGuest.forker || frame.kind === fromGuest.zygoteGone)
     return (ofHost ? this.#receiveFromZygote : undefined) ?? this.#receive
   }
 

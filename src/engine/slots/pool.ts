@@ -99,7 +99,7 @@ export class SlotPool {
 
   /** Idle slots that have the jail of their next run waiting. */
   get jailsWaiting(): number {
-    return this.#idle.filter(({ slot }) => slot.ahead === 'ready').length
+    return this.#idle.filter(({ slot }) => slot.prewarmed === 'ready').length
   }
 
   /** Makes the first ready slots. @throws what making them throws. */

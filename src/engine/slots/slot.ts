@@ -156,7 +156,7 @@ export class Slot {
   #runs = 0
   /** Jails asked for so far: the number of the last one. */
   #jails = 0
-  #ahead: PrewarmedJail | undefined
+  #prewarmed: PrewarmedJail | undefined
   #current: JailRun | undefined
   #unhealthyReason: string | undefined
   #destroyed: Promise<void> | undefined
@@ -201,8 +201,8 @@ export class Slot {
   }
 
   /** What the next run finds done already, of whatever language it was made for. */
-  get ahead(): 'nothing' | 'making' | 'ready' {
-    return this.#ahead?.state ?? 'nothing'
+  get prewarmed(): 'nothing' | 'making' | 'ready' {
+    return this.#prewarmed?.state ?? 'nothing'
   }
 
   /** Through which storage comes in; absent where this machine has none. */
@@ -231,7 +231,7 @@ export class Slot {
     const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
     const env = { ...this.#parts.env, ...spec.env }
     const request = { ...command, ...input, env, ...docked, limits: spec.limits }
-    return this.#execute(request, observer, this.#ahead?.fits(spec, input.stdin) ? this.#ahead : undefined)
+    return this.#execute(request, observer, this.#prewarmed?.fits(spec, input.stdin) ? this.#prewarmed : undefined)
   }
 
   /**
@@ -243,12 +243,12 @@ export class Slot {
     const found = this.#language(spec.language)
     const { hosts } = this.#parts
     const host = hosts.of(found, spec.preload ?? [], () => this.prewarm(spec))
-    if (host === 'starting' || this.#ahead) return
+    if (host === 'starting' || this.#prewarmed) return
     const command = prewarmCommandOf(found, spec.env, host === 'ready')
     if (command === undefined) return
     const shownCpus = this.#parts.processors?.countFor(spec.limits.cpus) ?? Math.ceil(spec.limits.cpus)
-    const env = command.way === 'joined' ? {} : { ...this.#parts.env, ...spec.env }
-    this.#ahead = new PrewarmedJail(this.#runSlot(shownCpus), ++this.#jails, spec, command, env)
+    const env = command.method === 'fork' ? {} : { ...this.#parts.env, ...spec.env }
+    this.#prewarmed = new PrewarmedJail(this.#runSlot(shownCpus), ++this.#jails, spec, command, env)
   }
 
   /** The same for any program of the image; `run` is made from it. */
@@ -256,16 +256,16 @@ export class Slot {
     return this.#execute(request, observer, undefined)
   }
 
-  #execute(request: JailRequest, observer: RunObserver, ahead: PrewarmedJail | undefined): SlotRun {
+  #execute(request: JailRequest, observer: RunObserver, prewarmed: PrewarmedJail | undefined): SlotRun {
     if (!this.#bound) throw new Error(`slot ${this.id} is not bound`)
     if (this.#unhealthyReason !== undefined)
       throw new Error(`slot ${this.id} is of no use any more: ${this.#unhealthyReason}`)
     if (this.#current) throw new Error(`slot ${this.id} is busy`)
     const share = this.#bindTo(request.limits.cpus)
     const shownCpus = share?.processors.length ?? Math.ceil(request.limits.cpus)
-    const after = ahead ? undefined : this.#ahead?.discard()
-    this.#ahead = undefined
-    const run = new JailRun(this.#runSlot(shownCpus), ahead ?? { number: ++this.#jails, after }, request, observer)
+    const after = prewarmed ? undefined : this.#prewarmed?.discard()
+    this.#prewarmed = undefined
+    const run = new JailRun(this.#runSlot(shownCpus), prewarmed ?? { number: ++this.#jails, after }, request, observer)
     this.#runs += 1
     this.#current = run
     void run.ended.then(() => {
@@ -317,7 +317,7 @@ export class Slot {
   }
 
   async #end(): Promise<void> {
-    this.#ahead?.abandon()
+    this.#prewarmed?.abandon()
     this.#current?.abandon(this.#condemn('it was destroyed'))
     this.#parts.guest.close('the slot was destroyed')
     await this.#parts.undo.run()

@@ -50,7 +50,7 @@ inPrivateMounts(import.meta.filename, () => {
         if (!(slot.dock instanceof Dock)) throw new Error('the slot has no dock')
         const options = { initPid: slot.pid, name: `home-${++names}`, readOnly: false }
         if (way === 'hosted') await prewarm(slot, language)
-        else if (slot.ahead !== 'nothing') throw new Error('something waits')
+        else if (slot.prewarmed !== 'nothing') throw new Error('something waits')
         const attachment = await slot.dock.attach(mounted, options)
         const ran = await start(slot, language, code, { dock: attachment.name }).ran
         expect(await attachment.detach()).toBe(true)

@@ -169,7 +169,7 @@ inPrivateMounts(import.meta.filename, () => {
         const other = await createSlot(host)
         other.bind(testLimits)
         other.prewarm({ ...specOf('python'), preload })
-        while (other.ahead !== 'ready' && other.healthy) await new Promise((resolve) => setTimeout(resolve, 5))
+        while (other.prewarmed !== 'ready' && other.healthy) await new Promise((resolve) => setTimeout(resolve, 5))
         const code = 'import sys\nprint("json.tool" in sys.modules, "decimal" in sys.modules, "csv" in sys.modules)'
         expect((await start(other, 'python', code).ran).stdout).toBe('True True False\n')
         await other.destroy()
@@ -200,7 +200,7 @@ inPrivateMounts(import.meta.filename, () => {
         await new Promise((resolve) => setTimeout(resolve, 100))
         process.kill(hostPid(), 'SIGKILL')
         expect((await ran).ending).toEqual({ kind: 'failed', reason: 'slot_lost' })
-        expect(slot.unhealthyReason).toMatch(/the host died|ask the host/)
+        expect(slot.unhealthyReason).toMatch(/the zygote died|ask the zygote/)
       })
 
       it('is answered when its host cannot fork', async () => {
@@ -209,7 +209,7 @@ inPrivateMounts(import.meta.filename, () => {
         execFileSync('prlimit', ['--pid', `${hostPid()}`, '--nproc=0:0'])
         slot.prewarm(specOf('python'))
         expect((await runs('python', parent)).ending).toEqual({ kind: 'failed', reason: 'slot_lost' })
-        expect(slot.unhealthyReason).toMatch(/the host died: fork for a run: Resource temporarily unavailable/)
+        expect(slot.unhealthyReason).toMatch(/the zygote died: fork for a run: Resource temporarily unavailable/)
       })
 
       it('is answered when the waiting process was killed, and its slot is discarded', async () => {
@@ -219,7 +219,7 @@ inPrivateMounts(import.meta.filename, () => {
         process.kill(Number(waiting), 'SIGKILL')
         for (let times = 0; slot.healthy && times < 500; times++)
           await new Promise((resolve) => setTimeout(resolve, 10))
-        expect([before, slot.unhealthyReason]).toEqual([undefined, expect.stringContaining('made ahead')])
+        expect([before, slot.unhealthyReason]).toEqual([undefined, expect.stringContaining('prewarmed')])
       })
     })
   }

@@ -167,7 +167,7 @@ inPrivateMounts(import.meta.filename, () => {
       await use(python(), 'pass')
       const lease = await pool.acquire(python())
       await lease.release()
-      await until(() => lease.slot.ahead === 'ready')
+      await until(() => lease.slot.prewarmed === 'ready')
       const children = readFileSync(`/proc/${lease.slot.pid}/task/${lease.slot.pid}/children`, 'utf8').trim().split(' ')
       const host = children.find((pid) => readFileSync(`/proc/${pid}/comm`, 'utf8') === 'python3\n')
       process.kill(Number(host), 'SIGKILL')
@@ -206,7 +206,7 @@ inPrivateMounts(import.meta.filename, () => {
       await open({ slotsReady: 0, prewarmJails: false })
       const lease = await pool.acquire(runOf('key_a', { language: 'node' }))
       await lease.release()
-      expect(lease.slot.ahead).toBe('nothing')
+      expect(lease.slot.prewarmed).toBe('nothing')
     })
 
     it('releases everything but its ready slots when idle', async () => {

@@ -138,7 +138,7 @@ describe('frames to a guest', () => {
     shownCpus: 6,
     codeBytes: 7,
     creditBytes: 8,
-    imageCreditBytes: 9,
+    pictureCreditBytes: 9,
   }
 
   it('describe a jail as the protocol specifies', () => {

@@ -1,0 +1,158 @@
+#include "interpreter.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../fail.h"
+#include "helper.h"
+#include "report.h"
+
+#define PY_FILE_INPUT 257
+
+static struct {
+	void (*before_fork)(void);
+	void (*after_fork_parent)(void);
+	void (*after_fork_child)(void);
+	void *(*dict_new)(void);
+	void *(*dict_get)(void *dict, const char *name);
+	void *(*run)(const char *source, int start, void *globals, void *locals);
+	void *(*builtins)(void);
+	int (*dict_set)(void *dict, const char *name, void *value);
+	void *(*bytes)(const char *text, ssize_t length);
+	void *(*call)(void *callable, void *first, ...);
+	void *(*modules)(void);
+	void *(*import_main)(const char *name);
+	void *(*dict_of)(void *module);
+	void (*untrack)(void *object);
+	void (*track)(void *object);
+	const char *(*text_of)(void *string);
+	void (*release)(void *object);
+	void (*print_error)(void);
+} python;
+
+/* The function of the helper. */
+static void *begin;
+
+static void *find(const char *name)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	if (found == NULL) {
+		errno = ENOSYS;
+		fail("find %s in this interpreter", name);
+		report_failure(fail_text());
+	}
+	return found;
+}
+
+static void find_python(void)
+{
+	*(void **)&python.before_fork = find("PyOS_BeforeFork");
+	*(void **)&python.after_fork_parent = find("PyOS_AfterFork_Parent");
+	*(void **)&python.after_fork_child = find("PyOS_AfterFork_Child");
+	*(void **)&python.dict_new = find("PyDict_New");
+	*(void **)&python.dict_get = find("PyDict_GetItemString");
+	*(void **)&python.dict_set = find("PyDict_SetItemString");
+	*(void **)&python.import_main = find("PyImport_AddModule");
+	*(void **)&python.dict_of = find("PyModule_GetDict");
+	*(void **)&python.untrack = find("PyObject_GC_UnTrack");
+	*(void **)&python.track = find("PyObject_GC_Track");
+	*(void **)&python.run = find("PyRun_String");
+	*(void **)&python.builtins = find("PyEval_GetBuiltins");
+	*(void **)&python.bytes = find("PyBytes_FromStringAndSize");
+	*(void **)&python.call = find("PyObject_CallFunctionObjArgs");
+	*(void **)&python.modules = find("PyImport_GetModuleDict");
+	*(void **)&python.text_of = find("PyUnicode_AsUTF8");
+	*(void **)&python.release = find("Py_DecRef");
+	*(void **)&python.print_error = find("PyErr_Print");
+}
+
+/* Calls with one bytes object. Returns the result, or NULL after the interpreter has printed the exception. */
+static void *call_with(void *callable, const char *text, size_t length)
+{
+	void *argument = python.bytes(text, (ssize_t)length);
+	void *answer = argument == NULL ? NULL : python.call(callable, argument, NULL);
+
+	if (answer == NULL)
+		python.print_error();
+	if (argument != NULL)
+		python.release(argument);
+	return answer;
+}
+
+/* Runs the helper in a dictionary of its own, which no module shows, and returns that. */
+static void *run_helper(void)
+{
+	void *globals = python.dict_new();
+
+	if (globals == NULL || python.dict_set(globals, "__builtins__", python.builtins()) < 0)
+		return NULL;
+	void *done = python.run(python_helper, PY_FILE_INPUT, globals, globals);
+	if (done == NULL) {
+		python.print_error();
+		return NULL;
+	}
+	python.release(done);
+	return globals;
+}
+
+void interpreter_preload(const char *names)
+{
+	void *answer = NULL;
+
+	find_python();
+	void *globals = run_helper();
+	if (globals != NULL) {
+		begin = python.dict_get(globals, "begin");
+		answer = call_with(python.dict_get(globals, "preload"), names, strlen(names));
+	}
+	if (answer == NULL)
+		report_failure("the helper failed; see standard error");
+	const char *problem = python.text_of(answer);
+	if (problem == NULL)
+		report_failure("the helper returned no text");
+	if (problem[0] != '\0')
+		report_failure(problem);
+}
+
+pid_t interpreter_fork(void)
+{
+	python.before_fork();
+	pid_t child = fork();
+	int error = errno;
+	if (child != 0)
+		python.after_fork_parent();
+	errno = error;
+	return child;
+}
+
+void interpreter_after_fork(void)
+{
+	python.after_fork_child();
+}
+
+/* Objects from before the fork are frozen: the collector leaves them, and the pages they lie on, alone. But the module of
+ * the program must be collected at exit as usual, or the objects it refers to would not be finalized. */
+static void thaw_main(void)
+{
+	void *main = python.import_main("__main__");
+	void *const thawed[] = {main, python.dict_of(main)};
+
+	for (size_t i = 0; i < sizeof(thawed) / sizeof(thawed[0]); i++) {
+		python.untrack(thawed[i]);
+		python.track(thawed[i]);
+	}
+}
+
+int interpreter_begin(const char *variables, size_t bytes)
+{
+	void *done = call_with(begin, variables, bytes);
+
+	if (done == NULL)
+		return -1;
+	python.release(done);
+	thaw_main();
+	return 0;
+}
