@@ -29,7 +29,12 @@ const pool = new SlotPool(
   { failed: () => undefined, changed: () => undefined },
 )
 const queue = new FairQueue({ places: 1, placesPerOrg: 1, waitingPerOrg: 1, waitMs: 1 })
-const storage = { threads: new ThreadClaims(warm), volumes: new VolumeClaims(warm), warm, close: () => warm.close(0) }
+const storage = {
+  threads: new ThreadClaims(warm),
+  volumes: new VolumeClaims(warm),
+  mounts: warm,
+  close: () => warm.close(0),
+}
 const runs = new Runs(queue, pool, storage, [], () => undefined)
 const socketPath = join(directory, 'link', 'runner.sock')
 const server = new RunnerServer(

@@ -11,34 +11,34 @@ import { FileRequests } from './storage/file-requests.ts'
 import type { OpenStorage } from './storage/storage.ts'
 import { StorageRequests } from './storage/storage-requests.ts'
 
-/** Attachments and unanswered starts of one front; beyond it the front is broken. */
+/** Attachments and unanswered starts of one front; more of them are a protocol violation. */
 const maxPending = 16_384
 
-/** Code and input of runs that wait for a place; with more, one more is told that the queue is full. */
+/** Code and input of queued runs; beyond this, further runs are refused as queue_full. */
 const maxPendingBytes = 512 * 1024 * 1024
 
-/** Answers that a front leaves unread; output and files never come near it, since they wait for the socket. */
+/** Answers that a front leaves unread. Output and files are not counted, since they are sent only when the socket drains. */
 const maxUnreadBytes = 64 * 1024 * 1024
 
-interface Attachment {
+interface RunReader {
   runId: string
   transcript: Transcript
   afterSeq: number
-  /** Output bytes that the reader has room for. */
+  /** Output bytes that may still be sent. */
   windowBytes: number
-  stopFollowing: () => void
+  unsubscribe: () => void
 }
 
-/** One front, as the runner sees it: what it asks for is done, what it sends is never trusted. */
+/** A connection to one front. Its messages are untrusted input. */
 export class FrontConnection {
-  /** The runs that this front asked for, those that have not ended among them. */
+  /** Runs that this front started; it contains all of them that have not ended. */
   readonly started = new Set<string>()
   readonly #socket: Socket
   readonly #runs: Runs
   readonly #identity: { runnerId: string; epoch: number }
   readonly #log: Log
   readonly #reader = new MessageReader()
-  readonly #attachments = new Map<number, Attachment>()
+  readonly #attachments = new Map<number, RunReader>()
   readonly #files: FileRequests
   readonly #storage: StorageRequests
   #trouble: string | undefined
@@ -77,7 +77,7 @@ export class FrontConnection {
       this.#pump()
       this.#wakeForDrain()
     })
-    socket.on('error', (error) => log.warn({ err: error }, 'the connection to a front failed'))
+    socket.on('error', (error) => log.warn({ err: error }, 'connection to front failed'))
     socket.on('close', () => {
       this.#forgetAttachments()
       this.#files.stop()
@@ -105,13 +105,13 @@ export class FrontConnection {
       for (const { header, payload } of this.#reader.push(chunk)) this.#dispatch(parseMessage(header), payload)
     } catch (error) {
       if (!(error instanceof WireError)) throw error
-      this.#log.error({ problem: error.message }, 'a front broke the run protocol')
+      this.#log.error({ problem: error.message }, 'front violated the run protocol')
       this.#socket.destroy()
     }
   }
 
   #dispatch(message: ToRunner, payload: Buffer): void {
-    if (!this.#handshakeDone && message.type !== 'hello') throw new WireError('a front must say hello first')
+    if (!this.#handshakeDone && message.type !== 'hello') throw new WireError('hello is not the first message')
     switch (message.type) {
       case 'hello':
         this.#completeHandshake(message.version)
@@ -123,7 +123,7 @@ export class FrontConnection {
         this.#attach(message)
         break
       case 'more':
-        this.#grant(message.attachment, message.bytes)
+        this.#credit(message.attachment, message.bytes)
         break
       case 'detach':
         this.#detach(message.attachment)
@@ -161,7 +161,8 @@ export class FrontConnection {
 
   #completeHandshake(version: number): void {
     this.#send({ type: 'hello', version: protocolVersion, ...this.#identity })
-    if (version !== protocolVersion) throw new WireError(`a front speaks version ${version}, not ${protocolVersion}`)
+    if (version !== protocolVersion)
+      throw new WireError(`the front uses protocol version ${version}, not ${protocolVersion}`)
     this.#handshakeDone = true
     this.announce(this.#trouble)
   }
@@ -173,16 +174,16 @@ export class FrontConnection {
 
   #start(message: Extract<ToRunner, { type: 'start' }>, payload: Buffer): void {
     if (this.#pendingStarts >= maxPending) throw new WireError('too many starts at once')
-    this.#expectPlace(message.request)
+    this.#requireFreeAttachment(message.request)
     const { spec, code, stdin } = inputOf(message, payload)
     if (this.#pendingBytes + payload.length > maxPendingBytes) {
-      const [running, waiting] = [this.#going().length - this.#pendingStarts, this.#pendingStarts]
+      const [running, waiting] = [this.#activeRunIds().length - this.#pendingStarts, this.#pendingStarts]
       this.#refuse(message.request, new Refusal('queue_full', { running, waiting, retryAfterSeconds: 1 }))
       return
     }
     this.#pendingStarts += 1
     this.#pendingBytes += payload.length
-    this.#own(spec.runId)
+    this.#recordStarted(spec.runId)
     const { request, windowBytes } = message
     this.#answer(request, async () => {
       try {
@@ -198,41 +199,41 @@ export class FrontConnection {
     })
   }
 
-  /** BOUNDARY: a front that never acknowledges must not make this grow: what has ended needs no owner. */
-  #own(runId: string): void {
+  /** BOUNDARY: bounded although a front may never acknowledge: runs that have ended are removed. */
+  #recordStarted(runId: string): void {
     if (this.started.size >= maxPending) {
-      const going = new Set(this.#going())
-      for (const known of this.started) if (!going.has(known)) this.started.delete(known)
+      const active = new Set(this.#activeRunIds())
+      for (const known of this.started) if (!active.has(known)) this.started.delete(known)
     }
     this.started.add(runId)
   }
 
-  #going(): string[] {
-    const going = this.#runs.list().filter(({ state }) => state !== 'ended')
-    return going.map(({ runId }) => runId)
+  #activeRunIds(): string[] {
+    const active = this.#runs.list().filter(({ state }) => state !== 'ended')
+    return active.map(({ runId }) => runId)
   }
 
   #attach({ request, runId, afterSeq, windowBytes }: Extract<ToRunner, { type: 'attach' }>): void {
-    this.#expectPlace(request)
+    this.#requireFreeAttachment(request)
     this.#answer(request, () => this.#follow(request, { runId, afterSeq, windowBytes }))
   }
 
-  /** BOUNDARY: a front that reads nothing of what it follows must not make this grow. */
-  #expectPlace(number: number): void {
+  /** BOUNDARY: bounded although a front may never read. */
+  #requireFreeAttachment(number: number): void {
     if (this.#attachments.size >= maxPending) throw new WireError('too many attachments at once')
-    if (this.#attachments.has(number)) throw new WireError('two attachments of one number')
+    if (this.#attachments.has(number)) throw new WireError('two attachments with one number')
   }
 
-  #follow(number: number, from: Pick<Attachment, 'runId' | 'afterSeq' | 'windowBytes'>): void {
+  #follow(number: number, from: Pick<RunReader, 'runId' | 'afterSeq' | 'windowBytes'>): void {
     if (this.#socket.destroyed) return
     const transcript = this.#runs.transcript(from.runId)
-    const stopFollowing = transcript.onChange(() => this.#pump())
+    const unsubscribe = transcript.onChange(() => this.#pump())
     this.#detach(number)
-    this.#attachments.set(number, { ...from, transcript, stopFollowing })
+    this.#attachments.set(number, { ...from, transcript, unsubscribe })
     this.#pump()
   }
 
-  #grant(number: number, bytes: number): void {
+  #credit(number: number, bytes: number): void {
     const attachment = this.#attachments.get(number)
     if (!attachment) return
     attachment.windowBytes += bytes
@@ -240,11 +241,11 @@ export class FrontConnection {
   }
 
   #detach(number: number): void {
-    this.#attachments.get(number)?.stopFollowing()
+    this.#attachments.get(number)?.unsubscribe()
     this.#attachments.delete(number)
   }
 
-  /** Sends what readers may have, an event of each in turn, for as long as the socket takes it. */
+  /** Sends events, one per reader in turn, within their windows and until the socket is full. */
   #pump(): void {
     if (this.#pumping) return
     this.#pumping = true
@@ -260,7 +261,7 @@ export class FrontConnection {
     })
   }
 
-  #sendNext(number: number, attachment: Attachment): boolean {
+  #sendNext(number: number, attachment: RunReader): boolean {
     const event = attachment.windowBytes > 0 ? attachment.transcript.after(attachment.afterSeq) : undefined
     if (event === undefined) return false
     attachment.afterSeq = event.seq
@@ -290,7 +291,7 @@ export class FrontConnection {
     }
   }
 
-  /** Does what was asked and answers it; a refusal goes back as one, anything else is a fault of the runner's. */
+  /** Handles a request and answers it: `ok`, a refusal, or `unavailable` for a fault, which is logged. */
   #answer(request: number, work: () => Promise<void> | void): void {
     const refuse = (error: unknown) => this.#refuse(request, error)
     try {
@@ -305,11 +306,11 @@ export class FrontConnection {
 
   #refuse(request: number, error: unknown): void {
     const refusal = error instanceof Refusal ? error : new Refusal('unavailable', { reason: 'the runner failed' })
-    if (refusal !== error) this.#log.error({ err: error }, 'a request of a front failed')
+    if (refusal !== error) this.#log.error({ err: error }, 'request of front failed')
     this.#send({ type: 'refused', request, code: refusal.code, details: refusal.details })
   }
 
-  /** What is large waits for the socket, one piece at a time. Bytes of files are in buffers of their own: no copy. */
+  /** Sends a large message once the socket has drained. The payload is not copied. */
   async #sendWhenDrained(header: FromRunner, payload: Uint8Array = new Uint8Array()): Promise<void> {
     while (this.#socket.writableNeedDrain && !this.#socket.destroyed)
       await new Promise<void>((resolve) => this.#waitingForDrain.push(resolve))
@@ -325,11 +326,11 @@ export class FrontConnection {
   #send(header: FromRunner, ...payload: Uint8Array[]): void {
     if (this.#socket.destroyed) return
     this.#socket.write(encodeMessage(header, ...payload))
-    if (this.#socket.writableLength > maxUnreadBytes) this.#socket.destroy(new WireError('a front does not read'))
+    if (this.#socket.writableLength > maxUnreadBytes) this.#socket.destroy(new WireError('the front does not read'))
   }
 
   #forgetAttachments(): void {
-    for (const attachment of this.#attachments.values()) attachment.stopFollowing()
+    for (const attachment of this.#attachments.values()) attachment.unsubscribe()
     this.#attachments.clear()
   }
 }

@@ -18,48 +18,48 @@ export interface RunnerSettings {
   engine: EngineSettings
   pool: PoolSettings
   queue: QueueSettings
-  /** `none`: no profile has storage, and nothing of it is needed of this machine. */
+  /** `none`: no profile has storage, and the machine need not support it. */
   storage: StorageSettings | 'none'
-  /** Lists of modules that profiles want imported ahead, each once. */
+  /** Distinct lists of modules that profiles preload. */
   preloads: readonly (readonly string[])[]
   frontUid: number
   frontGid: number
   graceMs: number
 }
 
-/** The runner, built and serving. */
+/** A runner that accepts connections. */
 export interface RunningRunner {
-  /** Ends every run as `shutdown`, every slot, and what the runner made on the machine. */
+  /** Ends every run as `shutdown`, destroys every slot, and removes what the runner created on the machine. */
   close(): Promise<void>
 }
 
 /**
- * Builds the runner's rooms in order: the machine's side, storage, the pool, the queue, the runs, the door.
- * @throws StartRefused when the machine cannot give the isolation that is asked for.
+ * Builds the modules of the runner in order: machine, storage, pool, queue, runs, server.
+ * @throws StartRefused when the machine cannot provide the required isolation.
  */
 export async function openRunner(settings: RunnerSettings, log: Log): Promise<RunningRunner> {
   const startedMs = monotonicMs()
   const hasStorage = settings.storage !== 'none'
   const undo = new Cleanup()
   try {
-    const host = await openMachine(settings.engine, hasStorage ? Dock.open : undefined)
-    undo.add(() => host.close())
-    for (const modules of settings.preloads) await requirePreload(host, modules)
-    const storage = await openAsked(settings.storage, undo, log)
+    const machine = await openMachine(settings.engine, hasStorage ? Dock.open : undefined)
+    undo.add(() => machine.close())
+    for (const modules of settings.preloads) await requirePreload(machine, modules)
+    const storage = await openIfWanted(settings.storage, undo, log)
     const events: PoolEvents = {
-      failed: (error) => log.error({ err: error }, 'a slot could not be made or ended'),
+      failed: (error) => log.error({ err: error }, 'slot could not be created or destroyed'),
       changed: () => server.announce(pool.trouble),
     }
-    const pool = new SlotPool(() => createSlot(host), settings.pool, events)
+    const pool = new SlotPool(() => createSlot(machine), settings.pool, events)
     undo.add(() => pool.close())
     const queue = new FairQueue(settings.queue)
-    const languages = host.languages.map(({ language }) => language)
+    const languages = machine.languages.map(({ language }) => language)
     const runs = new Runs(queue, pool, storage, languages, (error, runId) => {
-      log.error({ err: error, trace_id: runId }, 'a run failed')
+      log.error({ err: error, trace_id: runId }, 'run failed')
     })
     const { socketPath, id } = settings.instance
     const { frontUid, frontGid, graceMs } = settings
-    // A later life of the same runner always has a higher epoch: no two begin within a millisecond.
+    // A later process of the same runner has a higher epoch: no two start within a millisecond.
     const identity = { runnerId: id, epoch: Date.now() }
     const server = new RunnerServer({ socketPath, frontUid, frontGid, graceMs, ...identity }, runs, storage, log)
     await pool.open()
@@ -67,7 +67,7 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     undo.add(() => server.close())
     undo.add(() => runs.shutDown())
     const start_ms = Math.round(monotonicMs() - startedMs)
-    log.info({ runtime: host.runtimeVersion, languages: host.languages, start_ms }, 'the runner takes runs')
+    log.info({ runtime: machine.runtimeVersion, languages: machine.languages, start_ms }, 'runner ready')
     return { close: () => undo.run() }
   } catch (error) {
     await undo.run()
@@ -75,17 +75,17 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
   }
 }
 
-/** @throws StartRefused in the words of the interpreter: no run is to find out. */
-async function requirePreload(host: Machine, modules: readonly string[]): Promise<void> {
-  const problem = await findPreloadProblem(host, modules)
+/** @throws StartRefused with the message of the interpreter, so that a missing module stops the start and not a run. */
+async function requirePreload(machine: Machine, modules: readonly string[]): Promise<void> {
+  const problem = await findPreloadProblem(machine, modules)
   if (problem === undefined) return
   throw new StartRefused(
-    `The modules ${modules.join(', ')} cannot be imported ahead of runs: ${problem}.`,
-    'Install what is missing below /usr, or take the module out of preload of its profile.',
+    `The modules ${modules.join(', ')} cannot be preloaded: ${problem}.`,
+    'Install the missing modules below /usr, or remove them from the preload setting of the profile.',
   )
 }
 
-async function openAsked(
+async function openIfWanted(
   settings: StorageSettings | 'none',
   undo: Cleanup,
   log: Log,

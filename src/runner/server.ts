@@ -8,21 +8,21 @@ import type { Runs } from './runs/runs.ts'
 import type { OpenStorage } from './storage/storage.ts'
 
 export interface RunnerServerSettings {
-  /** Where the socket is made; its directory is made with it and is for its two ends alone. */
+  /** Path of the socket. Its directory is created with it, for these two processes only. */
   socketPath: string
   /** The only user, besides root itself, that may connect. */
   frontUid: number
   frontGid: number
-  /** How long the runs of a front that is gone go on, unless another front attaches, in milliseconds. */
+  /** How long runs of a disconnected front continue unless another front attaches, in milliseconds. */
   graceMs: number
   runnerId: string
   epoch: number
 }
 
-/** A front reconnects and a new one may overlap with the old; more than these is a fault. */
+/** A new front may overlap with the previous one; more connections than this are a fault. */
 const maxConnections = 8
 
-/** The runner's door: fronts of this instance, and nobody else. */
+/** Accepts connections from the fronts of this instance, and from no other process. */
 export class RunnerServer {
   readonly #settings: RunnerServerSettings
   readonly #runs: Runs
@@ -33,7 +33,7 @@ export class RunnerServer {
   readonly #graces = new Set<NodeJS.Timeout>()
   #trouble: string | undefined
 
-  /** @param storage absent where there is none. */
+  /** @param storage absent when the runner has no storage. */
   constructor(settings: RunnerServerSettings, runs: Runs, storage: OpenStorage | undefined, log: Log) {
     this.#settings = settings
     this.#runs = runs
@@ -42,7 +42,7 @@ export class RunnerServer {
     this.#server = createServer((socket) => this.#accept(socket))
   }
 
-  /** Makes the socket and listens. @throws where the directory or socket cannot be made as it must be. */
+  /** Creates the socket and listens. @throws system errors when the directory or socket cannot be created. */
   async listen(): Promise<void> {
     const { socketPath, frontGid } = this.#settings
     const directory = dirname(socketPath)
@@ -58,7 +58,7 @@ export class RunnerServer {
     chmodSync(directory, 0o710)
   }
 
-  /** Tells every front whether runs can start. @param trouble why not, or `undefined`. */
+  /** Reports to every front whether runs can start. @param trouble why not, or `undefined`. */
   announce(trouble: string | undefined): void {
     if (trouble === this.#trouble) return
     this.#trouble = trouble
@@ -75,12 +75,12 @@ export class RunnerServer {
   #accept(socket: Socket): void {
     const peer = peerCredentials(socket)
     if (peer === undefined || (peer.uid !== 0 && peer.uid !== this.#settings.frontUid)) {
-      this.#log.error({ peer }, 'refused a connection that is not from the front')
+      this.#log.error({ peer }, 'rejected connection: peer is not the front')
       socket.destroy()
       return
     }
     if (this.#connections.size >= maxConnections) {
-      this.#log.error({ connections: this.#connections.size }, 'refused one connection too many')
+      this.#log.error({ connections: this.#connections.size }, 'rejected connection: too many')
       socket.destroy()
       return
     }
@@ -94,7 +94,7 @@ export class RunnerServer {
     })
   }
 
-  /** What nobody waits for any more ends after the grace time; detached runs go on. */
+  /** Cancels the runs of a disconnected front after the grace time, except detached runs and those that another front attached to. */
   #endAbandoned(gone: FrontConnection): void {
     const abandoned = [...gone.started]
     if (abandoned.length === 0) return

@@ -108,6 +108,7 @@ describe('each rule finds what it forbids', () => {
     ['files are named for what they hold', { 'test/support/server-helpers.ts': '' }, /does not say/],
     ['files are named for what they hold', { 'src/core/SlotPool.ts': '' }, /kebab-case/],
     ['files stay short', { 'src/core/a.ts': '\n'.repeat(400) }, /has 400 lines/],
+    ['files stay short', { 'guest/a.c': '\n'.repeat(400) }, /has 400 lines/],
     ['no test runs alone and none is only planned', { 'test/contract/a.test.ts': 'it.only("x")' }, /it.only/],
     ['no test runs alone and none is only planned', { 'test/contract/a.test.ts': 'it.todo("x")' }, /it.todo/],
     ['nothing is left for later in the code', { 'guest/a.c': '/* FIXME */' }, /a.c:1 a note/],

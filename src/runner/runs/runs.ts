@@ -143,7 +143,7 @@ export class Runs {
       running: this.#queue.running,
       slots: { ready, idle, busy },
       jailsWaiting: this.#pool.jailsWaiting,
-      filesystemsMounted: this.#storage?.warm.size.mounted ?? 0,
+      filesystemsMounted: this.#storage?.mounts.size.mounted ?? 0,
       process: processFigures(),
     }
   }

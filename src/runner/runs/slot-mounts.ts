@@ -7,7 +7,7 @@ import { type Mounted, usageOf } from '../../storage/filesystems.ts'
 /** Storage in the dock of a slot. */
 export interface SlotMount {
   slot: Slot
-  attachment: DockMount
+  mount: DockMount
 }
 
 /** @throws Error when the slot was made without one. */
@@ -20,10 +20,10 @@ export function dockOf(slot: Slot): Dock {
  * Takes storage out of its slot; only when every process of the run is dead. A slot that still holds on to it ends first.
  * @throws what detaching throws; the slot has ended then, too.
  */
-export async function detach({ slot, attachment }: SlotMount): Promise<void> {
+export async function detach({ slot, mount }: SlotMount): Promise<void> {
   let isClean = false
   try {
-    isClean = await attachment.detach()
+    isClean = await mount.detach()
   } finally {
     // That it could not be ended is the pool's to learn, from its own call.
     if (!isClean) await slot.destroy().catch(() => undefined)

@@ -69,8 +69,8 @@ export class StorageRequests {
   }
 }
 
-async function inspect({ warm }: OpenStorage, where: FilesystemId): Promise<StorageStatus> {
-  const { usedBytes, freeBytes, totalInodes, freeInodes, allocatedBytes, wasMounted } = await warm.inspect(where)
+async function inspect({ mounts }: OpenStorage, where: FilesystemId): Promise<StorageStatus> {
+  const { usedBytes, freeBytes, totalInodes, freeInodes, allocatedBytes, wasMounted } = await mounts.inspect(where)
   return {
     sizeBytes: allocatedBytes,
     usedBytes,
@@ -82,17 +82,17 @@ async function inspect({ warm }: OpenStorage, where: FilesystemId): Promise<Stor
 }
 
 async function sizes(
-  { warm }: OpenStorage,
+  { mounts }: OpenStorage,
   { area, org, names }: Extract<StorageMessage, { type: 'storage_sizes' }>,
 ): Promise<(number | null)[]> {
-  return Promise.all(names.map(async (name) => (await warm.allocatedBytes({ area, org, name })) ?? null))
+  return Promise.all(names.map(async (name) => (await mounts.allocatedBytes({ area, org, name })) ?? null))
 }
 
 async function namesOf(
-  { warm }: OpenStorage,
+  { mounts }: OpenStorage,
   { area, org, after, limit }: Extract<StorageMessage, { type: 'storage_names' }>,
 ): Promise<string[]> {
-  const names = await warm.names(area, org)
+  const names = await mounts.names(area, org)
   return names
     .filter((name) => name > after)
     .sort((a, b) => (a < b ? -1 : 1))

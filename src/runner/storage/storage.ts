@@ -10,54 +10,54 @@ import { ThreadClaims } from './thread-claims.ts'
 import { VolumeClaims } from './volume-claims.ts'
 
 export interface StorageSettings extends MountCacheSettings {
-  /** Where images are kept; only root may enter. */
+  /** Directory of the disks; accessible to root only. */
   home: string
-  /** Where they are mounted; gone with the runner. */
+  /** Where they are mounted; removed with the runner. */
   mountsDir: string
-  /** Room on the disk of `home` that storage leaves to everything else. */
+  /** Free bytes that storage leaves on the filesystem of `home`. */
   reserveBytes: number
 }
 
-/** What waits for a used filesystem at the end; every run has ended by then. */
+/** How long `close` waits for filesystems in use, after every run has ended. */
 const closePatienceMs = 5_000
-/** How long a mount waits for an earlier one of the same image to end in the kernel. */
+/** How long a mount waits until the kernel has released an earlier mount of the same disk. */
 const lockPatienceMs = 5_000
 
-/** Storage, tried out and open. */
+/** Storage that has passed the probe. */
 export interface OpenStorage {
   threads: ThreadClaims
   volumes: VolumeClaims
-  warm: MountCache
+  mounts: MountCache
   /** Unmounts everything. */
   close(): Promise<void>
 }
 
-/** Threads are never given up silently; who can do without them may say so. */
-function withAWayOut(error: unknown): never {
+/** Adds how to serve without threads, which are never disabled silently. */
+function withRemedy(error: unknown): never {
   if (!(error instanceof StartRefused)) throw error
   throw new StartRefused(error.message, `${error.remedy} Or serve without threads: --storage none.`)
 }
 
-/** @throws StartRefused when this machine cannot keep threads apart. */
+/** @throws StartRefused when this machine does not support storage. */
 export async function openStorage(settings: StorageSettings, log: Log): Promise<OpenStorage> {
   const { home, mountsDir, reserveBytes, mountedMax, idleMs } = settings
   mkdirSync(home, { recursive: true, mode: 0o700 })
   const scratch = join(home, 'probe')
   mkdirSync(scratch, { recursive: true, mode: 0o700 })
-  await probeStorage(scratch).catch(withAWayOut)
+  await probeStorage(scratch).catch(withRemedy)
   const filesystems = await Filesystems.open({ home, mountsDir, reserveBytes, lockPatienceMs })
-  const warm = new MountCache(
+  const mounts = new MountCache(
     filesystems,
     { mountedMax, idleMs },
     {
-      failed: (id, error) => log.error({ err: error, storage: keyOf(id) }, 'a filesystem could not be unmounted'),
-      recovered: (id) => log.warn({ storage: keyOf(id) }, 'a filesystem was left by a crash and is whole again'),
+      failed: (id, error) => log.error({ err: error, storage: keyOf(id) }, 'filesystem could not be unmounted'),
+      recovered: (id) => log.warn({ storage: keyOf(id) }, 'recovered filesystem after unclean shutdown'),
     },
   )
   return {
-    threads: new ThreadClaims(warm),
-    volumes: new VolumeClaims(warm),
-    warm,
-    close: () => warm.close(closePatienceMs),
+    threads: new ThreadClaims(mounts),
+    volumes: new VolumeClaims(mounts),
+    mounts,
+    close: () => mounts.close(closePatienceMs),
   }
 }

@@ -23,7 +23,7 @@ interface Use {
  * read meanwhile, and written by several at once while there is no run.
  */
 export class ThreadClaims {
-  readonly #warm: MountCache
+  readonly #mounts: MountCache
   readonly #uses = new Map<string, Use>()
   readonly #changes = new ChangeDetector()
   /** Being made or grown. None of these rejects. */
@@ -31,8 +31,8 @@ export class ThreadClaims {
   /** Highest fencing number seen. Kept for this life of the runner: no jail outlives it. */
   readonly #fences = new Map<string, number>()
 
-  constructor(warm: MountCache) {
-    this.#warm = warm
+  constructor(mounts: MountCache) {
+    this.#mounts = mounts
   }
 
   /**
@@ -45,7 +45,7 @@ export class ThreadClaims {
     if (this.#uses.has(key) || thread.fence < (this.#fences.get(key) ?? 0)) throw busy(id)
     this.#remember(key, thread.fence)
     this.#uses.set(key, { by: 'run', writers: 0 })
-    return new ThreadClaim(id, thread.quota, this.#warm, this.#changes, () => this.#uses.delete(key))
+    return new ThreadClaim(id, thread.quota, this.#mounts, this.#changes, () => this.#uses.delete(key))
   }
 
   /** BOUNDARY: a front that names threads without end must not make the runner grow: the oldest are forgotten. */
@@ -58,7 +58,7 @@ export class ThreadClaims {
 
   /** Work on the files of a thread that changes nothing. @throws Refusal thread_unknown, unavailable. */
   async reading<T>(id: FilesystemId, work: (root: number) => Promise<T>): Promise<T> {
-    const lease = await this.#warm.acquire(id, undefined)
+    const lease = await this.#mounts.acquire(id, undefined)
     try {
       return await work(lease.mounted.root.fd)
     } finally {
@@ -91,13 +91,13 @@ export class ThreadClaims {
   async create(id: FilesystemId, quota: Quota): Promise<boolean> {
     const key = keyOf(id)
     await this.#creating.get(key)
-    if (await this.#warm.suffices(id, quota)) return false
+    if (await this.#mounts.suffices(id, quota)) return false
     const creating = this.#creating.get(key)
     if (creating) {
       await creating
       return this.create(id, quota)
     }
-    const work = this.#alone([id], () => this.#warm.create(id, quota))
+    const work = this.#alone([id], () => this.#mounts.create(id, quota))
     const settled = work
       .then(
         () => undefined,
@@ -111,7 +111,7 @@ export class ThreadClaims {
   /** Erases a thread, with the numbers of its holders. @returns whether there was one. @throws Refusal thread_busy. */
   remove(id: FilesystemId): Promise<boolean> {
     return this.#alone([id], async () => {
-      const removed = await this.#warm.remove(id)
+      const removed = await this.#mounts.remove(id)
       this.#fences.delete(keyOf(id))
       return removed
     })
@@ -119,7 +119,7 @@ export class ThreadClaims {
 
   /** Copies a thread. @returns false when `to` exists. @throws Refusal thread_unknown, thread_busy. */
   fork(from: FilesystemId, to: FilesystemId): Promise<boolean> {
-    return this.#alone([from, to], () => this.#warm.fork(from, to))
+    return this.#alone([from, to], () => this.#mounts.fork(from, to))
   }
 
   /** No run and no change of files begins meanwhile. */
@@ -139,23 +139,23 @@ export class ThreadClaims {
 export class ThreadClaim {
   readonly #id: FilesystemId
   readonly #quota: Quota
-  readonly #warm: MountCache
+  readonly #mounts: MountCache
   readonly #changes: ChangeDetector
   readonly #free: () => void
   #lease: MountLease | undefined
   #attached: SlotMount | undefined
 
-  constructor(id: FilesystemId, quota: Quota, warm: MountCache, changes: ChangeDetector, free: () => void) {
+  constructor(id: FilesystemId, quota: Quota, mounts: MountCache, changes: ChangeDetector, free: () => void) {
     this.#id = id
     this.#quota = quota
-    this.#warm = warm
+    this.#mounts = mounts
     this.#changes = changes
     this.#free = free
   }
 
   /** Mounts it, made first if need be. @throws Refusal unavailable. */
   async mount(): Promise<void> {
-    this.#lease = await this.#warm.acquire(this.#id, this.#quota)
+    this.#lease = await this.#mounts.acquire(this.#id, this.#quota)
     // What cannot be read now is found out, and told, after the run.
     await this.#changes.settle(keyOf(this.#id), this.#id.name, this.#mounted.root.fd).catch(() => undefined)
   }
@@ -163,7 +163,7 @@ export class ThreadClaim {
   /** @returns the entry of the slot's dock at which it is now. */
   async attach(slot: Slot): Promise<string> {
     const options = { initPid: slot.pid, name: homeEntry, readOnly: false }
-    this.#attached = { slot, attachment: await dockOf(slot).attach(this.#mounted, options) }
+    this.#attached = { slot, mount: await dockOf(slot).attach(this.#mounted, options) }
     return homeEntry
   }
 

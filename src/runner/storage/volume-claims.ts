@@ -15,23 +15,23 @@ const volumesEntry = 'volumes'
  * client meanwhile. One is erased only while nobody has it.
  */
 export class VolumeClaims {
-  readonly #warm: MountCache
+  readonly #mounts: MountCache
   /** Erased ones. No name is used twice, so a run that was asked for before cannot make one of them again. */
   readonly #gone = new Set<string>()
 
-  constructor(warm: MountCache) {
-    this.#warm = warm
+  constructor(mounts: MountCache) {
+    this.#mounts = mounts
   }
 
   /** @throws Refusal volume_unknown when one was erased meanwhile. */
   claim({ orgId }: RunSpec, volumes: readonly RunVolume[]): VolumesClaim {
     for (const { name } of volumes) this.#refuseRemoved({ area: 'volumes', org: orgId, name })
-    return new VolumesClaim(orgId, volumes, this.#warm)
+    return new VolumesClaim(orgId, volumes, this.#mounts)
   }
 
   /** Work on the files of a volume that changes nothing. @throws Refusal volume_unknown, unavailable. */
   async reading<T>(id: FilesystemId, work: (root: number) => Promise<T>): Promise<T> {
-    const lease = await this.#warm.acquire(id, undefined)
+    const lease = await this.#mounts.acquire(id, undefined)
     try {
       return await work(lease.mounted.root.fd)
     } finally {
@@ -47,12 +47,12 @@ export class VolumeClaims {
   /** Makes a volume, or lets a smaller one grow. @returns whether it was made. @throws Refusal volume_busy. */
   async create(id: FilesystemId, quota: Quota): Promise<boolean> {
     this.#refuseRemoved(id)
-    return (await this.#warm.suffices(id, quota)) ? false : this.#warm.create(id, quota)
+    return (await this.#mounts.suffices(id, quota)) ? false : this.#mounts.create(id, quota)
   }
 
   /** Erases a volume. @returns whether there was one. @throws Refusal volume_busy while somebody has it. */
   async remove(id: FilesystemId): Promise<boolean> {
-    const removed = await this.#warm.remove(id)
+    const removed = await this.#mounts.remove(id)
     this.#gone.add(keyOf(id))
     const [oldest] = this.#gone
     if (this.#gone.size > goneMax && oldest !== undefined) this.#gone.delete(oldest)
@@ -68,21 +68,21 @@ export class VolumeClaims {
 export class VolumesClaim {
   readonly #org: string
   readonly #volumes: readonly RunVolume[]
-  readonly #warm: MountCache
+  readonly #mounts: MountCache
   readonly #leases: { volume: RunVolume; lease: MountLease }[] = []
   #attached: SlotMount | undefined
 
-  constructor(org: string, volumes: readonly RunVolume[], warm: MountCache) {
+  constructor(org: string, volumes: readonly RunVolume[], mounts: MountCache) {
     this.#org = org
     this.#volumes = volumes
-    this.#warm = warm
+    this.#mounts = mounts
   }
 
   /** Mounts them, each made first if need be. @throws Refusal unavailable. */
   async mount(): Promise<void> {
     for (const volume of this.#volumes) {
       const id: FilesystemId = { area: 'volumes', org: this.#org, name: volume.name }
-      this.#leases.push({ volume, lease: await this.#warm.acquire(id, volume.quota) })
+      this.#leases.push({ volume, lease: await this.#mounts.acquire(id, volume.quota) })
     }
   }
 
@@ -93,7 +93,7 @@ export class VolumesClaim {
       mounted,
       readOnly,
     }))
-    this.#attached = { slot, attachment: await dockOf(slot).attachVolumes(volumesEntry, slot.pid, parts) }
+    this.#attached = { slot, mount: await dockOf(slot).attachVolumes(volumesEntry, slot.pid, parts) }
     return volumesEntry
   }
 
