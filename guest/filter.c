@@ -42,6 +42,13 @@ void filter_if_equal(uint32_t value, uint32_t verdict)
 	filter_answer(verdict);
 }
 
+void filter_answer_range(uint32_t first, uint32_t end, uint32_t verdict)
+{
+	filter_emit(BPF_JMP | BPF_JGE | BPF_K, first, 0, 2);
+	filter_emit(BPF_JMP | BPF_JGE | BPF_K, end, 1, 0);
+	filter_answer(verdict);
+}
+
 void filter_allow_small(const uint32_t *masks, size_t words)
 {
 	for (size_t word = 0; word < words; word++) {

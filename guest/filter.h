@@ -28,6 +28,9 @@ void filter_load_argument(unsigned index);
 /* Answers when the loaded word equals `value`. */
 void filter_if_equal(uint32_t value, uint32_t verdict);
 
+/* Answers when the loaded word is at least `first` and less than `end`. */
+void filter_answer_range(uint32_t first, uint32_t end, uint32_t verdict);
+
 /* Allows the call when the loaded word is in a set of small numbers: bit N of masks[W] stands for the value 32 * W + N.
  * For every other word the filter continues behind it, and the loaded word is lost. A set costs eight instructions for
  * each 32 values of its range, however many it holds. */
