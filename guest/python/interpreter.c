@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "../fail.h"
-#include "helper.h"
+#include "prelude.h"
 #include "report.h"
 
 #define PY_FILE_INPUT 257
@@ -32,7 +32,7 @@ static struct {
 	void (*print_error)(void);
 } python;
 
-/* The function of the helper. */
+/* The function of the prelude. */
 static void *begin;
 
 static void *find(const char *name)
@@ -82,14 +82,14 @@ static void *call_with(void *callable, const char *text, size_t length)
 	return answer;
 }
 
-/* Runs the helper in a dictionary of its own, which no module shows, and returns that. */
-static void *run_helper(void)
+/* Runs the prelude in a dictionary of its own, which no module shows, and returns that. */
+static void *run_prelude(void)
 {
 	void *globals = python.dict_new();
 
 	if (globals == NULL || python.dict_set(globals, "__builtins__", python.builtins()) < 0)
 		return NULL;
-	void *done = python.run(python_helper, PY_FILE_INPUT, globals, globals);
+	void *done = python.run(python_prelude, PY_FILE_INPUT, globals, globals);
 	if (done == NULL) {
 		python.print_error();
 		return NULL;
@@ -103,16 +103,16 @@ void interpreter_preload(const char *names)
 	void *answer = NULL;
 
 	find_python();
-	void *globals = run_helper();
+	void *globals = run_prelude();
 	if (globals != NULL) {
 		begin = python.dict_get(globals, "begin");
 		answer = call_with(python.dict_get(globals, "preload"), names, strlen(names));
 	}
 	if (answer == NULL)
-		report_failure("the helper failed; see standard error");
+		report_failure("the prelude failed; see standard error");
 	const char *problem = python.text_of(answer);
 	if (problem == NULL)
-		report_failure("the helper returned no text");
+		report_failure("the prelude returned no text");
 	if (problem[0] != '\0')
 		report_failure(problem);
 }

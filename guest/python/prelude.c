@@ -1,6 +1,6 @@
-#include "helper.h"
+#include "prelude.h"
 
-const char python_helper[] =
+const char python_prelude[] =
 	"import sys\n"
 	"unseen = {'atexit', 'gc'} - set(sys.modules)\n"
 	"import atexit, gc, os, posix, time\n"
