@@ -76,8 +76,8 @@ async function startGlovebox(): Promise<string> {
     listing: () => listing,
     call: async (_caller, given) => answerTo((given as { text: unknown }).text),
   }
-  const [{ Changes }, { openRooms }, { buildServer }, { createLog }] = await Promise.all([
-    import('../../src/mcp/changes.ts'),
+  const [{ ChangeFeed }, { openRooms }, { buildServer }, { createLog }] = await Promise.all([
+    import('../../src/mcp/change-feed.ts'),
     import('../../test/support/front.ts'),
     import('../../src/http/server.ts'),
     import('../../src/observe/log.ts'),
@@ -87,7 +87,7 @@ async function startGlovebox(): Promise<string> {
     core: rooms.core,
     metrics: rooms.metrics,
     log: createLog({ level: 'info', format: 'json', destination: process.stderr }),
-    offers: { inventory: { tools: [instant], prompts: [], resources: [], templates: [] }, changes: new Changes() },
+    offers: { inventory: { tools: [instant], prompts: [], resources: [], templates: [] }, changes: new ChangeFeed() },
     config: {
       host: '127.0.0.1',
       port: 0,

@@ -2,11 +2,11 @@ import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { readsEvents } from '../mcp/accept.ts'
-import { Calls } from '../mcp/calls.ts'
-import type { Changes } from '../mcp/changes.ts'
+import { ActiveCalls } from '../mcp/active-calls.ts'
+import type { ChangeFeed } from '../mcp/change-feed.ts'
 import { isModernHeader } from '../mcp/era.ts'
 import { type HeaderOf, handle, type McpContext, type McpReply, type McpState } from '../mcp/handle.ts'
-import { news } from '../mcp/legacy/notification-stream.ts'
+import { notificationStream } from '../mcp/legacy/notification-stream.ts'
 import { Sessions } from '../mcp/legacy/sessions.ts'
 import { LiveTasks } from '../mcp/modern/live-tasks.ts'
 import { fault } from '../observe/log.ts'
@@ -16,7 +16,7 @@ import { baseUrlOf } from './base-url.ts'
 import type { Group, HttpDeps, Operation } from './operation.ts'
 
 /** A call that takes longer is answered as a stream: common clients and proxies wait one to five minutes for headers. */
-const quietMs = 10_000
+const streamAfterMs = 10_000
 
 /** The handlers of `/mcp`, which share the state that the protocol keeps between requests. */
 export interface McpEndpoint {
@@ -26,9 +26,9 @@ export interface McpEndpoint {
 }
 
 /** MCP over Streamable HTTP: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports */
-export function mcpEndpoint(deps: HttpDeps, catalog: Catalog, changes: Changes, closing: AbortSignal): McpEndpoint {
+export function mcpEndpoint(deps: HttpDeps, catalog: Catalog, changes: ChangeFeed, closing: AbortSignal): McpEndpoint {
   const state: McpState = {
-    calls: new Calls(),
+    calls: new ActiveCalls(),
     sessions: new Sessions(),
     tasks: new LiveTasks(changes),
     changes,
@@ -46,7 +46,7 @@ export function mcpEndpoint(deps: HttpDeps, catalog: Catalog, changes: Changes, 
       const context = await contextOf(request, reply, deps, catalog, state)
       const sessionId = header('mcp-session-id')
       const session = sessionId === undefined ? undefined : state.sessions.find(request.caller.keyId, sessionId)
-      return sendEvents(reply, news(session, context), context.log)
+      return sendEvents(reply, notificationStream(session, context), context.log)
     },
     delete: async (request, reply) => {
       const header = headersOf(request)
@@ -82,15 +82,15 @@ async function contextOf(
     offer: catalog.offer(caller.profile, toolsets, await core.hiddenTools(caller), caller.tools),
     serverVersion: version,
     baseUrl: baseUrlOf(request, publicUrl),
-    quietMs,
+    streamAfterMs,
     wantsSession: queryOf(request, 'session') === 'true',
-    gone: goneSignal(reply.raw),
+    disconnected: disconnectSignal(reply.raw),
     log: request.log as typeof log,
   }
 }
 
 /** Returns a getter of a signal that aborts when the client disconnects early. The signal is created on first use. */
-function goneSignal(raw: ServerResponse): () => AbortSignal {
+function disconnectSignal(raw: ServerResponse): () => AbortSignal {
   let gone: AbortController | undefined
   return () => {
     if (gone) return gone.signal

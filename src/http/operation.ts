@@ -8,7 +8,7 @@ import type { Admin, Administered } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Page } from '../core/paging.ts'
-import type { Changes } from '../mcp/changes.ts'
+import type { ChangeFeed } from '../mcp/change-feed.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { Catalog, Inventory } from '../tools/catalog.ts'
@@ -25,7 +25,7 @@ export interface HttpDeps {
   publicUrl: string
   log: Log
   /** Replaces the tools of the product, for tests. */
-  offers?: { inventory: Inventory; changes: Changes }
+  offers?: { inventory: Inventory; changes: ChangeFeed }
 }
 
 /** What every handler can use; built once per server. */

@@ -1,6 +1,6 @@
 import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import { Refusal } from '../base/errors.ts'
-import { Changes } from '../mcp/changes.ts'
+import { ChangeFeed } from '../mcp/change-feed.ts'
 import { Catalog } from '../tools/catalog.ts'
 import { mcpEndpoint } from './mcp.ts'
 import { openApiDocument } from './openapi/document.ts'
@@ -15,7 +15,7 @@ export function registerRoutes(app: FastifyInstance, deps: HttpDeps): void {
   const server: ServerContext = {
     ...deps,
     catalog,
-    mcp: mcpEndpoint(deps, catalog, deps.offers?.changes ?? new Changes(), closing.signal),
+    mcp: mcpEndpoint(deps, catalog, deps.offers?.changes ?? new ChangeFeed(), closing.signal),
     openApiJson: JSON.stringify(openApiDocument(deps.version, operations)),
   }
   for (const ofPath of Map.groupBy(operations, ({ path }) => path).values()) {

@@ -1,56 +1,57 @@
-import { Refusal } from '../base/errors.ts'
 import { parseJson } from '../base/json.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
-import { fault, type Log } from '../observe/log.ts'
+import type { Log } from '../observe/log.ts'
 import type { Offer } from '../tools/catalog.ts'
-import type { Calls } from './calls.ts'
-import type { Changes } from './changes.ts'
+import type { ActiveCalls } from './active-calls.ts'
+import type { ChangeFeed } from './change-feed.ts'
 import { classify } from './era.ts'
-import { errorText } from './json-rpc.ts'
+import { type EmptyReply, errorReply, type JsonReply, toRefusal } from './json-rpc/encode.ts'
 import { answerLegacy } from './legacy/answer.ts'
 import type { Sessions } from './legacy/sessions.ts'
 import { answerModern } from './modern/answer.ts'
 import type { LiveTasks } from './modern/live-tasks.ts'
 
-/** A header of the HTTP request, by its name in lower case. */
+/** Returns a header of the HTTP request by its lower-case name. */
 export type HeaderOf = (name: string) => string | undefined
 
-/** What the protocol keeps between requests, for as long as this process lives. */
+/** The state that requests of this process share. */
 export interface McpState {
-  calls: Calls
+  calls: ActiveCalls
   sessions: Sessions
   tasks: LiveTasks
-  changes: Changes
-  /** Aborts when this process is about to end: what only waits for news ends then. */
+  changes: ChangeFeed
+  /** Aborts when this process is about to exit. Streams of notifications then end. */
   closing: AbortSignal
 }
 
 export interface McpContext extends McpState {
   core: Core
   caller: Caller
-  /** What the caller's profile offers, within the toolsets asked for. */
+  /** What the caller's profile offers within the requested toolsets. */
   offer: Offer
   serverVersion: string
-  /** Where the client reaches this server, without a slash at its end. */
+  /** The address at which the client reaches this server, without a trailing slash. */
   baseUrl: string
-  /** Longest a client that reads events waits for the head of its answer; the stream then keeps it alive. */
-  quietMs: number
-  /** The client asked for a session, which only what asks the client back needs. */
+  /** A call that takes longer is answered as a stream, which keeps the connection alive, if the client reads events. */
+  streamAfterMs: number
+  /** The client asked for a session. Only requests of the server to the client need one. */
   wantsSession: boolean
-  /** Aborts when the client has closed the connection before its answer was complete. */
-  gone(): AbortSignal
+  /** Returns a signal that aborts when the client closes the connection before the response is complete. */
+  disconnected(): AbortSignal
   log: Log
 }
 
-/** What HTTP answers; bodies and messages are JSON texts. */
+/** What HTTP sends. Bodies and messages are JSON texts. */
 export type McpReply =
-  | { kind: 'empty'; status: 202 | 204 }
-  | { kind: 'json'; status: number; body: string; retryAfterSeconds?: number; sessionId?: string }
-  /** Server-sent events; whether ending the iteration early cancels anything is the era's to say, by `gone`. */
+  | EmptyReply
+  | (JsonReply & { sessionId?: string })
+  /** Server-sent events. The era decides through `disconnected` whether a disconnect cancels the work. */
   | { kind: 'stream'; messages: AsyncGenerator<string, void, undefined> }
 
-/** Answers one POST. Knows nothing of HTTP but headers and a status; never rejects. */
+export type StreamReply = Extract<McpReply, { kind: 'stream' }>
+
+/** Answers one POST. Knows nothing of HTTP except headers and a status. Never rejects. */
 export async function handle(header: HeaderOf, body: Buffer, context: McpContext): Promise<McpReply> {
   try {
     const message = parseJson(body)
@@ -59,13 +60,7 @@ export async function handle(header: HeaderOf, body: Buffer, context: McpContext
       ? await answerModern(message, header, context)
       : await answerLegacy(era, message, header, context)
   } catch (error) {
-    return refuse(error, context.log)
+    const refusal = toRefusal(error, context.log)
+    return errorReply(null, refusal, refusal.row.http)
   }
-}
-
-/** An error of a body that no era could be asked about. */
-export function refuse(error: unknown, log: Log): McpReply {
-  const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
-  const { http, rpc } = refusal.row
-  return { kind: 'json', status: http, body: errorText(null, rpc, `${refusal.message} ${refusal.hint}`, undefined) }
 }

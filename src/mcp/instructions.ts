@@ -1,18 +1,23 @@
 import type { Profile } from '../base/profile.ts'
 import type { Offer } from '../tools/catalog.ts'
 
-/** What a client may put before its model: what this server is for, in words that hold for this key. */
+/** Returns the instructions that a client may show to its model. They mention only what the key can use. */
 export function instructionsFor({ tools }: Offer, { languages, storage }: Profile): string {
   const names = tools.map(({ name }) => name)
-  const files = storage.kind === 'threads' ? '; files in its home directory are kept under a thread_id' : ''
-  const says = [
-    'Glovebox runs code for AI agents in real isolation.',
+  const persistence =
+    storage.kind === 'threads' ? ' Files in the home directory persist between calls with the same thread_id.' : ''
+  const sentences = [
+    'Glovebox runs code for AI agents in isolated sandboxes.',
     ...(names.includes('sandbox_execute')
-      ? [`Use sandbox_execute to run ${languages.join(', ')} code in a fresh sandbox without network${files}.`]
+      ? [
+          `Use sandbox_execute to run ${languages.join(', ')} code in a fresh sandbox without network access.${persistence}`,
+        ]
       : []),
-    ...(names.includes('execution_wait') ? ['A run that goes on by itself is followed with execution_wait.'] : []),
-    ...(names.length === 0 ? ['No tools are shown with the toolsets asked for.'] : []),
-    'The resource glovebox://limits states what a run may use.',
+    ...(names.includes('execution_wait')
+      ? ['Use execution_wait to follow a run that continues in the background.']
+      : []),
+    ...(names.length === 0 ? ['The requested toolsets contain no tools that this key can use.'] : []),
+    'Read the resource glovebox://limits for the limits of a run.',
   ]
-  return says.join(' ')
+  return sentences.join(' ')
 }

@@ -1,64 +1,61 @@
-import type { McpReply } from './handle.ts'
-import { Rendezvous } from './rendezvous.ts'
+import { AsyncQueue } from '../base/async-queue.ts'
+import type { StreamReply } from './handle.ts'
+import type { JsonReply } from './json-rpc/encode.ts'
 
-type JsonReply = Extract<McpReply, { kind: 'json' }>
-
-/** The way to the client while its request is being answered. */
-export interface Exchange {
-  /** Sends a message ahead of the answer; resolves when it was taken. Dropped where the client reads no events. */
+/** Sends messages to the client while its request is in progress. */
+export interface ResponseChannel {
+  /** Sends a message before the response. Resolves when it was taken, at once if the client reads no events. */
   send(message: string): Promise<void>
-  /** From now on the answer is a stream, if the client reads events. */
-  open(): void
+  /** Starts the response as a stream, if the client reads events. */
+  startStream(): void
 }
 
-export interface ExchangeTerms {
+export interface RespondOptions {
   /** The client reads server-sent events. */
   readsEvents: boolean
-  /** Longest that a client which reads events waits for the head of its answer. */
-  quietMs: number
-  /** Aborts when nobody waits for the answer any more; it is then not sent. */
+  /** A client that reads events receives the head of a stream after this time. */
+  streamAfterMs: number
+  /** Aborts when the client no longer expects the response, which is then not sent. */
   abandoned: AbortSignal
 }
 
 /**
- * Answers one request: as plain JSON when that is all there is to say and it is said soon, otherwise as a stream of
- * messages that ends with the answer. The work goes on to its end, whoever stops reading.
+ * Answers one request: with plain JSON if the work is quick and sends no messages, otherwise with a stream of messages
+ * that ends with the response. The work continues when the client stops reading.
  * @param work never rejects.
  */
-export async function exchange(
-  { readsEvents, quietMs, abandoned }: ExchangeTerms,
-  work: (exchange: Exchange) => Promise<JsonReply>,
-): Promise<McpReply> {
-  const messages = new Rendezvous<string>()
-  const opened = Promise.withResolvers<'stream'>()
-  const open = () => {
-    if (readsEvents) opened.resolve('stream')
+export async function respond(
+  { readsEvents, streamAfterMs, abandoned }: RespondOptions,
+  work: (channel: ResponseChannel) => Promise<JsonReply>,
+): Promise<JsonReply | StreamReply> {
+  const messages = new AsyncQueue<string>({ capacity: 1 })
+  const started = Promise.withResolvers<'stream'>()
+  const startStream = () => {
+    if (readsEvents) started.resolve('stream')
   }
-  let last: Promise<void> = Promise.resolve()
-  const send = (message: string): Promise<void> => {
-    if (!readsEvents) return Promise.resolve()
-    open()
-    last = last.then(() => messages.give(message))
-    return last
+  const send = async (message: string): Promise<void> => {
+    if (!readsEvents) return
+    startStream()
+    await messages.send(message)
   }
-  const reply = work({ send, open })
-  const quiet = readsEvents ? setTimeout(open, quietMs) : undefined
-  const first = await Promise.race([opened.promise, reply])
-  clearTimeout(quiet)
+  const reply = work({ send, startStream })
+  const timer = readsEvents ? setTimeout(startStream, streamAfterMs) : undefined
+  const first = await Promise.race([started.promise, reply])
+  clearTimeout(timer)
   if (first !== 'stream') {
-    messages.leave()
+    messages.discard()
     return first
   }
-  void reply.finally(() => last.finally(() => messages.close()))
-  return { kind: 'stream', messages: stream(messages, reply, abandoned) }
+  void reply.finally(() => messages.close())
+  return { kind: 'stream', messages: streamOf(messages, reply, abandoned) }
 }
 
-async function* stream(
-  messages: Rendezvous<string>,
+async function* streamOf(
+  messages: AsyncQueue<string>,
   reply: Promise<JsonReply>,
   abandoned: AbortSignal,
 ): AsyncGenerator<string, void, undefined> {
-  for await (const message of messages) yield message
+  yield* messages
   const { body } = await reply
   if (!abandoned.aborted) yield body
 }

@@ -1,2 +1,2 @@
-/** What this server calls itself in every version of the protocol. */
+/** Returns the name and version that this server reports in every protocol version. */
 export const serverInfo = (version: string) => ({ name: 'glovebox', title: 'Glovebox', version })

@@ -2,11 +2,10 @@ import { Refusal } from '../base/errors.ts'
 import type { ToolResult } from '../tools/tool.ts'
 
 /**
- * Turns arguments that break a rule into a result that the model sees, so that it can mend its call; anything else
- * stays an error. https://modelcontextprotocol.io/specification/2026-07-28/server/tools
- * @throws whatever is not the arguments' fault.
+ * Converts invalid arguments into a tool result, which the model sees and can correct. Rethrows any other error.
+ * https://modelcontextprotocol.io/specification/2026-07-28/server/tools
  */
-export function mendable(error: unknown): ToolResult {
+export function toToolErrorResult(error: unknown): ToolResult {
   if (!(error instanceof Refusal) || error.row.error !== 'validation_error') throw error
   return errorResult(error)
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '../../src/base/errors.ts'
-import type { Changes } from '../../src/mcp/changes.ts'
+import type { ChangeFeed } from '../../src/mcp/change-feed.ts'
 import type { Tool } from '../../src/tools/tool.ts'
 import { FixtureFailure, fixtureTool, form, png, text, wav } from './fixture-tool.ts'
 
@@ -42,7 +42,7 @@ const schema = {
 }
 
 /** Tools that return each kind of content, report progress, or change the tool list. */
-export const contentTools = (changes: Changes): readonly Tool[] => [
+export const contentTools = (changes: ChangeFeed): readonly Tool[] => [
   fixtureTool('test_simple_text', 'Text', () => [text('This is a simple text response for testing.')]),
   fixtureTool('test_image_content', 'Image', () => [{ type: 'image', data: png, mimeType: 'image/png' }]),
   fixtureTool('test_audio_content', 'Audio', () => [{ type: 'audio', data: wav, mimeType: 'audio/wav' }]),
@@ -87,11 +87,11 @@ export const contentTools = (changes: Changes): readonly Tool[] => [
     return [text('Reconnection test completed successfully.')]
   }),
   fixtureTool('test_trigger_tool_change', 'Changes', () => {
-    changes.tell({ kind: 'tools' })
+    changes.publish({ kind: 'tools' })
     return [text('changed')]
   }),
   fixtureTool('test_trigger_prompt_change', 'Changes', () => {
-    changes.tell({ kind: 'prompts' })
+    changes.publish({ kind: 'prompts' })
     return [text('changed')]
   }),
   fixtureTool('test_x_mcp_header', 'Mirrors', (given) => [text(JSON.stringify(given))], {

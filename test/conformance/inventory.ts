@@ -1,4 +1,4 @@
-import { Changes } from '../../src/mcp/changes.ts'
+import { ChangeFeed } from '../../src/mcp/change-feed.ts'
 import type { Inventory } from '../../src/tools/catalog.ts'
 import { contentTools } from './content-tools.ts'
 import { inputTools } from './input-tools.ts'
@@ -7,8 +7,8 @@ import { resources, templates } from './resources.ts'
 import { taskTools } from './task-tools.ts'
 
 /** What the conformance suite expects a server to offer, on our protocol implementation and core. */
-export function conformanceOffers(): { inventory: Inventory; changes: Changes } {
-  const changes = new Changes({ tools: true, prompts: true, resources: true, resource: true })
+export function conformanceOffers(): { inventory: Inventory; changes: ChangeFeed } {
+  const changes = new ChangeFeed({ tools: true, prompts: true, resources: true, resource: true })
   return {
     changes,
     inventory: {

@@ -3,8 +3,8 @@ import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/
 import { CallToolRequestSchema, ListToolsRequestSchema } from '@modelcontextprotocol/sdk/types.js'
 import { createMcpHandler, ProtocolError, Server as ServerV2 } from '@modelcontextprotocol/server'
 import { Refusal } from '../../src/base/errors.ts'
-import { Calls } from '../../src/mcp/calls.ts'
-import { Changes } from '../../src/mcp/changes.ts'
+import { ActiveCalls } from '../../src/mcp/active-calls.ts'
+import { ChangeFeed } from '../../src/mcp/change-feed.ts'
 import { handle } from '../../src/mcp/handle.ts'
 import { Sessions } from '../../src/mcp/legacy/sessions.ts'
 import { LiveTasks } from '../../src/mcp/modern/live-tasks.ts'
@@ -55,11 +55,17 @@ const never = new AbortController().signal
 
 /** Our own handler, without authentication in front of it. */
 export function ours({ core, caller, log }: Rooms): AnswerTo {
-  const changes = new Changes()
+  const changes = new ChangeFeed()
   const offer = new Catalog({ tools: [echo], prompts: [], resources: [], templates: [] }).offer(caller.profile, [
     'execute',
   ])
-  const state = { calls: new Calls(), sessions: new Sessions(), tasks: new LiveTasks(changes), changes, closing: never }
+  const state = {
+    calls: new ActiveCalls(),
+    sessions: new Sessions(),
+    tasks: new LiveTasks(changes),
+    changes,
+    closing: never,
+  }
   const context = {
     ...state,
     core,
@@ -68,9 +74,9 @@ export function ours({ core, caller, log }: Rooms): AnswerTo {
     log,
     serverVersion: '1',
     baseUrl: 'http://localhost',
-    quietMs: 60_000,
+    streamAfterMs: 60_000,
     wantsSession: false,
-    gone: () => never,
+    disconnected: () => never,
   }
   return async ({ headers, body }) => {
     const reply = await handle((name) => headers[name], Buffer.from(body), context)

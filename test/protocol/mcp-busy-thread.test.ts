@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/base/errors.ts'
 import type { BusyAnswer } from '../../src/base/profile.ts'
-import { Changes } from '../../src/mcp/changes.ts'
+import { ChangeFeed } from '../../src/mcp/change-feed.ts'
 import { fixtureTool, text } from '../conformance/fixture-tool.ts'
 import { type Front, openFront, testProfile } from '../support/front.ts'
 import { askModern } from '../support/modern.ts'
@@ -18,7 +18,7 @@ async function open(onBusyThread: BusyAnswer, refusals: number): Promise<Front> 
   })
   const profile = { ...testProfile, calls: { ...testProfile.calls, onBusyThread, busyWaitMs: 600 } }
   const inventory = { tools: [tool], prompts: [], resources: [], templates: [] }
-  front = await openFront(profile, {}, { inventory, changes: new Changes() })
+  front = await openFront(profile, {}, { inventory, changes: new ChangeFeed() })
   return front
 }
 

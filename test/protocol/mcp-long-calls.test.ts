@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { Calls } from '../../src/mcp/calls.ts'
-import { Changes } from '../../src/mcp/changes.ts'
+import { ActiveCalls } from '../../src/mcp/active-calls.ts'
+import { ChangeFeed } from '../../src/mcp/change-feed.ts'
 import { type HeaderOf, handle, type McpReply } from '../../src/mcp/handle.ts'
 import { Sessions } from '../../src/mcp/legacy/sessions.ts'
 import { LiveTasks } from '../../src/mcp/modern/live-tasks.ts'
@@ -19,25 +19,25 @@ const accept = { both: 'application/json, text/event-stream', json: 'application
 
 const never = new AbortController().signal
 
-function call(code: string, reads: keyof typeof accept, quietMs: number): Promise<McpReply> {
+function call(code: string, reads: keyof typeof accept, streamAfterMs: number): Promise<McpReply> {
   const params = { name: 'sandbox_execute', arguments: { code, language: 'bash' } }
   const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }))
-  const changes = new Changes()
+  const changes = new ChangeFeed()
   const header: HeaderOf = (name) => (name === 'accept' ? accept[reads] : undefined)
   return handle(header, body, {
     core: rooms.core,
     caller: rooms.caller,
     offer: new Catalog().offer(rooms.caller.profile, defaultToolsets(rooms.caller.profile)),
-    calls: new Calls(),
+    calls: new ActiveCalls(),
     sessions: new Sessions(),
     tasks: new LiveTasks(changes),
     changes,
     closing: never,
-    gone: () => never,
+    disconnected: () => never,
     wantsSession: false,
     serverVersion: '0',
     baseUrl: 'http://localhost',
-    quietMs,
+    streamAfterMs,
     log: rooms.log,
   })
 }

@@ -1,111 +1,100 @@
 import { Refusal } from '../../base/errors.ts'
-import { ClientCapabilities, type LogLevel, logLevels } from '../../tools/request-context.ts'
+import { type LogLevel, logLevels } from '../../tools/request-context.ts'
 import type { Progress, ToolContext } from '../../tools/tool.ts'
-import type { Era } from '../era.ts'
-import type { McpContext, McpReply } from '../handle.ts'
-import { isObject, notificationText, own, type Params, type RequestId, resultText } from '../json-rpc.ts'
-import { callTool, getPrompt, readResource } from '../methods.ts'
-import { ProgressSteps } from '../progress-steps.ts'
-import { type Exchange, exchange } from '../respond.ts'
-import { mendable } from '../tool-errors.ts'
-import { errorReply } from './codec.ts'
-import { asKnownIn } from './content.ts'
+import type { LegacyEra } from '../era.ts'
+import type { McpContext, StreamReply } from '../handle.ts'
+import { encodeNotification, type JsonReply, resultReply } from '../json-rpc/encode.ts'
+import { own } from '../json-rpc/message.ts'
+import { type CallRequest, callTool, getPrompt, readResource } from '../methods.ts'
+import { progressTokenOf } from '../params.ts'
+import { ProgressEncoder } from '../progress-encoder.ts'
+import { type ResponseChannel, respond } from '../respond.ts'
+import { basicToolContext, noCapabilities } from '../tool-context.ts'
+import { toToolErrorResult } from '../tool-errors.ts'
+import { downgradeContent } from './content.ts'
+import { legacyError } from './encode.ts'
 import type { Session } from './sessions.ts'
 
-export interface Asked {
-  id: RequestId
-  method: 'tools/call' | 'prompts/get' | 'resources/read'
-  params: Params
-}
-
-interface RequestScope {
-  era: Extract<Era, { kind: 'legacy' }>
+/** What the messages of one HTTP request share. */
+export interface RequestScope {
+  era: LegacyEra
   session: Session | undefined
-  eventsRead: boolean
+  readsEvents: boolean
 }
 
-/** Of a client without a session nothing is known. */
-const unknownClient = new ClientCapabilities({})
-/** Told where no session says otherwise. */
+/** The level of a client that has no session in which to set another. */
 const defaultLogLevel: LogLevel = 'info'
 
 /**
- * Answers a request during which there may be something to tell. A disconnect does not cancel in these versions: the
- * work goes on to its end either way, and only `notifications/cancelled` stops it.
+ * Answers a request that can send notifications while it is in progress. In these versions a disconnect does not cancel
+ * the work; only `notifications/cancelled` does.
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation
- * @throws Refusal `unknown_tool`.
  */
-export async function converse(asked: Asked, around: RequestScope, context: McpContext): Promise<McpReply> {
-  const { caller, calls, log, quietMs } = context
-  const { signal, end } = calls.open(caller.keyId, asked.id)
-  // A cancelled call has no answer on a stream, as its client no longer knows the request.
-  return exchange({ readsEvents: around.eventsRead, quietMs, abandoned: signal }, async (channel) => {
+export async function handleCall(
+  call: CallRequest,
+  scope: RequestScope,
+  context: McpContext,
+): Promise<JsonReply | StreamReply> {
+  const { caller, calls, log, streamAfterMs } = context
+  const { signal, end } = calls.start(caller.keyId, call.id)
+  // The client no longer knows a request that it has cancelled, so the stream then ends without a response.
+  return respond({ readsEvents: scope.readsEvents, streamAfterMs, abandoned: signal }, async (channel) => {
     try {
-      const result = await work(asked, around, toolContext(asked, around, channel, signal, context), context)
-      return { kind: 'json', status: 200, body: resultText(asked.id, JSON.stringify(result)) }
+      const result = await execute(call, scope, toToolContext(call, scope, channel, signal, context), context)
+      return resultReply(call.id, JSON.stringify(result))
     } catch (error) {
-      return errorReply(asked.id, error, log)
+      return legacyError(call.id, error, log)
     } finally {
       end()
     }
   })
 }
 
-function work(
-  { method, params }: Asked,
+function execute(
+  { method, params }: CallRequest,
   { era }: RequestScope,
-  own: ToolContext,
+  toolContext: ToolContext,
   { caller, offer }: McpContext,
 ): Promise<object> {
   switch (method) {
     case 'tools/call': {
-      const called = callTool(caller, params, offer, own).then((result) => asKnownIn(era.version, result))
-      // As results that a model sees since 2025-11-25, as JSON-RPC errors before.
+      const result = callTool(caller, params, offer, toolContext).then((full) => downgradeContent(era.version, full))
+      // Invalid arguments are results that the model sees since 2025-11-25, and JSON-RPC errors before.
       // https://modelcontextprotocol.io/specification/2025-11-25/server/tools#error-handling
-      return era.version >= '2025-11-25' ? called.catch(mendable) : called
+      return era.version >= '2025-11-25' ? result.catch(toToolErrorResult) : result
     }
     case 'prompts/get':
-      return getPrompt(caller, params, offer, own)
+      return getPrompt(caller, params, offer, toolContext)
     case 'resources/read':
-      return readResource(caller, params, offer, own)
+      return readResource(caller, params, offer, toolContext)
   }
 }
 
-function toolContext(
-  { params }: Asked,
-  { session, eventsRead }: RequestScope,
-  channel: Exchange,
+function toToolContext(
+  { params }: CallRequest,
+  { session, readsEvents }: RequestScope,
+  channel: ResponseChannel,
   signal: AbortSignal,
-  { core, offer, baseUrl }: McpContext,
+  context: McpContext,
 ): ToolContext {
-  const token = progressTokenOf(params)
-  const steps = new ProgressSteps(token)
-  const follows = eventsRead && token !== undefined
+  const token = progressTokenOf(own(params, '_meta'))
+  const encoder = new ProgressEncoder(token)
   return {
-    core,
-    baseUrl,
-    offers: offer.has,
-    signal,
-    detached: true,
-    client: session?.client ?? unknownClient,
+    ...basicToolContext(context, signal),
+    client: session?.client ?? noCapabilities,
     ask: async (requests) => {
-      if (session && eventsRead) return session.ask(requests, channel.send, signal)
-      unknownClient.require(requests)
+      if (session && readsEvents) return session.ask(requests, channel.send, signal)
+      noCapabilities.require(requests)
       throw new Refusal('capability_missing', { capability: 'a session, and reading events' })
     },
     log: async (level, data) => {
-      const wanted = logLevels.indexOf(level) >= logLevels.indexOf(session?.logLevel ?? defaultLogLevel)
-      if (wanted) await channel.send(notificationText('notifications/message', { level, data }))
+      const isWanted = logLevels.indexOf(level) >= logLevels.indexOf(session?.logLevel ?? defaultLogLevel)
+      if (isWanted) await channel.send(encodeNotification('notifications/message', { level, data }))
     },
-    ...(follows && {
-      started: () => channel.open(),
-      progress: (progress: Progress) => channel.send(steps.next(progress)),
-    }),
+    ...(readsEvents &&
+      token !== undefined && {
+        started: () => channel.startStream(),
+        progress: (progress: Progress) => channel.send(encoder.encode(progress)),
+      }),
   }
-}
-
-function progressTokenOf(params: Params): string | number | undefined {
-  const meta = own(params, '_meta')
-  const token = isObject(meta) ? own(meta, 'progressToken') : undefined
-  return typeof token === 'string' || typeof token === 'number' ? token : undefined
 }

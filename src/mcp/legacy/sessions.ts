@@ -6,34 +6,34 @@ import {
   type InputResponses,
   type LogLevel,
 } from '../../tools/request-context.ts'
-import { checkAnswer } from '../client-answers.ts'
-import { isObject, own, type Params } from '../json-rpc.ts'
+import { checkInputResponse } from '../input-response.ts'
+import { own, type Params } from '../json-rpc/message.ts'
 
-/** More than one program with one key has open at once. */
+/** More than the programs with one key that are open at once. */
 const maxPerKey = 64
-/** A person may be asked; whoever has not answered by then has left. */
-const answerMs = 10 * 60 * 1000
-/** Unused for so long, a session is forgotten; its client is told to begin again. */
+/** Long enough for a person to answer. */
+const responseTimeoutMs = 10 * 60 * 1000
+/** A session expires when it is not used for this time. Its client must then initialize again. */
 const idleMs = 60 * 60 * 1000
 
 /**
- * What a client told with `initialize`, kept for those who want to be asked back: that needs to know what they can
- * answer, and where. Nothing else needs a session, and nobody has one who did not ask for it.
+ * The state of a client that asked for a session: its capabilities, log level and subscriptions, and the requests that
+ * the server sent to it. Clients without a session need none of this.
  */
 export class Session {
   readonly id = newId('session')
   readonly client: ClientCapabilities
   readonly subscriptions = new Set<string>()
   logLevel: LogLevel = 'info'
-  readonly #waiting = new Map<string, (message: Params) => void>()
+  readonly #pending = new Map<string, (message: Params) => void>()
 
   constructor(capabilities: Params) {
     this.client = new ClientCapabilities(capabilities)
   }
 
   /**
-   * Asks the client on the stream of its own request.
-   * @throws Refusal `capability_missing`, `input_invalid` for an answer that is none.
+   * Sends requests to the client on the stream of its own request, and waits for the responses.
+   * @throws Refusal `capability_missing`, `input_invalid` for a malformed response, `unavailable` without a response.
    */
   async ask(
     requests: InputRequests,
@@ -44,16 +44,15 @@ export class Session {
     const answers = Object.entries(requests).map(async ([name, request]) => {
       const id = newId('request')
       const message = await this.#send(id, JSON.stringify({ jsonrpc: '2.0', id, ...request }), send, signal)
-      return [name, checkAnswer(name, request, own(message, 'result'))] as const
+      return [name, checkInputResponse(name, request, own(message, 'result'))] as const
     })
     return Object.fromEntries(await Promise.all(answers))
   }
 
-  /** Takes an answer. BOUNDARY: ids are unguessable, and an answer that nobody waits for is dropped. */
-  take(message: unknown): void {
-    if (!isObject(message)) return
+  /** Receives a response of the client. BOUNDARY: ids are unguessable, and a response to no pending request is dropped. */
+  receiveResponse(message: Params): void {
     const id = own(message, 'id')
-    if (typeof id === 'string') this.#waiting.get(id)?.(message)
+    if (typeof id === 'string') this.#pending.get(id)?.(message)
   }
 
   async #send(
@@ -63,17 +62,17 @@ export class Session {
     signal: AbortSignal,
   ): Promise<Params> {
     const { promise, resolve, reject } = Promise.withResolvers<Params>()
-    const timer = setTimeout(() => reject(unanswered('nobody answered in time')), answerMs)
+    const timer = setTimeout(() => reject(unanswered('the client did not respond in time')), responseTimeoutMs)
     const cancel = () => reject(unanswered('the request was cancelled'))
     signal.addEventListener('abort', cancel, { once: true })
-    this.#waiting.set(id, resolve)
+    this.#pending.set(id, resolve)
     try {
       await send(text)
       return await promise
     } finally {
       clearTimeout(timer)
       signal.removeEventListener('abort', cancel)
-      this.#waiting.delete(id)
+      this.#pending.delete(id)
     }
   }
 }
@@ -86,15 +85,15 @@ interface Open {
   usedAtMs: number
 }
 
-/** The sessions of this process. */
+/** The open sessions of this process. */
 export class Sessions {
   readonly #open = new Map<string, Open>()
 
   /** @throws Refusal `sessions_full`. */
   open(keyId: string, capabilities: Params): Session {
-    this.#forgetIdle()
-    const own = [...this.#open.values()].filter((open) => open.keyId === keyId).length
-    if (own >= maxPerKey) throw new Refusal('sessions_full', { limit: maxPerKey })
+    this.#removeExpired()
+    const openOfKey = [...this.#open.values()].filter((open) => open.keyId === keyId).length
+    if (openOfKey >= maxPerKey) throw new Refusal('sessions_full', { limit: maxPerKey })
     const session = new Session(capabilities)
     this.#open.set(session.id, { session, keyId, usedAtMs: Date.now() })
     return session
@@ -114,7 +113,7 @@ export class Sessions {
     this.#open.delete(id)
   }
 
-  #forgetIdle(): void {
+  #removeExpired(): void {
     const before = Date.now() - idleMs
     for (const [id, { usedAtMs }] of this.#open) if (usedAtMs < before) this.#open.delete(id)
   }

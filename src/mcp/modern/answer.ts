@@ -1,77 +1,77 @@
 import { Refusal } from '../../base/errors.ts'
 import { readsEvents } from '../accept.ts'
 import { modernVersions } from '../era.ts'
-import type { HeaderOf, McpContext, McpReply } from '../handle.ts'
+import type { HeaderOf, McpContext, McpReply, StreamReply } from '../handle.ts'
 import { instructionsFor } from '../instructions.ts'
-import { type Message, toMessage } from '../json-rpc.ts'
-import { complete, featuresOf, isList, isServed, list, OfferTexts, refuseCursor } from '../methods.ts'
-import { withTrace } from '../trace-context.ts'
-import { errorReply, resultReply, Stamp } from './codec.ts'
-import { type Envelope, readEnvelope } from './envelope.ts'
-import { converse } from './handle-call.ts'
+import { answerBody, type JsonRpcEndpoint } from '../json-rpc/answer-body.ts'
+import { type JsonReply, resultReply } from '../json-rpc/encode.ts'
+import type { Request } from '../json-rpc/message.ts'
+import { complete, featuresOf, isListMethod, isServed, listResult, OfferCache, refuseCursor } from '../methods.ts'
+import { withTraceContext } from '../trace-context.ts'
+import { modernError, ResultEncoder } from './encode.ts'
+import { readEnvelope } from './envelope.ts'
+import { handleCall } from './handle-call.ts'
 import { listen } from './listen.ts'
-import { cancelTask, getTask, tasksExtension, updateTask } from './tasks.ts'
-
-type Request = Extract<Message, { kind: 'request' }>
+import { cancelTask, getTask, requireTasks, tasksExtension, updateTask } from './tasks.ts'
 
 /** Answers one body of 2026-07-28: https://modelcontextprotocol.io/specification/2026-07-28 */
-export async function answerModern(body: unknown, header: HeaderOf, context: McpContext): Promise<McpReply> {
-  const message = toMessage(body)
-  switch (message.kind) {
-    case 'notification':
-      return { kind: 'empty', status: 202 }
-    case 'response':
-      return errorReply(null, new Refusal('invalid_request', { problem: 'this server asks nothing' }), context.log)
-    case 'invalid':
-      return errorReply(message.id, message.refusal, context.log)
-    case 'request':
-      return answerRequest(message, header, withTrace(context, message.method, message.params)).catch(
-        (error: unknown) => errorReply(message.id, error, context.log),
-      )
-  }
-}
+export const answerModern = (body: unknown, header: HeaderOf, context: McpContext): Promise<McpReply> =>
+  answerBody(body, modernEndpoint(header, context))
 
-async function answerRequest(request: Request, header: HeaderOf, context: McpContext): Promise<McpReply> {
+const modernEndpoint = (header: HeaderOf, context: McpContext): JsonRpcEndpoint<StreamReply> => ({
+  maxBatch: 0,
+  request: (request) =>
+    answerRequest(request, header, withTraceContext(context, request.method, request.params)).catch((error: unknown) =>
+      modernError(request.id, error, context.log),
+    ),
+  notification: () => {},
+  response: () =>
+    modernError(null, new Refusal('invalid_request', { problem: 'this server sends no requests' }), context.log),
+  invalid: (id, refusal) => modernError(id, refusal, context.log),
+})
+
+async function answerRequest(
+  request: Request,
+  header: HeaderOf,
+  context: McpContext,
+): Promise<JsonReply | StreamReply> {
   const { id, method, params } = request
   const { offer, caller, serverVersion } = context
   const envelope = readEnvelope(method, params, header, offer)
   if (!isServed(method, offer)) throw new Refusal('method_not_found', { method: method.slice(0, 128) })
-  const stamp = stampOf(serverVersion)
-  if (isList(method)) {
+  const encoder = encoderFor(serverVersion)
+  if (isListMethod(method)) {
     refuseCursor(params)
-    const text = texts.get(offer, method, () => stamp.cacheable(list(method, offer)))
-    return resultReply(id, text)
+    return resultReply(
+      id,
+      cache.get(offer, method, () => encoder.cacheable(listResult(method, offer))),
+    )
   }
   switch (method) {
     case 'server/discover':
       return resultReply(
         id,
-        texts.get(offer, method, () => stamp.cacheable(discover(context))),
+        cache.get(offer, method, () => encoder.cacheable(discover(context))),
       )
     case 'completion/complete':
-      return resultReply(id, stamp.complete(await complete(caller, params, offer)))
+      return resultReply(id, encoder.complete(await complete(caller, params, offer)))
     case 'tools/call':
     case 'prompts/get':
     case 'resources/read':
-      return converse({ ...request, method }, envelope, readsEvents(header), stamp, context)
+      return handleCall({ id, method, params }, envelope, readsEvents(header), encoder, context)
     case 'subscriptions/listen':
-      return listen(request, envelope, stamp, context)
+      return listen(request, envelope, encoder, context)
     case 'tasks/get':
-      return resultReply(id, stamp.complete(await getTask(params, tasksOf(envelope), context)))
     case 'tasks/update':
-      return resultReply(id, stamp.complete(await updateTask(params, tasksOf(envelope), context)))
     case 'tasks/cancel':
-      return resultReply(id, stamp.complete(await cancelTask(params, tasksOf(envelope), context)))
+      requireTasks(envelope)
+      return resultReply(id, encoder.complete(await taskMethods[method](params, context)))
     default:
       throw new Refusal('method_not_found', { method: method.slice(0, 128) })
   }
 }
 
-/** @throws Refusal `capability_missing`: nobody who did not declare the extension has a task. */
-function tasksOf({ client }: Envelope): true {
-  if (!client.hasExtension(tasksExtension)) throw new Refusal('capability_missing', { capability: tasksExtension })
-  return true
-}
+const taskMethods = { 'tasks/get': getTask, 'tasks/update': updateTask, 'tasks/cancel': cancelTask }
 
 function discover({ offer, caller, changes: { kinds } }: McpContext): object {
   const { prompts, resources, completions } = featuresOf(offer)
@@ -89,11 +89,11 @@ function discover({ offer, caller, changes: { kinds } }: McpContext): object {
   }
 }
 
-const texts = new OfferTexts()
+const cache = new OfferCache()
 
-let lastStamp: { version: string; stamp: Stamp } | undefined
+let lastEncoder: { version: string; encoder: ResultEncoder } | undefined
 
-function stampOf(version: string): Stamp {
-  if (lastStamp?.version !== version) lastStamp = { version, stamp: new Stamp(version) }
-  return lastStamp.stamp
+function encoderFor(version: string): ResultEncoder {
+  if (lastEncoder?.version !== version) lastEncoder = { version, encoder: new ResultEncoder(version) }
+  return lastEncoder.encoder
 }

@@ -3,20 +3,21 @@ import type { Offer } from '../../tools/catalog.ts'
 import { ClientCapabilities, type LogLevel, logLevels } from '../../tools/request-context.ts'
 import { metaKey, modernVersions } from '../era.ts'
 import type { HeaderOf } from '../handle.ts'
-import { isObject, own, type Params } from '../json-rpc.ts'
-import { matches } from './header-value.ts'
+import { isObject, own, type Params } from '../json-rpc/message.ts'
+import { progressTokenOf } from '../params.ts'
+import { headerMatches } from './header-value.ts'
 
-/** What a request of this era says of itself. */
+/** The metadata that each request of this era carries. */
 export interface Envelope {
   client: ClientCapabilities
-  /** Mildest level of which the client wants to hear; it wants to hear nothing when absent. */
+  /** Lowest level of log messages that the client wants; none if undefined. */
   logLevel: LogLevel | undefined
   progressToken: string | number | undefined
 }
 
 /**
- * Reads `_meta` and holds the headers against the body: intermediaries route by the headers, so a body that says
- * something else must go nowhere. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+ * Reads `_meta` and compares the headers with the body: proxies route by the headers, so a body that differs from them
+ * must be refused. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
  * @throws Refusal `meta_invalid`, `header_mismatch`, `era_unsupported`.
  */
 export function readEnvelope(method: string, params: Params, header: HeaderOf, offer: Offer): Envelope {
@@ -45,12 +46,12 @@ function checkVersion(meta: Params, header: HeaderOf): void {
 
 function checkHeader(header: string, given: string | undefined, expected: string): void {
   if (given === undefined) throw new Refusal('header_mismatch', { header, problem: 'is missing' })
-  if (!matches(given, expected)) {
-    throw new Refusal('header_mismatch', { header, problem: 'does not say what the body says' })
+  if (!headerMatches(given, expected)) {
+    throw new Refusal('header_mismatch', { header, problem: 'does not match the body' })
   }
 }
 
-/** What `Mcp-Name` repeats, where the method has it. */
+/** Returns the value that `Mcp-Name` repeats, if the method has one. */
 function nameOf(method: string, params: Params): string | undefined {
   const field = nameFields.get(method)
   const value = field === undefined ? undefined : own(params, field)
@@ -68,7 +69,7 @@ const nameFields: ReadonlyMap<string, string> = new Map([
 
 function checkMirrored(params: Params, header: HeaderOf, offer: Offer): void {
   const tool = own(params, 'name')
-  // An unknown tool mirrors nothing; it is refused where it is called.
+  // An unknown tool has no mirrored arguments; the call itself refuses it.
   for (const { path, header: suffix } of offer.mirrored(typeof tool === 'string' ? tool : '')) {
     const name = `Mcp-Param-${suffix}`
     const given = header(name.toLowerCase())
@@ -78,13 +79,13 @@ function checkMirrored(params: Params, header: HeaderOf, offer: Offer): void {
     )
     if (value === undefined || value === null) {
       if (given === undefined) continue
-      throw new Refusal('header_mismatch', { header: name, problem: 'repeats an argument that is not there' })
+      throw new Refusal('header_mismatch', { header: name, problem: 'repeats an argument that is missing' })
     }
     checkHeader(name, given, String(value))
   }
 }
 
-/** Made once: a name that is put together is looked up by its characters each time. */
+/** Computed once, since looking up a concatenated name is slower. */
 const keys = {
   protocolVersion: metaKey('protocolVersion'),
   clientCapabilities: metaKey('clientCapabilities'),
@@ -104,11 +105,6 @@ function logLevelOf(meta: Params): LogLevel | undefined {
   const level = logLevels.find((known) => known === value)
   if (level === undefined) throw metaInvalid('logLevel', `must be one of ${logLevels.join(', ')}`)
   return level
-}
-
-function progressTokenOf(meta: Params): string | number | undefined {
-  const token = own(meta, 'progressToken')
-  return typeof token === 'string' || typeof token === 'number' ? token : undefined
 }
 
 const metaInvalid = (key: string, problem: string): Refusal => new Refusal('meta_invalid', { key, problem })

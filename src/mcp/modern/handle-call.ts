@@ -1,80 +1,81 @@
 import { InputNeeded, type InputRequests, type InputResponses, logLevels } from '../../tools/request-context.ts'
 import type { Progress, ToolContext } from '../../tools/tool.ts'
-import type { McpContext, McpReply } from '../handle.ts'
-import { notificationText, type Params, type RequestId } from '../json-rpc.ts'
-import { callTool, getPrompt, readResource } from '../methods.ts'
-import { ProgressSteps } from '../progress-steps.ts'
-import { type Exchange, exchange } from '../respond.ts'
-import { mendable } from '../tool-errors.ts'
-import { errorReply, resultReply, type Stamp } from './codec.ts'
+import type { McpContext, StreamReply } from '../handle.ts'
+import { encodeNotification, type JsonReply, resultReply } from '../json-rpc/encode.ts'
+import { type CallRequest, callTool, getPrompt, readResource } from '../methods.ts'
+import { ProgressEncoder } from '../progress-encoder.ts'
+import { type ResponseChannel, respond } from '../respond.ts'
+import { basicToolContext } from '../tool-context.ts'
+import { toToolErrorResult } from '../tool-errors.ts'
+import { CollectedInput } from './collected-input.ts'
+import { modernError, type ResultEncoder } from './encode.ts'
 import type { Envelope } from './envelope.ts'
-import { Input } from './input.ts'
 import type { LiveTask } from './live-tasks.ts'
-import { settleTask, taskOnTheWire, tasksExtension } from './tasks.ts'
-
-type JsonReply = Extract<McpReply, { kind: 'json' }>
-
-export interface Asked {
-  id: RequestId
-  method: 'tools/call' | 'prompts/get' | 'resources/read'
-  params: Params
-}
+import { settleTask, tasksExtension, toWireTask } from './tasks.ts'
 
 /**
- * Answers a request during which there may be something to tell or to ask. In this era a client that goes away has
- * cancelled: the work is stopped. It may also become a task, which from then on nothing but `tasks/cancel` stops.
- * @throws Refusal for answers that were not asked for.
+ * Answers a request that can send notifications or ask for input. In this era a disconnect cancels the work. The call
+ * can also become a task, which only `tasks/cancel` stops.
+ * @throws Refusal `invalid_argument`, `state_invalid` for input that does not belong to the request.
  */
-export async function converse(
-  asked: Asked,
+export async function handleCall(
+  call: CallRequest,
   envelope: Envelope,
   readsEvents: boolean,
-  stamp: Stamp,
+  encoder: ResultEncoder,
   context: McpContext,
-): Promise<McpReply> {
-  const input = new Input(context.core, context.caller, asked.method, asked.params)
-  const terms = { readsEvents, quietMs: context.quietMs, abandoned: context.gone() }
-  return exchange(terms, (channel) => new Conversation(asked, envelope, input, channel, stamp, context).answer())
+): Promise<JsonReply | StreamReply> {
+  const input = new CollectedInput(context.core, context.caller, call.method, call.params)
+  const options = { readsEvents, streamAfterMs: context.streamAfterMs, abandoned: context.disconnected() }
+  return respond(options, (channel) => new ModernCall(call, envelope, input, channel, encoder, context).answer())
 }
 
-class Conversation {
-  readonly #asked: Asked
+/** One call, from its request to its response or its announcement as a task. */
+class ModernCall {
+  readonly #call: CallRequest
   readonly #envelope: Envelope
-  readonly #input: Input
-  readonly #channel: Exchange
-  readonly #stamp: Stamp
+  readonly #input: CollectedInput
+  readonly #channel: ResponseChannel
+  readonly #encoder: ResultEncoder
   readonly #context: McpContext
   readonly #stop = new AbortController()
   readonly #announced = Promise.withResolvers<JsonReply>()
   #task: LiveTask | undefined
 
-  constructor(asked: Asked, envelope: Envelope, input: Input, channel: Exchange, stamp: Stamp, context: McpContext) {
-    this.#asked = asked
+  constructor(
+    call: CallRequest,
+    envelope: Envelope,
+    input: CollectedInput,
+    channel: ResponseChannel,
+    encoder: ResultEncoder,
+    context: McpContext,
+  ) {
+    this.#call = call
     this.#envelope = envelope
     this.#input = input
     this.#channel = channel
-    this.#stamp = stamp
+    this.#encoder = encoder
     this.#context = context
   }
 
   /** Never rejects. */
   answer(): Promise<JsonReply> {
-    const gone = this.#context.gone()
+    const disconnected = this.#context.disconnected()
     const stop = () => {
-      if (!this.#task) this.#stop.abort('gone')
+      if (!this.#task) this.#stop.abort('disconnected')
     }
-    if (gone.aborted) stop()
-    else gone.addEventListener('abort', stop, { once: true })
-    const work = this.#work().finally(() => gone.removeEventListener('abort', stop))
+    if (disconnected.aborted) stop()
+    else disconnected.addEventListener('abort', stop, { once: true })
+    const work = this.#execute().finally(() => disconnected.removeEventListener('abort', stop))
     return Promise.race([this.#announced.promise, this.#reply(work)])
   }
 
-  #work(): Promise<object> {
+  #execute(): Promise<object> {
     const { caller, offer } = this.#context
-    const { method, params } = this.#asked
+    const { method, params } = this.#call
     switch (method) {
       case 'tools/call':
-        return callTool(caller, params, offer, this.#toolContext()).catch(mendable)
+        return callTool(caller, params, offer, this.#toolContext()).catch(toToolErrorResult)
       case 'prompts/get':
         return getPrompt(caller, params, offer, this.#toolContext())
       case 'resources/read':
@@ -82,48 +83,45 @@ class Conversation {
     }
   }
 
-  /** The answer of the work itself; of a task it goes to whoever asks for the task. */
+  /** Returns the response of the call. The result of a task is stored instead, for `tasks/get`. */
   async #reply(work: Promise<object>): Promise<JsonReply> {
-    const { id, method } = this.#asked
+    const { id, method } = this.#call
     try {
       const result = await work
       if (this.#task) await settleTask(this.#task, { status: 'completed', outcome: result }, this.#context)
-      const text = method === 'resources/read' ? this.#stamp.cacheable(result) : this.#stamp.complete(result)
+      const text = method === 'resources/read' ? this.#encoder.cacheable(result) : this.#encoder.complete(result)
       return resultReply(id, text)
     } catch (error) {
       if (this.#task) {
-        // What a cancelled work throws is no failure; the task is settled already.
+        // An error after a cancellation is not a failure: the task was settled when it was cancelled.
         if (this.#stop.signal.aborted) this.#context.tasks.close(this.#task.id)
         else await settleTask(this.#task, { status: 'failed', error }, this.#context)
         return this.#announced.promise
       }
-      if (!(error instanceof InputNeeded)) return errorReply(id, error, this.#context.log)
-      const asking = { inputRequests: error.requests, requestState: this.#input.state() }
-      return resultReply(id, this.#stamp.as('input_required', asking))
+      if (!(error instanceof InputNeeded)) return modernError(id, error, this.#context.log)
+      const needed = { inputRequests: error.requests, requestState: this.#input.state() }
+      return resultReply(id, this.#encoder.as('input_required', needed))
     }
   }
 
   #toolContext(): ToolContext {
-    const { core, offer, baseUrl } = this.#context
     const { client, logLevel, progressToken } = this.#envelope
-    const steps = new ProgressSteps(progressToken)
+    const progressEncoder = new ProgressEncoder(progressToken)
     return {
-      core,
-      baseUrl,
-      offers: offer.has,
+      ...basicToolContext(this.#context, this.#stop.signal),
       client,
-      signal: this.#stop.signal,
-      // A front that dies takes nothing of its clients along that they could ask for again.
+      // A disconnect cancels the call, so no run needs to survive it.
       detached: false,
       ask: (requests) => this.#ask(requests),
       log: async (level, data) => {
-        const wanted = logLevel !== undefined && logLevels.indexOf(level) >= logLevels.indexOf(logLevel)
-        if (wanted && !this.#task) await this.#channel.send(notificationText('notifications/message', { level, data }))
+        const isWanted = logLevel !== undefined && logLevels.indexOf(level) >= logLevels.indexOf(logLevel)
+        if (!isWanted || this.#task) return
+        await this.#channel.send(encodeNotification('notifications/message', { level, data }))
       },
       ...(progressToken !== undefined && {
-        started: () => this.#channel.open(),
+        started: () => this.#channel.startStream(),
         progress: async (progress: Progress) => {
-          if (!this.#task) await this.#channel.send(steps.next(progress))
+          if (!this.#task) await this.#channel.send(progressEncoder.encode(progress))
         },
       }),
       ...(client.hasExtension(tasksExtension) && { toTask: (runId?: string) => this.#toTask(runId) }),
@@ -131,10 +129,10 @@ class Conversation {
   }
 
   async #ask(requests: InputRequests): Promise<InputResponses> {
-    const found = this.#input.answersTo(requests)
-    if ('answers' in found) return found.answers
-    this.#envelope.client.require(found.missing)
-    if (!this.#task) throw new InputNeeded(found.missing)
+    const collected = this.#input.responsesTo(requests)
+    if ('responses' in collected) return collected.responses
+    this.#envelope.client.require(collected.missing)
+    if (!this.#task) throw new InputNeeded(collected.missing)
     return this.#task.ask(requests, this.#stop.signal)
   }
 
@@ -144,6 +142,6 @@ class Conversation {
     const row = await core.tasks.create(caller, runId)
     if (this.#stop.signal.aborted) return void (await core.tasks.settle(row.id, 'cancelled', null))
     this.#task = tasks.open(row.id, this.#stop)
-    this.#announced.resolve(resultReply(this.#asked.id, this.#stamp.as('task', taskOnTheWire(row))))
+    this.#announced.resolve(resultReply(this.#call.id, this.#encoder.as('task', toWireTask(row))))
   }
 }

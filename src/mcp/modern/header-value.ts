@@ -1,11 +1,11 @@
 import { isUtf8 } from 'node:buffer'
 
 /**
- * Whether a header says what the body says. A value that HTTP cannot carry as it is comes as `=?base64?…?=`; anything
- * that lacks either end of that form is meant literally.
+ * Whether a header equals the value in the body. Values that HTTP cannot carry are encoded as `=?base64?…?=`; anything
+ * without that prefix and suffix is literal.
  * https://modelcontextprotocol.io/seps/2243-http-standardization
  */
-export function matches(given: string, expected: string): boolean {
+export function headerMatches(given: string, expected: string): boolean {
   const value = decode(given.trim())
   return value !== undefined && value === expected
 }
@@ -14,7 +14,7 @@ const opening = '=?base64?'
 const closing = '?='
 const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
 
-/** @returns the value meant, or nothing when the form is not well made. */
+/** @returns the decoded value, or `undefined` for invalid base64 or UTF-8. */
 function decode(value: string): string | undefined {
   if (!value.startsWith(opening) || !value.endsWith(closing) || value.length < opening.length + closing.length) {
     return value

@@ -1,14 +1,20 @@
 import { Refusal } from '../../base/errors.ts'
-import type { Change } from '../changes.ts'
+import type { Change } from '../change-feed.ts'
+import { openChangeStream } from '../change-stream.ts'
 import { metaKey } from '../era.ts'
-import type { McpContext, McpReply } from '../handle.ts'
-import { isObject, notificationText, own, type Params, type RequestId, resultText } from '../json-rpc.ts'
-import type { Stamp } from './codec.ts'
+import type { McpContext, StreamReply } from '../handle.ts'
+import { encodeNotification, encodeResult } from '../json-rpc/encode.ts'
+import { own, type Params, type Request, type RequestId } from '../json-rpc/message.ts'
+import { objectParam, stringListParam } from '../params.ts'
+import type { ResultEncoder } from './encode.ts'
 import type { Envelope } from './envelope.ts'
-import { describeTask, tasksExtension } from './tasks.ts'
+import { describeTask, requireTasks } from './tasks.ts'
 
-/** What a client asked to hear of, and will: https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/subscriptions */
-interface Agreed {
+/**
+ * The notifications that a client requested and this server can send:
+ * https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/subscriptions
+ */
+interface Subscription {
   toolsListChanged?: true
   promptsListChanged?: true
   resourcesListChanged?: true
@@ -16,57 +22,41 @@ interface Agreed {
   taskIds?: readonly string[]
 }
 
-/** More than one client can mean; each is looked up. */
+/** Resources or tasks of one subscription. Each task is looked up when the subscription starts. */
 const maxNames = 64
-/** Told and not yet read; a client that is further behind starts anew. */
-const maxWaiting = 256
 
 /**
- * Tells a client of changes until it leaves or this process is about to end.
+ * Answers `subscriptions/listen`: streams notifications until the client disconnects or this process shuts down.
  * @throws Refusal `invalid_argument`, `capability_missing`.
  */
 export async function listen(
-  { id, params }: { id: RequestId; params: Params },
+  { id, params }: Request,
   envelope: Envelope,
-  stamp: Stamp,
+  encoder: ResultEncoder,
   context: McpContext,
-): Promise<McpReply> {
-  const agreed = await agree(params, envelope, context)
-  return { kind: 'stream', messages: tell(id, agreed, stamp, context) }
+): Promise<StreamReply> {
+  const subscription = await toSubscription(params, envelope, context)
+  return { kind: 'stream', messages: notifications(id, subscription, encoder, context) }
 }
 
-async function agree(params: Params, { client }: Envelope, context: McpContext): Promise<Agreed> {
-  const wanted = own(params, 'notifications')
-  if (!isObject(wanted)) throw new Refusal('invalid_argument', { field: 'notifications', problem: 'must be an object' })
+async function toSubscription(params: Params, envelope: Envelope, context: McpContext): Promise<Subscription> {
+  const wanted = objectParam(params, 'notifications')
   const { kinds } = context.changes
-  const uris = names(wanted, 'resourceSubscriptions')
-  const taskIds = names(wanted, 'taskIds')
-  if (taskIds && !client.hasExtension(tasksExtension)) {
-    throw new Refusal('capability_missing', { capability: tasksExtension })
-  }
+  const uris = stringListParam(wanted, 'resourceSubscriptions', 'notifications.resourceSubscriptions', maxNames)
+  const taskIds = stringListParam(wanted, 'taskIds', 'notifications.taskIds', maxNames)
+  if (taskIds) requireTasks(envelope)
   return {
     ...(own(wanted, 'toolsListChanged') === true && kinds.tools && { toolsListChanged: true as const }),
     ...(own(wanted, 'promptsListChanged') === true && kinds.prompts && { promptsListChanged: true as const }),
     ...(own(wanted, 'resourcesListChanged') === true && kinds.resources && { resourcesListChanged: true as const }),
     ...(uris && kinds.resource && { resourceSubscriptions: uris }),
-    ...(taskIds && { taskIds: await ownTasks(taskIds, context) }),
+    ...(taskIds && { taskIds: await visibleTasks(taskIds, context) }),
   }
 }
 
-function names(wanted: Params, field: string): string[] | undefined {
-  const given = own(wanted, field)
-  if (given === undefined) return undefined
-  const valid = Array.isArray(given) && given.length <= maxNames && given.every((name) => typeof name === 'string')
-  if (valid) return [...new Set(given as string[])]
-  throw new Refusal('invalid_argument', {
-    field: `notifications.${field}`,
-    problem: `must be a list of at most ${maxNames} strings`,
-  })
-}
-
-/** Those that this caller could also ask for. */
-async function ownTasks(ids: readonly string[], { core, caller }: McpContext): Promise<string[]> {
-  const known = await Promise.all(
+/** Returns the ids of the tasks that this caller can read. */
+async function visibleTasks(ids: readonly string[], { core, caller }: McpContext): Promise<string[]> {
+  const visible = await Promise.all(
     ids.map((id) =>
       core.tasks.get(caller, id).then(
         () => [id],
@@ -77,56 +67,39 @@ async function ownTasks(ids: readonly string[], { core, caller }: McpContext): P
       ),
     ),
   )
-  return known.flat()
+  return visible.flat()
 }
 
-async function* tell(
+async function* notifications(
   id: RequestId,
-  agreed: Agreed,
-  stamp: Stamp,
+  subscription: Subscription,
+  encoder: ResultEncoder,
   context: McpContext,
 ): AsyncGenerator<string, void, undefined> {
-  const { changes, gone, closing } = context
-  const subscription = { [metaKey('subscriptionId')]: id }
-  const waiting: Change[] = []
-  let wake = () => {}
-  const stop = changes.listen((change) => {
-    if (isAgreed(change, agreed) && waiting.push(change) > maxWaiting) waiting.shift()
-    wake()
-  })
-  const ended = AbortSignal.any([gone(), closing])
-  ended.addEventListener('abort', () => wake(), { once: true })
+  const meta = { [metaKey('subscriptionId')]: id }
+  const stream = openChangeStream(context, (change) => (includes(subscription, change) ? change : undefined))
   try {
-    const notifications = agreed as object
-    yield notificationText('notifications/subscriptions/acknowledged', { notifications, _meta: subscription })
-    while (!ended.aborted) {
-      const change = waiting.shift()
-      if (change) yield await toNotification(change, subscription, context)
-      else {
-        await new Promise<void>((resolve) => {
-          wake = resolve
-          if (ended.aborted) resolve()
-        })
-      }
-    }
-    if (!gone().aborted) yield resultText(id, stamp.complete({ _meta: subscription }))
+    const acknowledged = { notifications: subscription, _meta: meta }
+    yield encodeNotification('notifications/subscriptions/acknowledged', acknowledged)
+    for await (const change of stream.items) yield await toNotification(change, meta, context)
+    if (!context.disconnected().aborted) yield encodeResult(id, encoder.complete({ _meta: meta }))
   } finally {
-    stop()
+    stream.close()
   }
 }
 
-function isAgreed(change: Change, agreed: Agreed): boolean {
+function includes(subscription: Subscription, change: Change): boolean {
   switch (change.kind) {
     case 'tools':
-      return agreed.toolsListChanged === true
+      return subscription.toolsListChanged === true
     case 'prompts':
-      return agreed.promptsListChanged === true
+      return subscription.promptsListChanged === true
     case 'resources':
-      return agreed.resourcesListChanged === true
+      return subscription.resourcesListChanged === true
     case 'resource':
-      return agreed.resourceSubscriptions?.includes(change.uri) === true
+      return subscription.resourceSubscriptions?.includes(change.uri) === true
     case 'task':
-      return agreed.taskIds?.includes(change.taskId) === true
+      return subscription.taskIds?.includes(change.taskId) === true
   }
 }
 
@@ -135,10 +108,10 @@ async function toNotification(change: Change, _meta: object, context: McpContext
     case 'tools':
     case 'prompts':
     case 'resources':
-      return notificationText(`notifications/${change.kind}/list_changed`, { _meta })
+      return encodeNotification(`notifications/${change.kind}/list_changed`, { _meta })
     case 'resource':
-      return notificationText('notifications/resources/updated', { uri: change.uri, _meta })
+      return encodeNotification('notifications/resources/updated', { uri: change.uri, _meta })
     case 'task':
-      return notificationText('notifications/tasks', { ...(await describeTask(change.taskId, context)), _meta })
+      return encodeNotification('notifications/tasks', { ...(await describeTask(change.taskId, context)), _meta })
   }
 }

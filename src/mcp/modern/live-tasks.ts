@@ -1,63 +1,63 @@
 import type { InputRequests, InputResponses } from '../../tools/request-context.ts'
-import type { Changes } from '../changes.ts'
-import { checkAnswer } from '../client-answers.ts'
-import { own, type Params } from '../json-rpc.ts'
+import type { ChangeFeed } from '../change-feed.ts'
+import { checkInputResponse } from '../input-response.ts'
+import { own, type Params } from '../json-rpc/message.ts'
 
-interface Question {
+interface PendingInput {
   request: InputRequests[string]
-  answered: (answer: Params) => void
+  resolve: (response: Params) => void
 }
 
-/** A task whose work goes on in this process. */
+/** A task whose work is in progress in this process. */
 export class LiveTask {
   readonly id: string
   readonly #stop: AbortController
-  readonly #changes: Changes
-  readonly #open = new Map<string, Question>()
+  readonly #changes: ChangeFeed
+  readonly #pending = new Map<string, PendingInput>()
   #rounds = 0
 
-  constructor(id: string, stop: AbortController, changes: Changes) {
+  constructor(id: string, stop: AbortController, changes: ChangeFeed) {
     this.id = id
     this.#stop = stop
     this.#changes = changes
   }
 
-  /** What is asked of the client now, by the name under which it answers; a name is never used twice in one task. */
-  get questions(): InputRequests {
-    return Object.fromEntries([...this.#open].map(([name, { request }]) => [name, request]))
+  /** The pending requests to the client, by the name of the response. A task never uses a name twice. */
+  get pendingInput(): InputRequests {
+    return Object.fromEntries([...this.#pending].map(([name, { request }]) => [name, request]))
   }
 
-  /** Waits for the answers. Rejects when the task is cancelled. */
+  /** Waits for the responses of the client. Rejects when the task is cancelled. */
   async ask(requests: InputRequests, signal: AbortSignal): Promise<InputResponses> {
     const round = ++this.#rounds
     const cancelled = Promise.withResolvers<never>()
     const cancel = () => cancelled.reject(new Error('the task was cancelled'))
     if (signal.aborted) cancel()
     signal.addEventListener('abort', cancel, { once: true })
-    const answers = Object.entries(requests).map(async ([name, request]) => {
+    const responses = Object.entries(requests).map(async ([name, request]) => {
       const { promise, resolve } = Promise.withResolvers<Params>()
-      this.#open.set(round === 1 ? name : `${name}.${round}`, { request, answered: resolve })
+      this.#pending.set(round === 1 ? name : `${name}.${round}`, { request, resolve })
       return [name, await promise] as const
     })
-    this.#changes.tell({ kind: 'task', taskId: this.id })
+    this.#changes.publish({ kind: 'task', taskId: this.id })
     try {
-      return Object.fromEntries(await Promise.race([Promise.all(answers), cancelled.promise]))
+      return Object.fromEntries(await Promise.race([Promise.all(responses), cancelled.promise]))
     } finally {
       signal.removeEventListener('abort', cancel)
-      this.#open.clear()
+      this.#pending.clear()
     }
   }
 
-  /** Takes the answers to what is asked now; others are nobody's. @throws Refusal `input_invalid`. */
-  answer(responses: Params): void {
-    for (const [name, { request, answered }] of this.#open) {
+  /** Receives responses to pending requests and ignores others. @throws Refusal `input_invalid`. */
+  receive(responses: Params): void {
+    for (const [name, { request, resolve }] of this.#pending) {
       const response = own(responses, name)
       if (response === undefined) continue
-      const answer = checkAnswer(name, request, response)
-      this.#open.delete(name)
-      answered(answer)
+      const checked = checkInputResponse(name, request, response)
+      this.#pending.delete(name)
+      resolve(checked)
     }
-    this.#changes.tell({ kind: 'task', taskId: this.id })
+    this.#changes.publish({ kind: 'task', taskId: this.id })
   }
 
   cancel(): void {
@@ -65,12 +65,12 @@ export class LiveTask {
   }
 }
 
-/** The tasks of this process that go on. */
+/** The tasks in progress in this process. */
 export class LiveTasks {
-  readonly #changes: Changes
+  readonly #changes: ChangeFeed
   readonly #tasks = new Map<string, LiveTask>()
 
-  constructor(changes: Changes) {
+  constructor(changes: ChangeFeed) {
     this.#changes = changes
   }
 
@@ -84,9 +84,9 @@ export class LiveTasks {
     return this.#tasks.get(id)
   }
 
-  /** The work of a task is over. */
+  /** Removes a task whose work has ended. */
   close(id: string): void {
     this.#tasks.delete(id)
-    this.#changes.tell({ kind: 'task', taskId: id })
+    this.#changes.publish({ kind: 'task', taskId: id })
   }
 }

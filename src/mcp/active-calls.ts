@@ -1,15 +1,15 @@
-import type { RequestId } from './json-rpc.ts'
+import type { RequestId } from './json-rpc/message.ts'
 
 /**
- * The calls of this front that are going on, so that `notifications/cancelled` can reach one. Clients are stateless
- * and number their requests as they like: two programs with the same key often use the same ids. A cancellation
- * therefore counts only while exactly one call of that key has that id; anything else would stop a stranger's run.
+ * The calls in progress in this process, for `notifications/cancelled`. Request ids are chosen by clients and unique
+ * only within one, and two clients with the same key often use the same ids. A cancellation is therefore ignored
+ * unless exactly one call of the key has the id; otherwise it could stop the call of another client.
  */
-export class Calls {
+export class ActiveCalls {
   readonly #calls = new Map<string, Set<AbortController>>()
 
-  /** Registers a call until its end is told. */
-  open(keyId: string, id: RequestId): { signal: AbortSignal; end: () => void } {
+  /** Registers a call. @returns the signal that a cancellation aborts, and a function to call at the end. */
+  start(keyId: string, id: RequestId): { signal: AbortSignal; end: () => void } {
     const name = nameOf(keyId, id)
     const controller = new AbortController()
     const sameId = this.#calls.get(name) ?? new Set()

@@ -5,14 +5,15 @@ import type { CallPolicy } from '../base/profile.ts'
 import type { ToolResult } from '../tools/tool.ts'
 import { errorResult } from './tool-errors.ts'
 
-/** Short beside any run, long beside the look at one row. */
-const lookEveryMs = 100
+/** Short beside the time of a run, long beside the query of one row. */
+const retryEveryMs = 100
 
 /**
- * Calls a tool whose thread may be running something else, and answers that as the profile wants it. A call that was
- * refused for that has had no effect, so it can be made again.
+ * Calls a tool and applies the profile's policy when its thread is busy: throws the refusal, returns it as a result, or
+ * retries for up to `busyWaitMs`. Retrying is safe, since a call that was refused had no effect.
+ * @throws Refusal `thread_busy`, or what the tool throws.
  */
-export async function whenFree(
+export async function retryWhileThreadBusy(
   { onBusyThread, busyWaitMs }: CallPolicy,
   signal: AbortSignal,
   call: () => Promise<ToolResult>,
@@ -25,7 +26,7 @@ export async function whenFree(
       if (!(error instanceof Refusal) || error.code !== 'thread_busy') throw error
       if (onBusyThread === 'result') return errorResult(error)
       if (monotonicMs() >= untilMs) throw error
-      const isCancelled = await sleep(lookEveryMs, false, { ref: false, signal }).catch(() => true)
+      const isCancelled = await sleep(retryEveryMs, false, { ref: false, signal }).catch(() => true)
       if (isCancelled) throw error
     }
   }

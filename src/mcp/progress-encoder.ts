@@ -1,8 +1,8 @@
 import type { Progress } from '../tools/tool.ts'
-import { notificationText } from './json-rpc.ts'
+import { encodeNotification } from './json-rpc/encode.ts'
 
-/** Numbers the steps of one call: each is more than the one before, whatever a tool says. */
-export class ProgressSteps {
+/** Encodes the progress notifications of one call. Each number is greater than the last, as MCP requires. */
+export class ProgressEncoder {
   readonly #token: string | number | undefined
   #last = -1
 
@@ -10,10 +10,10 @@ export class ProgressSteps {
     this.#token = token
   }
 
-  next({ message, done, total }: Progress): string {
+  encode({ message, done, total }: Progress): string {
     const progress = done !== undefined && done > this.#last ? done : Math.max(this.#last, 0) + 1
     this.#last = progress
     const params = { progressToken: this.#token, progress, ...(total !== undefined && { total }), message }
-    return notificationText('notifications/progress', params)
+    return encodeNotification('notifications/progress', params)
   }
 }
