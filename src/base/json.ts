@@ -69,3 +69,13 @@ function endOfString(bytes: Buffer, start: number): number {
 const firstSentence = (message: string): string => message.replaceAll(/\s+/g, ' ').slice(0, 120)
 
 const unreadable = (problem: string): Refusal => new Refusal('parse_error', { problem })
+
+/** Characters that some clients read as the end of a line, although JSON allows them in strings. */
+const lineBreaks = /[\u0085\u2028\u2029]/g
+
+/**
+ * Escapes U+0085, U+2028 and U+2029 in a JSON text, which then means the same. Every format that is read line by line
+ * needs this: Python's `splitlines` and many clients of server-sent events split at these characters.
+ */
+export const escapeLineBreaks = (json: string): string =>
+  json.replace(lineBreaks, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)

@@ -1,14 +1,15 @@
 import { randomBytes } from 'node:crypto'
+import { escapeLineBreaks } from '../base/json.ts'
 import { type MirroredArgument, mirroredIn } from '../tools/tool.ts'
-import { readLines } from './lines.ts'
+import { readServerEvents } from './server-events.ts'
 
 type Json = Readonly<Record<string, unknown>>
 
 const claimKey = 'io.modelcontextprotocol/protocolVersion'
-/** JSON-RPC's own word for what went wrong on the way: https://www.jsonrpc.org/specification#error_object */
+/** The JSON-RPC code of a failure in transport: https://www.jsonrpc.org/specification#error_object */
 const internalError = -32603
 
-/** Carries the messages of one client between lines and HTTP, in whichever era the client speaks. */
+/** Forwards the messages of one client from lines to HTTP, and the answers back, in either era of the protocol. */
 export class Bridge {
   readonly #endpoint: URL
   readonly #key: string | undefined
@@ -17,23 +18,23 @@ export class Bridge {
   readonly #listening = new Set<AbortController>()
   readonly #pending = new Set<Promise<void>>()
   readonly #mirrored = new Map<string, readonly MirroredArgument[]>()
-  /** Other programs with the same key number their requests as this one does; a cancellation must find its own. */
+  /** Makes request ids unique: other programs with the same key use the same numbers, and a cancellation names an id. */
   readonly #prefix = randomBytes(6).toString('base64url')
   readonly #stop = Promise.withResolvers<void>()
   readonly stopped: Promise<void> = this.#stop.promise
   #version: string | undefined
   #lastWrite: Promise<void> = Promise.resolve()
-  /** Before `initialize` is answered it is not known what the others speak. */
+  /** Legacy requests wait for the answer to `initialize`, which contains the version that their header must name. */
   #initialized: Promise<void> = Promise.resolve()
 
-  /** @param write takes one line; resolves when there is room for more. */
+  /** @param write writes one line; resolves when the next one can be written. */
   constructor(endpoint: URL, key: string | undefined, write: (line: string) => Promise<void>) {
     this.#endpoint = endpoint
     this.#key = key
     this.#write = write
   }
 
-  /** Takes one line of the client; its answers come by themselves. */
+  /** Receives one line of the client. Answers are written as they arrive. */
   take(line: string): void {
     let message: unknown
     try {
@@ -50,14 +51,14 @@ export class Bridge {
     void pending.finally(() => this.#pending.delete(pending))
   }
 
-  /** Resolves when everything asked so far has its answer; what only listens for news is let go. */
+  /** Resolves when every request received so far has its answer. Ends subscriptions, which have none. */
   async settled(): Promise<void> {
     for (const controller of this.#listening) controller.abort()
     while (this.#pending.size > 0) await Promise.all(this.#pending)
     await this.#lastWrite
   }
 
-  /** Lets go of everything. */
+  /** Aborts every request. */
   stop(): void {
     for (const controller of this.#running.values()) controller.abort()
     this.#stop.resolve()
@@ -69,7 +70,7 @@ export class Bridge {
     if (method === 'notifications/cancelled') {
       const { requestId } = isObject(message.params) ? message.params : {}
       const running = this.#running.get(JSON.stringify(requestId))
-      // In the stateless era to hang up is to cancel; before, a notification of its own says so.
+      // Since 2026-07-28 a disconnect cancels a request; before, only this notification does.
       if (running && this.#version === undefined) return running.abort()
       const params = { ...(message.params as object), requestId: this.#rename(requestId) }
       await before
@@ -117,24 +118,22 @@ export class Bridge {
     })
     if (response.body === null) return
     if (response.headers.get('content-type')?.startsWith('text/event-stream')) {
-      for await (const line of readLines(response.body)) {
-        if (line.startsWith('data:')) this.#deliver(JSON.parse(line.slice('data:'.length)), method, id)
-      }
+      for await (const data of readServerEvents(response.body)) this.#deliver(JSON.parse(data), method, id)
       return
     }
     const text = await response.text()
     if (text !== '') this.#deliverBody(response.status, text, method, id)
   }
 
-  /** What is no JSON-RPC, such as a refusal at the door, is told as an error of the request. */
+  /** Delivers a JSON body. One that is not JSON-RPC, such as a refused key, becomes an error of the request. */
   #deliverBody(status: number, text: string, method: unknown, id: unknown): void {
     const body = parse(text)
     if (Array.isArray(body) || (isObject(body) && body.jsonrpc === '2.0')) {
       this.#deliver(body, method, id)
       return
     }
-    const said = isObject(body) && typeof body.message === 'string' ? body.message : text.slice(0, 200)
-    if (id !== null) this.#fail(id, internalError, `The server answered with status ${status}: ${said}`)
+    const reason = isObject(body) && typeof body.message === 'string' ? body.message : text.slice(0, 200)
+    if (id !== null) this.#fail(id, internalError, `The server answered with status ${status}: ${reason}`)
   }
 
   #deliver(message: unknown, method: unknown, id: unknown): void {
@@ -144,12 +143,12 @@ export class Bridge {
     }
     const isAnswer = message.method === undefined
     if (isAnswer && isObject(message.result)) this.#learn(method, message.result)
-    // An answer bears the id that its client knows, whatever it was called on the way.
+    // Replaces the unique id by the one that the client sent.
     const own = isAnswer && id !== null ? { ...message, id } : message
     this.#line(JSON.stringify(own))
   }
 
-  /** What later requests must say: the version agreed on, and which arguments are repeated as headers. */
+  /** Remembers what later requests need: the negotiated version, and which arguments are mirrored as headers. */
   #learn(method: unknown, result: Json): void {
     if (method === 'initialize' && typeof result.protocolVersion === 'string') this.#version = result.protocolVersion
     if (method !== 'tools/list' || !Array.isArray(result.tools)) return
@@ -194,11 +193,11 @@ export class Bridge {
   }
 
   #line(text: string): void {
-    this.#lastWrite = this.#lastWrite.then(() => this.#write(text))
+    this.#lastWrite = this.#lastWrite.then(() => this.#write(escapeLineBreaks(text)))
   }
 }
 
-/** As it is where HTTP can carry it, otherwise as base64: https://modelcontextprotocol.io/seps/2243-http-standardization */
+/** Encodes a value as base64 where it contains characters that a header cannot: https://modelcontextprotocol.io/seps/2243-http-standardization */
 function headerValue(value: unknown): string {
   const text = String(value)
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !text.startsWith('=?base64?')

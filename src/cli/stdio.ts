@@ -7,24 +7,24 @@ import { readLines } from './lines.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
 
 export interface StdioRequest {
-  /** Address of a server; without one the server of this machine is joined, or started. */
+  /** Address of a server. By default the server of this machine, which is started if none runs. */
   url?: string
   keyFile?: string
-  /** As `?toolsets=`. */
+  /** Value of `?toolsets=`. */
   toolsets?: string
 }
 
-/** Where a server of this machine is, unless its port was chosen by the variable that it also reads itself. */
+/** Address of the server of this machine. The server reads the same variable. */
 const localUrl = ({ env }: ProcessIo): string => `http://127.0.0.1:${env.GLOVEBOX_PORT ?? 5555}`
-/** Set-up of a machine that is slow: making the first slots. */
+/** Creating the first slots can take this long on a slow machine. */
 const startMs = 60_000
 
 /**
- * Serves MCP on standard input and output, for clients that start a process: every message goes to a server over HTTP,
- * and what it answers comes back, each on a line of its own.
+ * Serves MCP on standard input and output, for clients that start a process. Each message is forwarded to a server over
+ * HTTP, and each answer is written as one line.
  * https://modelcontextprotocol.io/specification/2026-07-28/basic/transports#stdio
- * @returns the exit code, once standard input has ended and everything asked has its answer.
- * @throws StartRefused where there is no server and none can be started, or the key cannot be read.
+ * @returns the exit code, once standard input has ended and every request has its answer.
+ * @throws StartRefused when no server runs and none can be started, or when the key cannot be read.
  */
 export async function stdio(request: StdioRequest, io: ProcessIo): Promise<number> {
   const key = await readKey(request, io)
@@ -64,15 +64,15 @@ function toEndpoint(url: string, toolsets: string | undefined): URL {
     if (toolsets !== undefined) endpoint.searchParams.set('toolsets', toolsets)
     return endpoint
   } catch {
-    throw new StartRefused(`${url} is no address.`, 'Write it as http://127.0.0.1:5555.')
+    throw new StartRefused(`${url} is not a valid address.`, 'Use the form http://127.0.0.1:5555.')
   }
 }
 
-/** @returns the server that was started here, for its end to be ours; nothing where one was there already. */
+/** @returns the server that was started, which the caller must stop; `undefined` if one was already running. */
 async function joinOrStart(io: ProcessIo): Promise<ChildProcess | undefined> {
   if (await isServed(io, '/healthz')) return undefined
   const [program, ...words] = io.self
-  // Its words would be taken for messages on standard output.
+  // A client would read the output of the server as messages.
   const server = spawn(program, [...words, 'serve', '--dev'], { stdio: ['ignore', 'pipe', 'pipe'] })
   server.stdout.pipe(io.stderr, { end: false })
   server.stderr.pipe(io.stderr, { end: false })
@@ -81,7 +81,7 @@ async function joinOrStart(io: ProcessIo): Promise<ChildProcess | undefined> {
     if (await isServed(io, '/readyz')) return server
   }
   await end(server)
-  throw new StartRefused('No server is running on this machine, and none could be started.', 'Its words are above.')
+  throw new StartRefused('No server is running on this machine, and none could be started.', 'See its output above.')
 }
 
 const isServed = (io: ProcessIo, path: string): Promise<boolean> =>

@@ -1,7 +1,10 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
+import { json } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ProcessIo } from '../../src/cli/process-io.ts'
 import { type StdioRequest, stdio } from '../../src/cli/stdio.ts'
@@ -125,5 +128,61 @@ describe('glovebox stdio', () => {
   it('limits the tools that are listed', async () => {
     const { messages } = await converse([request(1, 'tools/list')], { url: front.url, toolsets: 'files' })
     expect(messages[0].result.tools).toEqual([])
+  })
+})
+
+describe('server-sent events', () => {
+  const breaks = 'a\u2028b\u2029c\u0085d'
+  const result = { content: [{ type: 'text', text: breaks }] }
+
+  /** Answers every request with this stream, in chunks of three bytes that split characters and line endings. */
+  async function answering(stream: (id: unknown) => string) {
+    const server = createServer(async (incoming, response) => {
+      const { id } = (await json(incoming)) as { id: unknown }
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      const bytes = Buffer.from(stream(id))
+      for (let at = 0; at < bytes.length; at += 3) response.write(bytes.subarray(at, at + 3))
+      response.end()
+    })
+    await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
+    return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, close: () => server.close() }
+  }
+
+  it.each(['\n', '\r\n', '\r'])('with several data lines that end in %j become one line', async (ending) => {
+    const server = await answering((id) => {
+      const pretty = JSON.stringify({ jsonrpc: '2.0', id, result }, null, 2)
+      const event = ['event: message', ...pretty.split('\n').map((line) => `data: ${line}`), '', '']
+      return [': comment', ...event].join(ending)
+    })
+    try {
+      const { messages } = await converse([request(5, 'tools/call')], { url: server.url })
+      expect(messages).toEqual([{ jsonrpc: '2.0', id: 5, result }])
+    } finally {
+      server.close()
+    }
+  })
+
+  it('leave as lines that no client splits at U+2028, U+2029 or U+0085', async () => {
+    const server = await answering((id) => `data:${JSON.stringify({ jsonrpc: '2.0', id, result })}\n\n`)
+    const stdout = new PassThrough()
+    const stdin = new PassThrough()
+    const io: Io = {
+      stdin,
+      stdout,
+      stderr: new PassThrough(),
+      env: {},
+      self: ['node'],
+      stop: new AbortController().signal,
+    }
+    try {
+      stdin.end(`${JSON.stringify(request(5, 'tools/call'))}\n`)
+      await stdio({ url: server.url }, io)
+      stdout.end()
+      const text = (await stdout.toArray()).join('')
+      expect(text.trimEnd().split(/[\n\r\u2028\u2029\u0085]/)).toHaveLength(1)
+      expect(JSON.parse(text).result).toEqual(result)
+    } finally {
+      server.close()
+    }
   })
 })
