@@ -25,6 +25,9 @@ export interface Progress {
 /** Whether the caller can call the tool of this name, beside the one that asks. */
 export type Offers = (tool: string) => boolean
 
+/** The reason with which the signal of a call aborts when its client has disconnected. */
+export const disconnectReason = 'disconnected'
+
 export interface ToolContext extends RequestContext {
   offers: Offers
   /** The call goes on when its client disconnects. */

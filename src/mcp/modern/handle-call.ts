@@ -1,5 +1,5 @@
 import { InputNeeded, type InputRequests, type InputResponses, logLevels } from '../../tools/request-context.ts'
-import type { Progress, ToolContext } from '../../tools/tool.ts'
+import { disconnectReason, type Progress, type ToolContext } from '../../tools/tool.ts'
 import type { McpContext, StreamReply } from '../handle.ts'
 import { encodeNotification, type JsonReply, resultReply } from '../json-rpc/encode.ts'
 import { type CallRequest, callTool, getPrompt, readResource } from '../methods.ts'
@@ -62,7 +62,7 @@ class ModernCall {
   answer(): Promise<JsonReply> {
     const disconnected = this.#context.disconnected()
     const stop = () => {
-      if (!this.#task) this.#stop.abort('disconnected')
+      if (!this.#task) this.#stop.abort(disconnectReason)
     }
     if (disconnected.aborted) stop()
     else disconnected.addEventListener('abort', stop, { once: true })

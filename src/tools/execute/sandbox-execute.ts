@@ -2,7 +2,7 @@ import type { Static } from 'typebox'
 import type { Profile } from '../../base/profile.ts'
 import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/runs/request.ts'
 import { followUpTools } from '../executions/execution.ts'
-import { type Offers, type ToolContext, tool } from '../tool.ts'
+import { disconnectReason, type Offers, type ToolContext, tool } from '../tool.ts'
 import { bytesInWords, secondsInWords } from './ending-words.ts'
 import { RunFollower } from './run-follower.ts'
 import { SandboxExecuteInput, SandboxExecuteOutput } from './schema.ts'
@@ -35,7 +35,7 @@ function signalFor({ idempotency_key }: Static<typeof SandboxExecuteInput>, { si
   if (idempotency_key === undefined) return signal
   const cancelled = new AbortController()
   const follow = () => {
-    if (signal.reason !== 'gone') cancelled.abort(signal.reason)
+    if (signal.reason !== disconnectReason) cancelled.abort(signal.reason)
   }
   if (signal.aborted) follow()
   else signal.addEventListener('abort', follow, { once: true })
