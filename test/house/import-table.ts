@@ -99,6 +99,7 @@ export const packageTable: Readonly<Record<string, { rooms: readonly string[]; r
   ajv: { rooms: ['base'], reason: 'one check of JSON against a schema' },
   commander: { rooms: ['cli'], reason: 'the command line' },
   'content-type': { rooms: ['http'], reason: 'content type of a POST' },
+  'eventsource-parser': { rooms: ['cli'], reason: 'server-sent events in `glovebox stdio`' },
   fastify: { rooms: ['http'], reason: 'nobody else knows that there is HTTP' },
   fresh: { rooms: ['http'], reason: 'conditional requests' },
   kysely: { rooms: ['store'], reason: 'nobody else knows that there is SQL' },
