@@ -6,6 +6,14 @@ const maxDepth = 64
 /** Values in one body. A megabyte of code is one value; a million empty arrays are not a message. */
 const maxValues = 100_000
 
+/** Numbers with fewer digits are exact as they are parsed: 2^53 has 16. */
+const exactDigits = 16
+/** An integer that is longer than any database key is not worth preserving. */
+const maxExactDigits = 64
+
+const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf])
+const zero = 0x30
+const nine = 0x39
 const quote = 0x22
 const backslash = 0x5c
 const comma = 0x2c
@@ -22,20 +30,32 @@ const closeBrace = 0x7d
 export function parseJson(bytes: Buffer): unknown {
   if (bytes.length === 0) throw unreadable('it is empty')
   if (!isUtf8(bytes)) throw unreadable('it is not UTF-8')
-  checkShape(bytes)
+  const text = bytes.subarray(0, 3).equals(byteOrderMark) ? bytes.subarray(3) : bytes
+  const hasLongNumber = checkShape(text)
   try {
-    return JSON.parse(bytes.toString('utf8'))
+    return hasLongNumber ? parseExact(text.toString('utf8')) : JSON.parse(text.toString('utf8'))
   } catch (error) {
     throw unreadable(error instanceof Error ? firstSentence(error.message) : 'it cannot be read')
   }
 }
 
-/** Counts nesting and values outside strings; whether the text is JSON at all is for the parser to say. */
-function checkShape(bytes: Buffer): void {
+/**
+ * Bounds nesting and the number of values. Does not check the syntax otherwise.
+ * @returns whether a number has so many digits that a double may not represent it.
+ */
+function checkShape(bytes: Buffer): boolean {
   let depth = 0
   let values = 0
+  let digits = 0
+  let hasLongNumber = false
   for (let at = 0; at < bytes.length; at++) {
-    switch (bytes[at]) {
+    const byte = bytes[at]!
+    if (byte >= zero && byte <= nine) {
+      if (++digits >= exactDigits) hasLongNumber = true
+      continue
+    }
+    digits = 0
+    switch (byte) {
       case quote:
         at = endOfString(bytes, at + 1)
         break
@@ -53,6 +73,7 @@ function checkShape(bytes: Buffer): void {
     }
     if (values > maxValues) throw unreadable(`it holds more than ${maxValues} values`)
   }
+  return hasLongNumber
 }
 
 /** @returns where the closing quote stands, or the end of the text. */
@@ -79,3 +100,30 @@ const lineBreaks = /[\u0085\u2028\u2029]/g
  */
 export const escapeLineBreaks = (json: string): string =>
   json.replace(lineBreaks, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
+
+/** An integer beyond 2^53 with its digits. `JSON.stringify` writes it unchanged. */
+export interface ExactInteger {
+  readonly rawJSON: string
+}
+
+/** https://tc39.es/proposal-json-parse-with-source/, which Node has and the types of TypeScript do not. */
+const exactJson = JSON as unknown as {
+  parse(text: string, reviver: (key: string, value: unknown, context: { source?: string }) => unknown): unknown
+  rawJSON(text: string): ExactInteger
+  isRawJSON(value: unknown): value is ExactInteger
+}
+
+/**
+ * Parses a JSON text and keeps integers that a double cannot represent.
+ * @throws SyntaxError.
+ */
+export const parseExact = (text: string): unknown =>
+  exactJson.parse(text, (_key, value, { source }) =>
+    typeof value === 'number' && !Number.isSafeInteger(value) && isExactInteger(source ?? '')
+      ? exactJson.rawJSON(source ?? '')
+      : value,
+  )
+
+const isExactInteger = (source: string): boolean => source.length <= maxExactDigits && /^-?\d+$/.test(source)
+
+export const isExact = (value: unknown): value is ExactInteger => exactJson.isRawJSON(value)

@@ -6,6 +6,25 @@
 export const languages = ['python', 'node', 'bash'] as const
 export type Language = (typeof languages)[number]
 
+/** Other common names of the languages, in lower case. */
+const languageAliases: Readonly<Record<string, Language>> = {
+  py: 'python',
+  python3: 'python',
+  javascript: 'node',
+  js: 'node',
+  nodejs: 'node',
+  sh: 'bash',
+  shell: 'bash',
+}
+
+/** Returns the language that a common name of it means, in any case; any other value unchanged. */
+export function toLanguage(name: unknown): unknown {
+  if (typeof name !== 'string') return name
+  const lower = name.toLowerCase()
+  if (Object.hasOwn(languageAliases, lower)) return languageAliases[lower]
+  return languages.find((known) => known === lower) ?? name
+}
+
 /** The pattern of a dotted module name that Python can import. */
 export const moduleNamePattern = '^[A-Za-z_][A-Za-z0-9_]{0,63}([.][A-Za-z_][A-Za-z0-9_]{0,63}){0,7}$'
 

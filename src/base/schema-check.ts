@@ -1,27 +1,94 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { Static, TObject } from 'typebox'
+import { closestName } from './closest-name.ts'
 import { Refusal } from './errors.ts'
+import { isExact } from './json.ts'
 
-/** @throws Refusal `invalid_argument` with the field, the expected and the actual value. */
-export type CheckArguments<Input> = (given: unknown) => Input
+/**
+ * Checks the arguments of one call.
+ * @param warn receives a sentence for each kind of argument that was ignored.
+ * @throws Refusal `invalid_argument` that names the field, what was expected and what was sent.
+ */
+export type CheckArguments<Input> = (given: unknown, warn?: (warning: string) => void) => Input
+
+export interface CheckOptions {
+  /**
+   * Accepts what models and generated clients send: `null` for an optional argument and an empty ID are absent, and
+   * unknown arguments are ignored with a warning, unless they resemble one that is missing.
+   */
+  lenient?: boolean
+  /** Converts other accepted values of an argument, by its name. */
+  aliases?: Readonly<Record<string, (value: unknown) => unknown>>
+}
 
 // BOUNDARY: arguments are hostile. The first problem ends the check, so that its cost is bounded by the schema.
 const ajv = new Ajv2020({ strict: true, strictTypes: false, allErrors: false, ownProperties: true, verbose: true })
 
-/** Compiles a schema into a check. Its errors state which field a model has to fix, and how. */
-export function compile<Schema extends TObject>(schema: Schema): CheckArguments<Static<Schema>> {
+/** Compiles a schema into a check whose refusals say which argument to fix, and how. */
+export function compile<Schema extends TObject>(
+  schema: Schema,
+  { lenient = false, aliases = {} }: CheckOptions = {},
+): CheckArguments<Static<Schema>> {
   const validate: ValidateFunction = ajv.compile(schema)
-  return (given) => {
-    const input = withoutMeta(given)
+  const normalize = lenient ? lenientReader(schema, aliases) : withoutMeta
+  return (given, warn) => {
+    const input = normalize(given, warn)
     if (!validate(input)) throw toRefusal(validate.errors?.[0])
     return input as Static<Schema>
   }
 }
 
-/** Removes `_meta`, which some clients repeat inside the arguments. */
+/** Removes `_meta` of the protocol, which some clients repeat inside the arguments. */
 function withoutMeta(given: unknown): unknown {
   if (typeof given !== 'object' || given === null || !Object.hasOwn(given, '_meta')) return given
   return Object.fromEntries(Object.entries(given).filter(([name]) => name !== '_meta'))
+}
+
+/** Optional arguments for which an empty string means that there is no value. */
+const emptyIsAbsent = /(?:^|_)(?:id|key)$|^(?:cursor|language|subject|webhook_url)$/
+/** A warning names so many unknown arguments; a caller can send many. */
+const maxNamed = 8
+
+function lenientReader(schema: TObject, aliases: NonNullable<CheckOptions['aliases']>) {
+  const { properties, required = [] } = schema as { properties: Record<string, object>; required?: string[] }
+  const optional = Object.keys(properties).filter((name) => !required.includes(name))
+  const acceptNull = new Set(optional.filter((name) => ajv.validate(properties[name]!, null)))
+  const isAbsent = (name: string, value: unknown): boolean =>
+    optional.includes(name) && ((value === null && !acceptNull.has(name)) || (value === '' && emptyIsAbsent.test(name)))
+  return (given: unknown, warn?: (warning: string) => void): unknown => {
+    if (typeof given !== 'object' || given === null || Array.isArray(given)) return given
+    const unknown: string[] = []
+    const known: [string, unknown][] = []
+    for (const [name, value] of Object.entries(given)) {
+      if (name === '_meta' || isAbsent(name, value)) continue
+      if (!Object.hasOwn(properties, name)) unknown.push(name)
+      else known.push([name, Object.hasOwn(aliases, name) ? aliases[name]!(value) : value])
+    }
+    const input = Object.fromEntries(
+      known.map(([name, value]) => [name, isExact(value) ? Number(value.rawJSON) : value]),
+    )
+    if (unknown.length === 0) return input
+    refuseNearMisses(
+      unknown,
+      Object.keys(properties).filter((name) => !Object.hasOwn(input, name)),
+    )
+    const names = unknown.slice(0, maxNamed).map(shown).join(', ')
+    const more = unknown.length > maxNamed ? ` and ${unknown.length - maxNamed} more` : ''
+    warn?.(`Ignored unknown arguments: ${names}${more}. Known are ${Object.keys(properties).join(', ')}.`)
+    return input
+  }
+}
+
+/** @throws Refusal `invalid_argument` for a name that probably means one of the missing arguments. */
+function refuseNearMisses(unknown: readonly string[], missing: readonly string[]): void {
+  for (const name of unknown.slice(0, maxNamed)) {
+    const meant = closestName(name, missing)
+    if (meant === undefined) continue
+    throw new Refusal('invalid_argument', {
+      field: shown(name),
+      problem: `is not a known field; did you mean ${meant}`,
+    })
+  }
 }
 
 function toRefusal(error: ErrorObject | undefined): Refusal {
@@ -61,7 +128,7 @@ function expected({ keyword, params, message }: ErrorObject): string {
   }
 }
 
-/** Describes the actual value, shortened. */
+/** Describes what was sent, shortened. */
 function actual(value: unknown): string {
   if (value === null) return 'it is null'
   if (typeof value === 'string') return `it is ${shown(value)}`

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { escapeLineBreaks } from '../base/json.ts'
+import { escapeLineBreaks, isExact, parseExact } from '../base/json.ts'
 import { type MirroredArgument, mirroredIn } from '../tools/tool.ts'
 import { readServerEvents } from './server-events.ts'
 
@@ -38,7 +38,7 @@ export class Bridge {
   take(line: string): void {
     let message: unknown
     try {
-      message = JSON.parse(line)
+      message = parseExact(line)
     } catch {
       this.#fail(null, -32700, 'The line is not valid JSON.')
       return
@@ -118,7 +118,7 @@ export class Bridge {
     })
     if (response.body === null) return
     if (response.headers.get('content-type')?.startsWith('text/event-stream')) {
-      for await (const data of readServerEvents(response.body)) this.#deliver(JSON.parse(data), method, id)
+      for await (const data of readServerEvents(response.body)) this.#deliver(parseExact(data), method, id)
       return
     }
     const text = await response.text()
@@ -204,13 +204,14 @@ function headerValue(value: unknown): string {
   return plain ? text : `=?base64?${Buffer.from(text, 'utf8').toString('base64')}?=`
 }
 
-const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
+const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !isExact(value)
 
 const idOf = (message: unknown): unknown => (isObject(message) ? (message.id ?? null) : null)
 
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseExact(text)
   } catch {
     return undefined
   }

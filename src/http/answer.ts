@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify'
 import type { Refusal } from '../base/errors.ts'
+import { escapeLineBreaks } from '../base/json.ts'
 import { Writer } from './writer.ts'
 
 /** Larger bodies are written in pieces, as fast as the client reads them. */
@@ -28,7 +29,7 @@ export async function sendLines(reply: FastifyReply, lines: AsyncGenerator<objec
   const writer = startWriting(reply)
   try {
     for (let next = first; !next.done && !writer.gone; next = await lines.next()) {
-      await writer.write(`${JSON.stringify(next.value)}\n`)
+      await writer.write(`${escapeLineBreaks(JSON.stringify(next.value))}\n`)
     }
     writer.end()
   } catch (error) {

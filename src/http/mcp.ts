@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../base/errors.ts'
+import { escapeLineBreaks } from '../base/json.ts'
 import { readsEvents } from '../mcp/accept.ts'
 import { ActiveCalls } from '../mcp/active-calls.ts'
 import type { ChangeFeed } from '../mcp/change-feed.ts'
@@ -136,7 +137,7 @@ async function sendEvents(
   reply.raw.flushHeaders()
   try {
     for await (const message of messages) {
-      await writer.write(`event: message\ndata: ${message}\n\n`)
+      await writer.write(`event: message\ndata: ${escapeLineBreaks(message)}\n\n`)
       if (writer.gone) return
     }
   } catch (error) {

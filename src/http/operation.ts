@@ -3,7 +3,7 @@ import type { Static, TObject, TSchema } from 'typebox'
 import type { Capability } from '../base/capabilities.ts'
 import type { RefusalCode } from '../base/errors.ts'
 import { parseJson } from '../base/json.ts'
-import { compile } from '../base/schema-check.ts'
+import { type CheckOptions, compile } from '../base/schema-check.ts'
 import type { Admin, Administered } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
@@ -136,24 +136,31 @@ interface KeyDefinition<Path extends string, Body extends TObject | undefined> e
   capability: Capability
   /** What happens to parameters that `query` does not name; without `query` they are ignored. */
   unknownQuery?: 'ignored' | 'refused'
+  /** Converts other accepted values of a field of the body, by its name. */
+  aliases?: CheckOptions['aliases']
   handle(call: KeyCall<Path, Body>): Promise<Answer | undefined>
 }
 
 /** Defines an operation that requires an API key. */
 export function keyOperation<const Path extends string, Body extends TObject | undefined = undefined>({
   unknownQuery,
+  aliases,
   handle,
   ...definition
 }: KeyDefinition<Path, Body>): Operation {
   const unknown = unknownQuery ?? (definition.query ? 'refused' : 'ignored')
-  const read = requestReader<Path, Body>(definition, { unknownQuery: unknown, emptyBody: 'refused' })
+  const read = requestReader<Path, Body>(definition, {
+    unknownQuery: unknown,
+    emptyBody: 'refused',
+    check: { lenient: true, ...(aliases && { aliases }) },
+  })
   return {
     ...definition,
     access: 'key',
     handler: (server) => async (request, reply) => {
       const { core } = server
       const { caller } = request
-      const answer = await handle({ server, core, caller, request, reply, ...read(request) })
+      const answer = await handle({ server, core, caller, request, reply, ...read(request, reply) })
       if (answer) await send(reply, answer)
     },
   }
@@ -168,7 +175,11 @@ export function adminOperation<const Path extends string, Body extends TObject |
   handle,
   ...definition
 }: AdminDefinition<Path, Body>): Operation {
-  const read = requestReader<Path, Body>(definition, { unknownQuery: 'refused', emptyBody: 'object' })
+  const read = requestReader<Path, Body>(definition, {
+    unknownQuery: 'refused',
+    emptyBody: 'object',
+    check: {},
+  })
   return {
     ...definition,
     refusals: ['invalid_argument', 'forbidden', 'not_found', ...definition.refusals],
@@ -177,7 +188,7 @@ export function adminOperation<const Path extends string, Body extends TObject |
     handler: (server) => async (request, reply) => {
       const { administered: context } = server.core
       const { admin } = request
-      await send(reply, await handle({ server, context, admin, request, reply, ...read(request) }))
+      await send(reply, await handle({ server, context, admin, request, reply, ...read(request, reply) }))
     },
   }
 }
@@ -188,15 +199,18 @@ export function adminOperation<const Path extends string, Body extends TObject |
  */
 function requestReader<Path extends string, Body extends TObject | undefined>(
   { query: parameters = {}, body: schema }: Pick<Definition<Path, Body>, 'query' | 'body'>,
-  { unknownQuery, emptyBody }: { unknownQuery: 'ignored' | 'refused'; emptyBody: 'object' | 'refused' },
-): (request: FastifyRequest) => Pick<Call<Path, Body>, 'params' | 'query' | 'body'> {
-  const check = schema && compile(schema)
+  options: { unknownQuery: 'ignored' | 'refused'; emptyBody: 'object' | 'refused'; check: CheckOptions },
+): (request: FastifyRequest, reply: FastifyReply) => Pick<Call<Path, Body>, 'params' | 'query' | 'body'> {
+  const { unknownQuery, emptyBody } = options
+  const check = schema && compile(schema, options.check)
   const readBody = (sent: Buffer | undefined): unknown =>
     emptyBody === 'object' && !sent?.length ? {} : parseJson(sent ?? Buffer.alloc(0))
-  return (request) => ({
+  return (request, reply) => ({
     params: request.params as Call<Path, Body>['params'],
     query: readQuery(request.query, parameters, unknownQuery),
-    body: check?.(readBody(request.body as Buffer | undefined)) as BodyOf<Body>,
+    body: check?.(readBody(request.body as Buffer | undefined), (warning) => {
+      reply.header('x-glovebox-warning', warning.replaceAll(/[^\x20-\x7e]/g, '?'))
+    }) as BodyOf<Body>,
   })
 }
 

@@ -22,32 +22,30 @@ export interface GuardRules {
  * - Host: a page whose own name resolves to loopback (DNS rebinding) still sends that name.
  * - Origin and Sec-Fetch-Site: browsers add them to requests of a page, and the page cannot change them.
  *
- * @returns a function that takes the head of a request and the port on which it arrived, and returns the refusal, or
- *   `undefined` where the request may pass.
+ * @returns a function that takes the head of a request and returns the refusal, or `undefined` where the request may pass.
  */
-export function requestGuard(rules: GuardRules): (head: Head, port: number) => Refusal | undefined {
+export function requestGuard(rules: GuardRules): (head: Head) => Refusal | undefined {
   // Nearly all requests have the same Host header, which need not be parsed each time.
-  let last: { host: string; port: number } | undefined
-  const isKnownHost = (host: string, port: number): boolean => {
-    if (last?.host === host && last.port === port) return true
-    if (!isServed(host, port, rules)) return false
-    last = { host, port }
+  let last: string | undefined
+  const isKnownHost = (host: string): boolean => {
+    if (last === host) return true
+    if (!isServed(host, rules)) return false
+    last = host
     return true
   }
-  return (head, port) => checkHead(head, port, rules, isKnownHost)
+  return (head) => checkHead(head, rules, isKnownHost)
 }
 
 function checkHead(
   { headers, rawHeaders }: Head,
-  port: number,
   rules: GuardRules,
-  isKnownHost: (host: string, port: number) => boolean,
+  isKnownHost: (host: string) => boolean,
 ): Refusal | undefined {
   // Of two Host headers Node reads the first; a proxy in front may have read the second.
   if (countOf('host', rawHeaders) > 1)
     return new Refusal('invalid_request', { problem: 'it has more than one Host header' })
   const host = headers.host?.toLowerCase() ?? ''
-  if (!isKnownHost(host, port)) return new Refusal('host_not_allowed', { host: printable(host) })
+  if (!isKnownHost(host)) return new Refusal('host_not_allowed', { host: printable(host) })
   const { origin } = headers
   // A page that this server itself served, under the name just checked.
   const isOwn = origin?.toLowerCase() === `http://${host}`
@@ -76,20 +74,19 @@ function countOf(name: string, rawHeaders: readonly string[]): number {
 }
 
 const loopbackNames = ['localhost', '127.0.0.1', '[::1]']
-const defaultPort = 80
 
-function isServed(host: string, port: number, { dev, allowedHosts }: GuardRules): boolean {
+function isServed(host: string, { dev, allowedHosts }: GuardRules): boolean {
   if (!dev && allowedHosts.length === 0) return true
-  const { name, port: given } = splitHost(host)
-  if (loopbackNames.includes(name) && (given ?? defaultPort) === port) return true
-  return allowedHosts.some((allowed) => allowed.toLowerCase() === name || allowed.toLowerCase() === host)
+  const name = nameOf(host)
+  // The port is free: a tunnel or a container maps another one. What a page could send is refused by its Origin.
+  if (loopbackNames.includes(name)) return true
+  const written = host.replace(/\.(?=:|$)/, '')
+  return allowedHosts.some((allowed) => allowed.toLowerCase() === name || allowed.toLowerCase() === written)
 }
 
-/** Splits `[::1]:80` and `name:80`; anything else has an empty name, which matches nothing. */
-function splitHost(host: string): { name: string; port: number | undefined } {
-  const [, name, port] = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?$/.exec(host) ?? []
-  return { name: name ?? '', port: port === undefined ? undefined : Number(port) }
-}
+/** Returns the name in `[::1]:80`, `name:80` or `name.:80`; anything else has an empty name, which matches nothing. */
+const nameOf = (host: string): string =>
+  /^(\[[0-9a-f:.]+\]|[a-z0-9._-]*[a-z0-9_-])\.?(?::\d{1,5})?$/.exec(host)?.[1] ?? ''
 
 function isJson(contentType = ''): boolean {
   if (contentType === 'application/json') return true

@@ -79,7 +79,7 @@ export async function buildServer({
     // See `Connections`.
     requestTimeout: 0,
     // The token of a signed link is a path parameter and contains the path of a file.
-    routerOptions: { maxParamLength: pathParameterMax },
+    routerOptions: { maxParamLength: pathParameterMax, ignoreTrailingSlash: true },
     keepAliveTimeout: keepAliveTimeoutMs,
     forceCloseConnections: 'idle',
     exposeHeadRoutes: false,
@@ -101,7 +101,7 @@ export async function buildServer({
     const refusal = connections.begin(request.raw, reply.raw, isUpload)
     reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
     if (refusal) reply.header('connection', 'close')
-    done(refusal ?? guard(request.raw, portOf(request, config)))
+    done(refusal ?? guard(request.raw))
   })
   if (config.allowedOrigins.length > 0) await allowOrigins(app, config.allowedOrigins)
   app.addHook('onRequest', (request, _reply, done) => {
@@ -149,7 +149,15 @@ async function allowOrigins(app: FastifyInstance, origins: readonly string[]): P
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     // Absent, `allowedHeaders` allows the requested ones: MCP names `Mcp-Param-*` after the arguments of a tool.
     exposedHeaders: [
-      ...['x-trace-id', 'mcp-session-id', 'retry-after', 'www-authenticate', 'allow', 'preference-applied'],
+      ...[
+        'x-trace-id',
+        'x-glovebox-warning',
+        'mcp-session-id',
+        'retry-after',
+        'www-authenticate',
+        'allow',
+        'preference-applied',
+      ],
       ...['etag', 'accept-ranges', 'content-range', 'content-disposition'],
     ],
     maxAge: 600,
@@ -206,5 +214,3 @@ function endConnectionsOnClose(app: FastifyInstance): void {
 
 /** Returns the path pattern of a route: the path itself comes from the client and is unbounded. */
 const routeOf = ({ routeOptions }: FastifyRequest): string => routeOptions.url ?? '(none)'
-
-const portOf = ({ raw }: FastifyRequest, { port }: HttpConfig): number => raw.socket.localPort ?? port

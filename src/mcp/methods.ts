@@ -32,7 +32,8 @@ export const listResult = (method: string, offer: Offer): object => lists[method
 /** @throws Refusal `invalid_argument`, since no list has a second page. */
 export function refuseCursor(params: Params): void {
   const cursor = own(params, 'cursor')
-  if (cursor !== undefined && cursor !== '') throw invalidParam('cursor', 'was not issued by this server')
+  if (cursor !== undefined && cursor !== null && cursor !== '')
+    throw invalidParam('cursor', 'was not issued by this server')
 }
 
 /** Caches the encoded results that are the same for every call of one offer. */

@@ -1,5 +1,5 @@
 import { Refusal } from '../base/errors.ts'
-import { isObject, own, type Params } from './json-rpc/message.ts'
+import { isObject, isRequestId, own, type Params, type RequestId } from './json-rpc/message.ts'
 
 /**
  * Reads the parameters of a request. BOUNDARY: names, URIs and tokens of a client reach the rest of the product only
@@ -22,7 +22,7 @@ export function objectParam(params: Params, name: string): Params {
 
 /** @throws Refusal `invalid_argument`. */
 export function optionalObjectParam(params: Params, name: string): Params {
-  return own(params, name) === undefined ? {} : objectParam(params, name)
+  return (own(params, name) ?? undefined) === undefined ? {} : objectParam(params, name)
 }
 
 /**
@@ -31,16 +31,16 @@ export function optionalObjectParam(params: Params, name: string): Params {
  */
 export function stringListParam(params: Params, name: string, field: string, maxItems: number): string[] | undefined {
   const value = own(params, name)
-  if (value === undefined) return undefined
+  if (value === undefined || value === null) return undefined
   const isValid = Array.isArray(value) && value.length <= maxItems && value.every((item) => typeof item === 'string')
   if (!isValid) throw invalidParam(field, `must be a list of at most ${maxItems} strings`)
   return [...new Set(value as string[])]
 }
 
 /** Returns the token that progress notifications of this request carry, if the client wants any. */
-export function progressTokenOf(meta: unknown): string | number | undefined {
+export function progressTokenOf(meta: unknown): RequestId | undefined {
   const token = isObject(meta) ? own(meta, 'progressToken') : undefined
-  return typeof token === 'string' || typeof token === 'number' ? token : undefined
+  return isRequestId(token) ? token : undefined
 }
 
 export const invalidParam = (field: string, problem: string): Refusal =>

@@ -1,12 +1,13 @@
 import type { Progress } from '../tools/tool.ts'
 import { encodeNotification } from './json-rpc/encode.ts'
+import type { RequestId } from './json-rpc/message.ts'
 
 /** Encodes the progress notifications of one call. Each number is greater than the last, as MCP requires. */
 export class ProgressEncoder {
-  readonly #token: string | number | undefined
+  readonly #token: RequestId | undefined
   #last = -1
 
-  constructor(token: string | number | undefined) {
+  constructor(token: RequestId | undefined) {
     this.#token = token
   }
 

@@ -2,7 +2,7 @@ import type { Static, TObject } from 'typebox'
 import type { Capability } from '../base/capabilities.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Profile, Toolset } from '../base/profile.ts'
-import { type CheckArguments, compile } from '../base/schema-check.ts'
+import { type CheckArguments, type CheckOptions, compile } from '../base/schema-check.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Content } from './content.ts'
 import type { RequestContext } from './request-context.ts'
@@ -72,6 +72,8 @@ interface ToolDefinition<Input extends TObject> {
   describe(profile: Profile, offers: Offers): string
   /** Every argument there is; a profile may narrow what `tools/list` shows, never what this allows. */
   input: Input
+  /** Converts other accepted values of an argument, by its name. */
+  aliases?: CheckOptions['aliases']
   /** The input as it holds for a profile. */
   narrow(input: Input, profile: Profile): object
   output?: TObject
@@ -104,7 +106,10 @@ export interface ToolListing {
 /** Defines a tool, once: its listing, its check and its documentation come from here. The check is compiled now. */
 export function tool<Input extends TObject>(definition: ToolDefinition<Input>): Tool {
   const { name, title, toolset, capabilities, annotations, input, output } = definition
-  const check: CheckArguments<Static<Input>> = compile(input)
+  const check: CheckArguments<Static<Input>> = compile(input, {
+    lenient: true,
+    ...(definition.aliases && { aliases: definition.aliases }),
+  })
   return {
     name,
     toolset,
@@ -119,7 +124,12 @@ export function tool<Input extends TObject>(definition: ToolDefinition<Input>): 
       ...(output && { outputSchema: output }),
       annotations,
     }),
-    call: async (caller, given, context) => definition.run(caller, check(given), context),
+    call: async (caller, given, context) => {
+      const warnings: Content[] = []
+      const arguments_ = check(given, (text) => warnings.push({ type: 'text', text }))
+      const result = await definition.run(caller, arguments_, context)
+      return warnings.length === 0 ? result : { ...result, content: [...result.content, ...warnings] }
+    },
   }
 }
 

@@ -100,6 +100,7 @@ export const packageTable: Readonly<Record<string, { rooms: readonly string[]; r
   commander: { rooms: ['cli'], reason: 'the command line' },
   'content-type': { rooms: ['http'], reason: 'content type of a POST' },
   'eventsource-parser': { rooms: ['cli'], reason: 'server-sent events in `glovebox stdio`' },
+  'fastest-levenshtein': { rooms: ['base'], reason: 'the argument that a misspelled name means' },
   fastify: { rooms: ['http'], reason: 'nobody else knows that there is HTTP' },
   fresh: { rooms: ['http'], reason: 'conditional requests' },
   kysely: { rooms: ['store'], reason: 'nobody else knows that there is SQL' },

@@ -35,7 +35,7 @@ async function converse(messages: readonly (object | string)[], request: StdioRe
     .join('')
     .split('\n')
     .filter((line) => line !== '')
-  return { code, messages: lines.map((line) => JSON.parse(line)) }
+  return { code, lines, messages: lines.map((line) => JSON.parse(line)) }
 }
 
 const meta = {
@@ -162,11 +162,16 @@ describe('server-sent events', () => {
     }
   })
 
+  it('keep integers beyond 2^53 as they are', async () => {
+    const { lines } = await converse(['{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}'])
+    expect(lines).toEqual(['{"jsonrpc":"2.0","id":9007199254740993,"result":{}}'])
+  })
+
   it('leave as lines that no client splits at U+2028, U+2029 or U+0085', async () => {
     const server = await answering((id) => `data:${JSON.stringify({ jsonrpc: '2.0', id, result })}\n\n`)
     const stdout = new PassThrough()
     const stdin = new PassThrough()
-    const io: Io = {
+    const io: ProcessIo = {
       stdin,
       stdout,
       stderr: new PassThrough(),

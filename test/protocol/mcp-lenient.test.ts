@@ -65,6 +65,98 @@ describe('a client with an incomplete or overly broad Accept header', () => {
   })
 })
 
+describe('a client that sends null for what it does not have', () => {
+  it('is answered as if it had sent nothing, in both eras', async () => {
+    const message = (fields: object) => JSON.stringify({ jsonrpc: '2.0', id: 1, ...fields })
+    const list = JSON.parse((await send(rpc('tools/list'), {})).text).result
+    for (const params of [null, { cursor: null }, { _meta: null }, { cursor: '', _meta: {} }]) {
+      const { text } = await send(message({ method: 'tools/list', params }), {})
+      expect([params, JSON.parse(text).result]).toEqual([params, list])
+    }
+    const args = { code: 'echo x', language: 'SH', timeout: null, thread_id: '', env_vars: null, metadata: null }
+    const call = { name: 'sandbox_execute', arguments: args, _meta: null }
+    expect((await send(message({ method: 'tools/call', params: call }), {})).text).toContain('x\\n')
+    const modern = await askModern(front.url, 'tools/call', { name: 'sandbox_execute', arguments: args })
+    expect(modern.body.result).toMatchObject({ isError: false })
+    expect((await askModern(front.url, 'tools/list', { cursor: null })).body.result?.tools).toEqual(list.tools)
+    const rest = await front.post('/v1/sandbox/execute', { ...args, sessionId: 'x' })
+    expect([rest.status, ((await rest.json()) as { stdout: string }).stdout]).toEqual([200, 'x\n'])
+    expect(rest.headers.get('x-glovebox-warning')).toMatch(/^Ignored unknown arguments: "sessionId"\. Known are code/)
+  })
+
+  it('reads which unknown arguments were ignored', async () => {
+    const args = { code: 'echo x', language: 'bash', sessionId: 'x', toolCallId: 'z' }
+    const { text } = await send(rpc('tools/call', { name: 'sandbox_execute', arguments: args }), {})
+    const { content, isError } = JSON.parse(text).result
+    expect(isError).toBe(false)
+    expect(content.at(-1).text).toMatch(/^Ignored unknown arguments: "sessionId", "toolCallId"\. Known are code/)
+  })
+})
+
+describe('an integer beyond 2^53', () => {
+  it.each(['9007199254740993', '-9007199254740993', '18446744073709551615', '1'.repeat(40)])(
+    'comes back exactly as an id and in metadata: %s',
+    async (digits) => {
+      const { text } = await send(`{"jsonrpc":"2.0","id":${digits},"method":"ping"}`, {})
+      expect(text).toBe(`{"jsonrpc":"2.0","id":${digits},"result":{}}`)
+      const refused = await send(`{"jsonrpc":"2.0","id":${digits},"method":"nothing"}`, {})
+      expect(refused.text).toContain(`"id":${digits},`)
+      const body = `{"code":"true","language":"bash","metadata":{"order":[${digits}],"small":1.5}}`
+      const run = (await (await front.post('/v1/sandbox/execute', body)).json()) as { trace_id: string }
+      const execution = await fetch(`${front.url}/v1/executions/${run.trace_id}`)
+      expect(await execution.text()).toContain(`"metadata":{"order":[${digits}],"small":1.5}`)
+    },
+  )
+
+  it('is a number wherever a number is expected', async () => {
+    const body = '{"code":"true","language":"bash","timeout":9007199254740993}'
+    const response = await front.post('/v1/sandbox/execute', body)
+    expect(await response.text()).toContain('timeout must be at most 3600')
+  })
+
+  it('is not an object', async () => {
+    for (const body of ['9007199254740993', '{"jsonrpc":"2.0","id":1,"method":"ping","params":9007199254740993}'])
+      expect((await send(body, {})).status).toBe(400)
+    const { text } = await send('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":9007199254740993}}', {})
+    expect(text).toContain('name must be a string')
+  })
+})
+
+describe('the body and the address of a request', () => {
+  it('can begin with a byte order mark', async () => {
+    expect((await send(`\ufeff${rpc('ping')}`, {})).status).toBe(200)
+  })
+
+  it('can end with a slash', async () => {
+    for (const path of ['/mcp/', '/mcp/?toolsets=execute'])
+      expect([path, (await front.post(path, JSON.parse(rpc('ping')))).status]).toEqual([path, 200])
+  })
+
+  it('can name loopback on another port, as a tunnel does', async () => {
+    for (const host of ['localhost:8080', 'localhost.', '127.0.0.1'])
+      expect([host, (await send(rpc('ping'), { host })).status]).toEqual([host, 200])
+  })
+})
+
+describe('characters that some clients read as line breaks', () => {
+  const breaks = 'a\u2028b\u2029c\u0085d'
+  const code = "printf 'a\\xe2\\x80\\xa8b\\xe2\\x80\\xa9c\\xc2\\x85d'"
+
+  it('are escaped in every line of a stream', async () => {
+    const streamed = await send(execute(code, { progressToken: 1 }), { accept: events })
+    const lines = await front.post(
+      '/v1/sandbox/execute',
+      { code, language: 'bash' },
+      { accept: 'application/x-ndjson' },
+    )
+    for (const text of [streamed.text, await lines.text()]) {
+      expect(text).not.toMatch(/[\u2028\u2029\u0085]/)
+      const parsed = text.split('\n').flatMap((line) => /\{.*\}/.exec(line) ?? [])
+      expect(parsed.some((json) => JSON.stringify(JSON.parse(json)).includes(breaks))).toBe(true)
+    }
+  })
+})
+
 describe('a client that disconnects', () => {
   it('cancels nothing in the versions before 2026-07-28', async () => {
     const versions = [undefined, ...legacyVersions]

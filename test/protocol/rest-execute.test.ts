@@ -69,7 +69,7 @@ describe('a buffered execution', () => {
       [{}, 'code is required'],
       [{ code: 'x', timeout: 999 }, 'the maximum in this profile is 60 s'],
       [{ code: 'x', timeout: 'long' }, 'timeout must be an integer'],
-      [{ code: 'x', sub_paths: {} }, '"sub_paths" is not a known field'],
+      [{ code: 'x', subjekt: 's' }, '"subjekt" is not a known field; did you mean subject'],
       [[], 'arguments must be an object'],
       ['{', 'not valid JSON'],
     ]

@@ -28,7 +28,7 @@ const refusedArguments: [what: string, args: object, said: RegExp][] = [
   ['a timeout below zero', { code, timeout: -1 }, /timeout must be/],
   ['a timeout in pieces of a second', { code, timeout: 1.5 }, /timeout must be/],
   ['a timeout in words', { code, timeout: 'soon' }, /timeout must be/],
-  ['an argument that is none', { code, lang: 'python' }, /"lang" is not a known field; known fields: code, language/],
+  ['a misspelled argument', { code, threadId: 't' }, /"threadId" is not a known field; did you mean thread_id/],
   ['variables that are a list', { code, env_vars: ['A=1'] }, /env_vars must be (an )?object/],
   ['a variable that is a number', { code, env_vars: { A: 1 } }, /env_vars.*A.* must be (a )?string/],
   ['a variable in small letters', { code, env_vars: { path: 'x' } }, /env_vars\["path"\] is not a valid name/],
@@ -165,7 +165,9 @@ describe('messages that are not MCP', () => {
 
   it('do not pollute prototypes', async () => {
     const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"sandbox_execute","arguments":{"code":"print(1)","__proto__":{"language":"bash"}}}}`
-    expect((await mcp(body)).body.error?.message).toMatch(/"__proto__" is not an argument/)
+    const { content } = (await mcp(body)).body.result as { content: { text: string }[] }
+    expect(content.at(-1)?.text).toContain('Ignored unknown arguments: "__proto__".')
+    expect(content[0]?.text).toContain('1\n')
     expect((await callTool(story.url, { code })).body.result?.structuredContent.stdout).toBe('1\n')
   })
 })

@@ -3,6 +3,7 @@ import Type from 'typebox'
 import { timestamp } from '../../base/clock.ts'
 import { Refusal, type RefusalCode } from '../../base/errors.ts'
 import { executionStatuses } from '../../base/execution-status.ts'
+import { toLanguage } from '../../base/run.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
 import { addressMissing } from '../../core/jobs/webhooks.ts'
@@ -85,6 +86,7 @@ export const executeOperations: readonly Operation[] = [
     query: { encoding: encodingMeaning },
     unknownQuery: 'ignored',
     body: ExecuteBody,
+    aliases: { language: toLanguage },
     answers: { 200: FinishedExecution, 202: Accepted },
     refusals,
     handle: async ({ core, caller, request, reply, query, body }) => {

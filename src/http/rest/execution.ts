@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { type ExecutionStatus, executionStatuses, statusOf } from '../../base/execution-status.ts'
+import { parseExact } from '../../base/json.ts'
 import { languages, type ShownImage } from '../../base/run.ts'
 import { type Delivery, type HistoryRun, type RecordedRun, resultOf } from '../../core/runs/history.ts'
 import { type Transcript, toTranscript } from '../../core/runs/transcript.ts'
@@ -98,7 +99,7 @@ export function toListed(row: HistoryRun): Record<string, unknown> {
     duration_ms: result === null ? null : Math.round(result.durationMs * 1000) / 1000,
     language: row.language,
     thread_id: row.threadId,
-    metadata: metadata === null ? null : (JSON.parse(metadata) as unknown),
+    metadata: metadata === null ? null : parseExact(metadata),
     subject: row.subject,
     created_at: row.createdAt,
     completed_at: row.finishedAt,

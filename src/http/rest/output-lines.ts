@@ -1,3 +1,4 @@
+import { escapeLineBreaks } from '../../base/json.ts'
 import type { Stream } from '../../base/run.ts'
 import type { OutputEvent } from '../../core/runs/output-order.ts'
 import { StreamDecoder } from '../../core/runs/stream-decoder.ts'
@@ -47,4 +48,4 @@ export class OutputLines {
   }
 }
 
-export const line = (value: object): string => `${JSON.stringify(value)}\n`
+export const line = (value: object): string => `${escapeLineBreaks(JSON.stringify(value))}\n`

@@ -1,6 +1,7 @@
 import { Refusal } from '../../base/errors.ts'
+import { type ExactInteger, isExact } from '../../base/json.ts'
 
-export type RequestId = string | number
+export type RequestId = string | number | ExactInteger
 
 /** An object as it was parsed, whose property names and values are still unchecked. */
 export type Params = Readonly<Record<string, unknown>>
@@ -40,7 +41,7 @@ export function parseMessage(value: unknown): Message {
   if (typeof method !== 'string') return invalid(readableId, 'method must be a string')
   const params = own(value, 'params') ?? {}
   if (!isObject(params)) return invalid(readableId, 'params must be an object')
-  const meta = own(params, '_meta')
+  const meta = own(params, '_meta') ?? undefined
   if (meta !== undefined && !isObject(meta)) return invalid(readableId, 'params._meta must be an object')
   if (!Object.hasOwn(value, 'id')) return { kind: 'notification', method, params }
   if (readableId === null) return invalid(null, 'id must be a string or a number')
@@ -53,12 +54,12 @@ export function own(value: Params, name: string): unknown {
 }
 
 export function isObject(value: unknown): value is Params {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isExact(value)
 }
 
 /** BOUNDARY: the only check that an id passes before the server stores it and sends it back. */
 export const isRequestId = (id: unknown): id is RequestId =>
-  typeof id === 'string' || (typeof id === 'number' && Number.isFinite(id))
+  typeof id === 'string' || (typeof id === 'number' && Number.isFinite(id)) || isExact(id)
 
 const invalid = (id: RequestId | null, problem: string): Message => ({
   kind: 'invalid',

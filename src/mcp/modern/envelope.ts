@@ -3,7 +3,7 @@ import type { Offer } from '../../tools/catalog.ts'
 import { ClientCapabilities, type LogLevel, logLevels } from '../../tools/request-context.ts'
 import { metaKey, modernVersions } from '../era.ts'
 import type { HeaderOf } from '../handle.ts'
-import { isObject, own, type Params } from '../json-rpc/message.ts'
+import { isObject, own, type Params, type RequestId } from '../json-rpc/message.ts'
 import { progressTokenOf } from '../params.ts'
 import { headerMatches } from './header-value.ts'
 
@@ -12,7 +12,7 @@ export interface Envelope {
   client: ClientCapabilities
   /** Lowest level of log messages that the client wants; none if undefined. */
   logLevel: LogLevel | undefined
-  progressToken: string | number | undefined
+  progressToken: RequestId | undefined
 }
 
 /**
@@ -101,7 +101,7 @@ function clientOf(meta: Params): ClientCapabilities {
 
 function logLevelOf(meta: Params): LogLevel | undefined {
   const value = own(meta, keys.logLevel)
-  if (value === undefined) return undefined
+  if (value === undefined || value === null) return undefined
   const level = logLevels.find((known) => known === value)
   if (level === undefined) throw metaInvalid('logLevel', `must be one of ${logLevels.join(', ')}`)
   return level

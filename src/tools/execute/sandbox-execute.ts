@@ -1,5 +1,6 @@
 import type { Static } from 'typebox'
 import type { Profile } from '../../base/profile.ts'
+import { toLanguage } from '../../base/run.ts'
 import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/runs/request.ts'
 import { followUpTools } from '../executions/execution.ts'
 import { disconnectReason, type Offers, type ToolContext, tool } from '../tool.ts'
@@ -15,6 +16,7 @@ export const sandboxExecute = tool({
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false },
   describe,
   input: SandboxExecuteInput,
+  aliases: { language: toLanguage },
   narrow,
   output: SandboxExecuteOutput,
   run: async (caller, input, context) => {

@@ -1,7 +1,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
 import type { Profile } from '../../../src/base/profile.ts'
-import { type Ending, noTimings, type RunResult } from '../../../src/base/run.ts'
+import { type Ending, noTimings, type RunResult, toLanguage } from '../../../src/base/run.ts'
 import { compile } from '../../../src/base/schema-check.ts'
 import type { Transcript } from '../../../src/core/runs/transcript.ts'
 import { Catalog, chooseToolsets, defaultToolsets, productInventory } from '../../../src/tools/catalog.ts'
@@ -214,7 +214,7 @@ describe('the tool list', () => {
 })
 
 describe('invalid arguments', () => {
-  const check = compile(SandboxExecuteInput)
+  const check = compile(SandboxExecuteInput, { lenient: true, aliases: { language: toLanguage } })
   const cases: [unknown, string][] = [
     [{}, 'code is required and missing.'],
     [{ code: 1 }, 'code must be a string; it is the number 1.'],
@@ -227,12 +227,13 @@ describe('invalid arguments', () => {
     [{ code: 'x', env_vars: { A: 1 } }, 'env_vars.A must be a string; it is the number 1.'],
     [{ code: 'x', env_vars: [] }, 'env_vars must be an object; it is an array.'],
     [{ code: 'x', metadata: 'm' }, 'metadata must be an object; it is "m".'],
-    [
-      { code: 'x', cwd: '/' },
-      '"cwd" is not a known field; known fields: code, language, timeout, thread_id, metadata, env_vars, subject, idempotency_key, stdin, timings.',
-    ],
+    [{ code: 'x', threadId: 't' }, '"threadId" is not a known field; did you mean thread_id.'],
+    [{ code: 'x', 'thread-id': 't' }, '"thread-id" is not a known field; did you mean thread_id.'],
+    [{ code: 'x', timeout_ms: 9 }, '"timeout_ms" is not a known field; did you mean timeout.'],
+    [{ code: 'x', lang: 'bash' }, '"lang" is not a known field; did you mean language.'],
+    [{ code: 'x', metadata: 9007199254740993n }, 'metadata must be an object'],
+    [{ source: 'x' }, 'code is required and missing.'],
     ['text', 'arguments must be an object; it is "text".'],
-    [JSON.parse('{"code":"x","__proto__":{"timeout":1}}'), '"__proto__" is not a known field'],
     [JSON.parse('{"__proto__":{"code":"x"}}'), 'code is required and missing.'],
   ]
   for (const [given, message] of cases) {
@@ -240,6 +241,36 @@ describe('invalid arguments', () => {
       expect(() => check(given)).toThrow(message)
     })
   }
+
+  it('are ignored with a warning where their names are unknown', () => {
+    const warnings: string[] = []
+    const given = JSON.parse('{"code":"x","sessionId":"s","action":"y","mode":"fast","__proto__":{"timeout":1}}')
+    const input = check(given, (warning) => warnings.push(warning))
+    expect(input).toEqual({ code: 'x' })
+    expect(input.timeout).toBeUndefined()
+    expect(warnings).toEqual([
+      expect.stringMatching(
+        /^Ignored unknown arguments: "sessionId", "action", "mode", "__proto__"\. Known are code, /,
+      ),
+    ])
+    check(Object.fromEntries([['code', 'x'], ...Array.from({ length: 500 }, (_, n) => [`zz${n}`, n])]), (warning) => {
+      expect(warning.length).toBeLessThan(400)
+      expect(warning).toContain('and 492 more')
+    })
+  })
+
+  it('are absent where an optional one is null, or an ID is empty', () => {
+    const names = Object.keys(SandboxExecuteInput.properties).filter((name) => name !== 'code')
+    expect(check({ code: 'x', ...Object.fromEntries(names.map((name) => [name, null])) })).toEqual({ code: 'x' })
+    expect(check({ code: 'x', thread_id: '', idempotency_key: '', subject: '', language: '' })).toEqual({ code: 'x' })
+    expect(check({ code: 'x', stdin: '' })).toEqual({ code: 'x', stdin: '' })
+  })
+
+  it('name a language in any of its common forms', () => {
+    const forms = { python: 'py Python3 PYTHON', node: 'js JavaScript nodejs Node', bash: 'sh SHELL Bash' }
+    for (const [language, names] of Object.entries(forms))
+      for (const name of names.split(' ')) expect(check({ code: 'x', language: name }).language).toBe(language)
+  })
 
   it('do not include the protocol metadata that some clients repeat', () => {
     expect(check({ code: 'x', _meta: { progressToken: 1 } })).toEqual({ code: 'x' })
