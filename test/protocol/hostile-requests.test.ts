@@ -34,7 +34,7 @@ async function send(body: string | Uint8Array): Promise<{ status: number; answer
 
 describe('a body that is not a JSON-RPC message', () => {
   it('is a parse error when it is not JSON', async () => {
-    for (const body of ['', '{', 'null]', '{"a":}', "{'a':1}", '\ufeff{}', 'NaN', '{"jsonrpc":"2.0",}']) {
+    for (const body of ['', '{', 'null]', '{"a":}', "{'a':1}", '\ufeff\ufeff{}', 'NaN', '{"jsonrpc":"2.0",}']) {
       const { status, answer } = await send(body)
       expect([body, status, answer.error.code, answer.id]).toEqual([body, 400, -32700, null])
     }
