@@ -1,5 +1,6 @@
 /** The pages of `docs/` that are generated from tables in the code. Pure: the same code produces the same text. */
 import { refusals } from '../src/base/errors.ts'
+import type { RefusalKind, refusalKinds } from '../src/base/refusal-kinds.ts'
 import { expected, sizeText } from '../src/config-sources.ts'
 import { type Access, isRaw, type Operation } from '../src/http/operation.ts'
 import { operations } from '../src/http/operations.ts'
@@ -76,13 +77,27 @@ function defaultText({ default: value, unit }: Setting): string {
   return `\`${value}\``
 }
 
+type RetryableKind = {
+  [Kind in RefusalKind]: (typeof refusalKinds)[Kind]['retry'] extends 'later' ? Kind : never
+}[RefusalKind]
+
+/** What a client should do after each kind of refusal that the same request can avoid later. */
+const retryTexts: Readonly<Record<RetryableKind, string>> = {
+  incomplete_upload: 'once',
+  internal_error: 'once',
+  busy: 'when it is free',
+  in_use: 'when it is free',
+  rate_limited: 'with backoff',
+  unavailable: 'with backoff',
+}
+
 function errorsPage(): string {
   const rows = Object.entries(refusals).map(([code, row]) => [
     `\`${code}\``,
     String(row.http),
     String(row.rpc),
     `\`${row.error}\``,
-    row.retry === 'later' ? 'yes' : 'no',
+    row.retry === 'later' ? retryTexts[row.kind as RetryableKind] : 'no',
     row.message,
     row.hint,
   ])
@@ -92,7 +107,16 @@ function errorsPage(): string {
 
 Every error that the API returns to a caller. A run that failed is not an error: its ending is part of the result
 ([results](results.md)). REST responses contain \`{"error", "message", "hint"}\`, JSON-RPC errors the numeric code, the
-message and the hint. \`{name}\` is a placeholder for a detail. "Retry" states whether the same request can succeed later.
+message and the hint. \`{name}\` is a placeholder for a detail.
+
+"Retry" states what to do with the unchanged request:
+
+- **no**: do not send it again; it fails in the same way. Follow the hint.
+- **once**: send it again immediately. If it fails again, follow the hint. Code may have run already: a request with an
+  \`idempotency_key\` never executes it twice.
+- **when it is free**: send it again when the run, program or setting that uses the resource has released it.
+- **with backoff**: wait for the number of seconds in the \`Retry-After\` header. Without one, wait a second, and double the
+  time after each further attempt.
 
 ${table(['Code', 'HTTP', 'JSON-RPC', '`error`', 'Retry', 'Message', 'Hint'], rows)}
 `
