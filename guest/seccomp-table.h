@@ -11,7 +11,7 @@
  * are left out there (OLD_CALL: calls that only x86-64 has).
  */
 
-GROUP("reading and writing what is open; vmsplice is missed by nobody and had its share of faults")
+GROUP("reading and writing what is open; vmsplice is not needed and had several vulnerabilities")
 CALL(allow, read)
 CALL(allow, write)
 CALL(allow, readv)
@@ -264,7 +264,7 @@ OLD_CALL(allow, select)
 OLD_CALL(allow, pipe)
 
 GROUP("sockets: UNIX, TCP, UDP and the route netlink that lists interfaces; every other family is code of the "
-      "kernel that nobody here needs")
+      "kernel that runs do not need")
 CALL(check_socket, socket)
 CALL(check_socketpair, socketpair)
 CALL(check_setsockopt, setsockopt)

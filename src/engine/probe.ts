@@ -6,7 +6,7 @@ import { type EngineSettings, type RuntimeName, runtimeNames } from './settings.
 import { Runtime } from './slots/runtime.ts'
 import { createSlot, type Slot, type SlotMachine, type SlotRunResult } from './slots/slot.ts'
 
-/** A runtime that is not used, why, and what would change that. */
+/** A runtime that is not used, with the reason and the remedy. */
 export interface RejectedRuntime {
   name: RuntimeName
   reason: string
@@ -20,7 +20,7 @@ export interface ProbeResult {
   languages: LanguageFound[]
 }
 
-/** Enough for the version of any interpreter. */
+/** Maximum output of a version command, in bytes. */
 export const probeLimits: Limits = {
   memoryBytes: 512 * 1024 * 1024,
   cpus: 1,
@@ -35,8 +35,8 @@ export const probeLimits: Limits = {
 }
 
 /**
- * Finds the runtime to use: each in turn has to start a slot and run `true` in a jail that stands under its limits.
- * @throws StartRefused when none passes, with each one's reason.
+ * Selects the runtime: the first that starts a slot and runs `true` in a jail with verified limits.
+ * @throws StartRefused if none passes, with the reason for each.
  */
 export async function probe(
   wanted: EngineSettings['runtime'],
@@ -55,22 +55,22 @@ export async function probe(
     }
   }
   throw new StartRefused(
-    `No OCI runtime can make the isolation that is asked for. ${rejected.map(({ name, reason }) => `${name}: ${reason}`).join(' ')}`,
+    `No OCI runtime provides the required isolation. ${rejected.map(({ name, reason }) => `${name}: ${reason}`).join(' ')}`,
     [...new Set(rejected.map(({ remedy }) => remedy))].join(' '),
   )
 }
 
 /**
- * What can be known of a runtime without starting anything.
- * @param root where it would keep what it knows of its containers.
- * @throws StartRefused when it is not installed, or is one that cannot be used.
+ * Checks a runtime without starting a container.
+ * @param root directory for the state of its containers.
+ * @throws StartRefused if it is not installed or not supported.
  */
 export async function usable(name: RuntimeName, root: string): Promise<Runtime> {
   const path = await findProgram(name)
   if (path === undefined)
     throw new StartRefused(`It is not installed.`, `Install ${name}, for example: apt-get install ${name}.`)
   const runtime = new Runtime(name, path, root)
-  // What it is, not what its file is called.
+  // Identified by its output, not by its file name.
   if ((await runtime.version()).startsWith('runsc'))
     throw new StartRefused(
       'gVisor keeps the processes of a slot inside its own kernel, where the host cannot put one run under its own memory, process and CPU limits.',
@@ -79,7 +79,7 @@ export async function usable(name: RuntimeName, root: string): Promise<Runtime> 
   return runtime
 }
 
-/** Makes a slot, shows that its parts hold, and asks it for its languages. */
+/** Creates a slot, verifies its isolation, and detects its languages. */
 async function tryOut(host: SlotMachine): Promise<LanguageFound[]> {
   const slot = await createSlot(host)
   try {
@@ -112,7 +112,7 @@ async function findLanguage(slot: Slot, language: Language): Promise<LanguageFou
   return undefined
 }
 
-/** Runs a program to its end. @returns what it printed on either stream, at most the hard limit of each. */
+/** Runs a program to its end. @returns its output on both streams, at most the hard limit of each. */
 export async function capture(
   slot: Slot,
   argv: readonly string[],

@@ -6,7 +6,7 @@ const phrases: Readonly<Record<string, string>> = {
   'go(?:es)? on by itself': 'continue in the background',
   'mend(?:s|ed)?': 'fix',
   whoever: 'the caller, any client',
-  nobody: 'no caller, no process',
+  'nobody(?!:)': 'no caller, no process',
   '(?:come|comes) again': 'retry',
   'asked for': 'request',
   'of itself': '(leave it out)',
@@ -43,16 +43,15 @@ const isExample = (path: string, line: string): boolean => path === 'CONTRIBUTIN
  * listed may contain none.
  */
 export const allowance: Readonly<Record<string, number>> = {
-  docs: 10,
-  guest: 35,
-  src: 2,
-  'src/cli': 17,
-  'src/engine': 36,
-  'src/http': 55,
+  docs: 6,
+  guest: 32,
+  'src/cli': 1,
+  'src/engine': 18,
+  'src/http': 1,
   'src/mcp': 43,
-  'src/runner': 34,
+  'src/runner': 22,
   'src/storage': 10,
-  'src/tools': 36,
+  'src/tools': 8,
 }
 
 /** Finds the phrases in parts of the tree that have more of them than their allowance. */
@@ -64,7 +63,7 @@ export function mannerisms(tree: Tree): Problem[] {
     const lines = text.split('\n')
     for (const { line, match } of places(text, pattern)) {
       const content = lines[line - 1]!
-      if (!isRead(path, content) || isExample(path, content)) continue
+      if (!isRead(path, content) || isExample(path, content) || match[0] === 'is None') continue
       found.set(part, [
         ...(found.get(part) ?? []),
         { path, line, problem: `write "${plain(match[0])}", not "${match[0]}"` },

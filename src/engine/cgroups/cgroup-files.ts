@@ -2,13 +2,13 @@ import { closeSync, openSync, readFileSync, rmdirSync, write, writeFileSync } fr
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** How long a cgroup may take to become empty after everything in it was killed. */
+/** Time limit for a cgroup to become empty after all its processes were killed, in milliseconds. */
 const emptyWithinMs = 3_000
 
 export const writeControl = (dir: string, file: string, value: string | number): void =>
   writeFileSync(join(dir, file), String(value))
 
-/** For the one file whose writing can take long: that alone goes off the event loop, since each detour there costs too. */
+/** Writes a control file on a thread of the pool. Used only for the one file whose write can take long. */
 export async function writeControlSlowly(dir: string, file: string, value: string | number): Promise<void> {
   const fd = openSync(join(dir, file), 'w')
   try {
@@ -20,7 +20,7 @@ export async function writeControlSlowly(dir: string, file: string, value: strin
   }
 }
 
-/** Writes a control file that some kernels do not have. @returns whether it is there. */
+/** Writes a control file that some kernels do not have. @returns whether it exists. */
 export function writeControlIfThere(dir: string, file: string, value: string | number): boolean {
   try {
     // Never creates: on a cgroup file system that fails anyway, with a misleading error.
@@ -36,20 +36,20 @@ export const readControl = (dir: string, file: string): string => readFileSync(j
 
 export const readNumber = (dir: string, file: string): number => Number(readControl(dir, file))
 
-/** The number after `key` in a file of `key value` lines; 0 where the kernel does not say. */
+/** Returns the number after `key` in a file of `key value` lines; 0 if the key is missing. */
 export function readKeyed(dir: string, file: string, key: string): number {
   for (const line of readControl(dir, file).split('\n'))
     if (line.startsWith(`${key} `)) return Number(line.slice(key.length + 1))
   return 0
 }
 
-/** Shared memory that a memory cgroup is charged for; never more than `usageFile` says, which is the cheaper to read. */
+/** Returns the shared memory of a memory cgroup, in bytes. It is never more than `usageFile`, which is cheaper to read. */
 export function sharedBytes(dir: string, usageFile: string, ifAboveBytes: number): number {
   const usedBytes = readNumber(dir, usageFile)
   return usedBytes > ifAboveBytes ? readKeyed(dir, 'memory.stat', 'shmem') : usedBytes
 }
 
-/** The processes of one cgroup; none when it is gone. */
+/** Returns the processes of one cgroup; none if it does not exist. */
 export function readPids(dir: string): number[] {
   try {
     // A process outside our own pid namespace shows as 0.
@@ -60,7 +60,7 @@ export function readPids(dir: string): number[] {
   }
 }
 
-/** SIGKILL; a process that is gone is what was wanted. */
+/** Sends SIGKILL. Ignores processes that do not exist. */
 export function killPid(pid: number): void {
   if (pid <= 1) return
   try {
@@ -70,7 +70,7 @@ export function killPid(pid: number): void {
   }
 }
 
-/** Removes cgroup directories, deepest first, waiting until the kernel has let go of the dead. */
+/** Removes cgroup directories, deepest first, and waits until the kernel has released killed processes. */
 export async function removeWhenEmpty(dirs: readonly string[]): Promise<void> {
   const deadline = performance.now() + emptyWithinMs
   for (const dir of dirs) {

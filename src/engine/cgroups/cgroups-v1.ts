@@ -16,26 +16,26 @@ import {
 import type { Cgroups, CgroupVersion, LeafLimits, SlotCgroup, Usage } from './cgroups.ts'
 import { processorsOf } from './processors.ts'
 
-/** The kernel's default; a shorter one would throttle more smoothly at the price of more timer work. */
+/** The default of the kernel, in microseconds. A shorter period would throttle more smoothly but cost more timer work. */
 const cpuPeriodUs = 100_000
-/** The kernel refuses less. */
+/** The minimum that the kernel accepts. */
 const cpuQuotaMinUs = 1_000
 
 /**
- * Buffers of TCP and UDP sockets are no part of the memory limit here, as they are with cgroup v2, but have this one:
+ * Limit of TCP and UDP socket buffers. They are not part of the memory limit, unlike with cgroup v2:
  * https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#current-kernel-memory-resources-accounted
  */
 const socketLimitFile = 'memory.kmem.tcp.limit_in_bytes'
-/** So much of the memory limit comes on top for them: plenty between the programs of one run. */
+/** Share of the memory limit that is added for socket buffers; enough for connections between the programs of one run. */
 const socketShare = 1 / 8
 
 interface Options {
   version: CgroupVersion
-  /** Every hierarchy: the runtime makes directories in all of them. */
+  /** Every hierarchy, since the runtime creates directories in all of them. */
   allPoints: readonly string[]
   pointOf(controller: Controller): string
   cpusetPoint: string | undefined
-  /** A plain directory that a runtime takes for one more. */
+  /** A plain directory that a runtime mistakes for a hierarchy. */
   shadow: string | undefined
   /** `<prefix>/<instance>` */
   below: string
@@ -46,8 +46,8 @@ const controllers = ['memory', 'pids', 'cpu', 'cpuacct'] as const
 type Controller = (typeof controllers)[number]
 
 /**
- * Cgroup v1: one hierarchy per controller. Only those that limit or measure a run have its `run` leaf; the device rules
- * of `base` go on holding for runs, since nothing leaves that hierarchy's leaf.
+ * Cgroup v1: one hierarchy per controller. Only those that limit or measure a run have a `run` leaf. The device rules
+ * of `base` also apply to runs, since no process leaves the leaf in that hierarchy.
  */
 export class CgroupsV1 implements Cgroups {
   readonly version: CgroupVersion
@@ -55,7 +55,7 @@ export class CgroupsV1 implements Cgroups {
   readonly processors: readonly number[] | undefined
   readonly #options: Options
 
-  /** @throws StartRefused when the kernel leaves memory of a run uncounted. */
+  /** @throws StartRefused if the kernel does not account all memory of a run. */
   constructor(options: Options) {
     this.version = options.version
     this.#options = options
@@ -170,7 +170,7 @@ class SlotCgroupV1 implements SlotCgroup {
   async moveToRun(pid: number): Promise<void> {
     const [first, ...others] = this.#runDirs
     if (first !== undefined) await writeControlSlowly(first, 'cgroup.procs', pid)
-    // The kernel has waited once; it does not again.
+    // The kernel waits only for the first move.
     for (const dir of others) writeControl(dir, 'cgroup.procs', pid)
   }
 
@@ -223,7 +223,7 @@ class SlotCgroupV1 implements SlotCgroup {
   #limit(leaf: 'base' | 'run', limits: LeafLimits): void {
     const memory = this.#leaf('memory', leaf)
     writeControl(memory, 'memory.limit_in_bytes', limits.memoryBytes)
-    // Memory and swap together. A kernel that does not count swap is kept from swapping this leaf out at all.
+    // Memory and swap together. If the kernel does not account swap, swapping is disabled for this leaf.
     if (!writeControlIfThere(memory, 'memory.memsw.limit_in_bytes', limits.memoryBytes))
       writeControl(memory, 'memory.swappiness', 0)
     writeControl(memory, socketLimitFile, Math.floor(limits.memoryBytes * socketShare))
@@ -243,7 +243,7 @@ function writeQuota(dir: string, cpus: number): void {
   writeControl(dir, 'cpu.cfs_quota_us', Math.max(cpuQuotaMinUs, Math.round(cpus * cpuPeriodUs)))
 }
 
-/** A cpuset that has been given nothing takes no process, so a new one gets what the one above it has. */
+/** Copies the values of the parent to a new cpuset, because an empty cpuset accepts no processes. */
 function makeCpuset(dir: string): void {
   mkdirSync(dir, { recursive: true })
   for (const file of ['cpuset.cpus', 'cpuset.mems']) {
@@ -272,7 +272,7 @@ function childrenOf(dir: string): string[] {
     .map((entry) => entry.name)
 }
 
-/** Leaves it alone when another instance, or another slot, is still in it. */
+/** Removes a directory unless another instance or slot uses it. */
 function removeIfEmpty(dir: string): void {
   try {
     rmdirSync(dir)

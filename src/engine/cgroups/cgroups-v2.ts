@@ -39,11 +39,11 @@ interface Options {
 const controllers = ['memory', 'pids', 'cpu'] as const
 
 /**
- * Cgroup v2: one hierarchy. A group either holds processes or hands controllers to its children, never both, so ours
- * hold processes in leaves only.
+ * Cgroup v2: one hierarchy. A group either contains processes or delegates controllers to its children, never
+ * both, so only leaves contain processes.
  *
- * The runtimes tie a slot's device rules to `base`, which runs leave; what stops a run from making device nodes is its
- * user namespace, and always was.
+ * The runtimes apply the device rules of a slot to `base`, which runs leave. The user namespace of a run prevents it from
+ * creating device nodes.
  */
 export class CgroupsV2 implements Cgroups {
   readonly version = 'v2'
@@ -51,7 +51,7 @@ export class CgroupsV2 implements Cgroups {
   readonly processors: readonly number[] | undefined
   readonly #options: Options
 
-  /** @throws StartRefused when controllers cannot be handed down to us. */
+  /** @throws StartRefused if a controller cannot be delegated. */
   constructor(options: Options) {
     this.#options = options
     const instance = join(options.root, options.below)
@@ -85,7 +85,7 @@ export class CgroupsV2 implements Cgroups {
       try {
         rmdirSync(dir)
       } catch (error) {
-        // Another instance, or another slot, is still in it.
+        // Another instance or slot still uses it.
         const { code } = error as NodeJS.ErrnoException
         if (code !== 'ENOENT' && code !== 'EBUSY' && code !== 'ENOTEMPTY') throw error
       }
@@ -131,7 +131,7 @@ class SlotCgroupV2 implements SlotCgroup {
     if (this.#lifted) return
     this.#lifted = true
     writeControl(this.#run, 'cpu.max', `max ${cpuPeriodUs}`)
-    // Empty: all that the cgroup above has.
+    // Empty means all processors of the parent.
     if (this.#processors.length > 0) writeControl(this.#run, 'cpuset.cpus', '')
   }
 
@@ -211,14 +211,14 @@ class SlotCgroupV2 implements SlotCgroup {
 const slotDirs = (slot: string): string[] => [join(slot, 'run'), join(slot, 'base'), slot]
 
 function killAll(slot: string): void {
-  // cgroup.kill (Linux 5.14) reaches forks in flight; without it the end of the slot's pid namespace does.
+  // cgroup.kill (Linux 5.14) also kills concurrent forks. Without it, the end of the PID namespace does.
   if (existsSync(slot) && writeControlIfThere(slot, 'cgroup.kill', 1)) return
   for (const leaf of ['base', 'run']) readPids(join(slot, leaf)).forEach(killPid)
 }
 
 function limit(leaf: string, limits: LeafLimits): void {
   writeControl(leaf, 'memory.max', limits.memoryBytes)
-  // Absent only where the kernel has no swap accounting, and then there is none to allow.
+  // Absent only if the kernel has no swap accounting; then swap is not limited separately.
   writeControlIfThere(leaf, 'memory.swap.max', 0)
   writeControl(leaf, 'pids.max', limits.pids)
   if (limits.cpus === undefined) return
@@ -230,7 +230,7 @@ function writeQuota(leaf: string, cpus: number): void {
   writeControl(leaf, 'cpu.max', `${Math.max(cpuQuotaMinUs, Math.round(cpus * cpuPeriodUs))} ${cpuPeriodUs}`)
 }
 
-/** Opening for writing fails where the kernel cannot reset the peak. */
+/** Opens the peak file for writing, which fails if the kernel cannot reset the peak. */
 function openPeak(path: string): { scope: PeakScope; fd?: number } {
   for (const [flags, scope] of [['r+', 'run'] as const, ['r', 'slot'] as const]) {
     try {
@@ -240,13 +240,13 @@ function openPeak(path: string): { scope: PeakScope; fd?: number } {
   return { scope: 'end_of_run' }
 }
 
-/** Binding runs to processors is worth having, not needed: some machines keep the controller to themselves. */
+/** Enables the cpuset controller if possible. It is optional, since some machines do not delegate it. */
 function hasCpusets(dir: string): boolean {
   const path = join(dir, 'cgroup.controllers')
   return existsSync(path) && readFileSync(path, 'utf8').trim().split(' ').includes('cpuset')
 }
 
-/** Lets the children of a group have the controllers we use. */
+/** Enables the required controllers for the children of a group. */
 function handDown(dir: string, controllers: readonly string[]): void {
   const has = readControl(dir, 'cgroup.subtree_control').trim().split(' ')
   const wanted = controllers.filter((name) => !has.includes(name))

@@ -7,13 +7,13 @@ import { CgroupsV2 } from './cgroups-v2.ts'
 
 export type CgroupVersion = 'v1' | 'hybrid' | 'v2'
 
-/** What the kernel's peak memory figure covers here. */
+/** The scope of the peak memory that the kernel reports. */
 export type PeakScope =
-  /** This run. */
+  /** The run. */
   | 'run'
-  /** Every run of the slot so far: the kernel cannot reset it (before Linux 6.12 with cgroup v2). */
+  /** All runs of the slot so far: the kernel cannot reset the peak (cgroup v2 before Linux 6.12). */
   | 'slot'
-  /** Only what was in use when the run ended: the kernel keeps no peak (before Linux 5.19 with cgroup v2). */
+  /** The memory in use at the end of the run: the kernel has no peak (cgroup v2 before Linux 5.19). */
   | 'end_of_run'
 
 export type LeafLimits = Pick<Limits, 'memoryBytes' | 'pids'> & { cpus?: number }
@@ -25,60 +25,60 @@ export interface Usage {
 }
 
 /**
- * The cgroup of one slot with its two leaves: `base` for the guest and what makes jails, `run` for the jailed program.
- * Most calls are a few small reads and writes in the kernel's own file system, so they are synchronous.
+ * The cgroup of one slot with its two leaves: `base` for the guest and the jailer, `run` for the jailed program. Most
+ * calls are a few small reads and writes in a kernel filesystem, so they are synchronous.
  */
 export interface SlotCgroup {
-  /** What the OCI runtime is told: the path of `base` below every hierarchy. */
+  /** The path of `base` below every hierarchy, for the OCI runtime. */
   readonly ociPath: string
   readonly peakScope: PeakScope
   /** Sets the limits of `run`. */
   limitRun(limits: LeafLimits): void
-  /** Binds `run` to these processors of the machine; only where `Cgroups.processors` has them. */
+  /** Binds `run` to processors of the machine. Requires `Cgroups.processors`. */
   bindRun(processors: readonly number[]): void
   /**
-   * Lets what is in `run` use every processor without a quota: for processes that were killed, whose last work is giving
-   * back what they hold (page tables, files), on their own time.
+   * Removes the CPU quota and the processor binding of `run`, so that killed processes can release their resources (page
+   * tables, files) faster.
    */
   liftProcessorLimits(): void
-  /** Sets the limits that `liftProcessorLimits` took away; nothing where it was not called. */
+  /** Restores the limits that `liftProcessorLimits` removed; does nothing if it was not called. */
   restoreProcessorLimits(): void
   basePids(): number[]
   runPids(): number[]
   /**
-   * Moves one process into `run`. The only call that takes its time: the kernel waits for an RCU grace period, ten
-   * milliseconds or so, when no process of the machine was moved just before.
-   * @throws Error when the kernel refuses or the process is gone.
+   * Moves one process into `run`. This is the only slow call: the kernel waits for an RCU grace period, about ten
+   * milliseconds, unless another process was moved shortly before.
+   * @throws Error if the kernel refuses or the process does not exist.
    */
   moveToRun(pid: number): Promise<void>
-  /** @returns whether every limit of `run` applies to the process, as the kernel tells it. */
+  /** Returns whether every limit of `run` applies to the process, according to the kernel. */
   holds(pid: number): boolean
-  /** Starts counting anew: what `usage` tells is since here. */
+  /** Resets the counters: `usage` reports what was used since this call. */
   beginUsage(): void
   usage(): Usage
-  /** @returns whether `run` holds more than so much shared memory now. */
+  /** Returns whether `run` uses more shared memory than a number of bytes. */
   sharesMoreThan(bytes: number): boolean
-  /** SIGKILL to everything in both leaves. */
+  /** Sends SIGKILL to all processes in both leaves. */
   kill(): void
-  /** Removes the cgroup once it is empty. @throws Error when something still lives in it after 3 s. */
+  /** Removes the cgroup when it is empty. @throws Error if a process is still in it after 3 s. */
   remove(): Promise<void>
 }
 
 export interface Cgroups {
   readonly version: CgroupVersion
-  /** The ones that limit and measure runs. */
+  /** The controllers that limit and measure runs. */
   readonly controllers: readonly string[]
   /**
-   * The processors that runs can be bound to; `undefined` where the machine has no cpuset controller. The share of a run
-   * is limited either way: binding only lets programs count what they have.
+   * The processors that runs can be bound to; `undefined` without a cpuset controller. The CPU share of a run is limited
+   * in both cases: the binding only makes the number visible to programs.
    */
   readonly processors: readonly number[] | undefined
   create(slotId: string): SlotCgroup
-  /** Whether an instance of this machine has cgroups: one that lives does, from before its first slot until after its last. */
+  /** Whether an instance on this machine has cgroups, which is the case from before its first slot until after its last. */
   hasInstance(instanceId: string): boolean
-  /** Ends and removes every slot cgroup of this instance. @returns how many there were. */
+  /** Kills all processes in the slot cgroups of this instance and removes them. @returns the number of cgroups. */
   reclaim(): Promise<number>
-  /** Removes the instance's own directories; its slots are gone before. */
+  /** Removes the directories of the instance. Its slots must be removed before. */
   close(): void
 }
 
@@ -87,13 +87,13 @@ export interface CgroupMount {
   controllers: readonly string[] | 'v2'
 }
 
-/** Below this name, in every hierarchy, lies everything of ours. */
+/** Name of the directory in each hierarchy that contains all cgroups of the product. */
 export const cgroupPrefix = 'glovebox'
 
-/** Controllers without which no limit would hold. */
+/** Controllers that are required to enforce limits. */
 const needed = ['memory', 'pids', 'cpu', 'cpuacct'] as const
 
-/** The cgroup mounts at or below `root`, read from the text of /proc/self/mountinfo. */
+/** Parses the cgroup mounts at or below `root` from the text of /proc/self/mountinfo. */
 export function cgroupMounts(mountinfo: string, root: string): CgroupMount[] {
   return mountinfo.split('\n').flatMap((line): CgroupMount[] => {
     // https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html
@@ -107,14 +107,14 @@ export function cgroupMounts(mountinfo: string, root: string): CgroupMount[] {
 }
 
 /**
- * Finds which cgroups this machine has and takes its place in them.
- * @throws StartRefused when a needed controller cannot be had.
+ * Detects the cgroup version of this machine and creates the directories of the instance.
+ * @throws StartRefused if a required controller is not available.
  */
 export function openCgroups(options: {
   root: string
   instanceId: string
   base: LeafLimits
-  /** A plain directory that a runtime takes for a hierarchy. */
+  /** A plain directory that a runtime mistakes for a hierarchy. */
   shadow?: string
   mountinfo?: string
 }): Cgroups {

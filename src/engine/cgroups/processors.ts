@@ -1,28 +1,28 @@
-/** The processors that one run is given, until it gives them back. */
+/** The processors that are assigned to one run until it releases them. */
 export interface ProcessorShare {
   processors: readonly number[]
-  /** To be called once. */
+  /** Must be called once. */
   release(): void
 }
 
 /**
- * Spreads runs over the processors of the machine. A run is shown, and bound to, as many as its share needs; which
- * ones is decided anew for each run, so that none waits for a processor while another is free.
+ * Distributes runs over the processors of the machine. A run sees, and is bound to, as many as its share requires. The
+ * processors are chosen for each run, so that no run waits for a processor while another one is idle.
  */
 export class Processors {
   readonly #loads: Map<number, number>
 
-  /** @param available the ones that runs may use, at least one. */
+  /** @param available processors that runs can use, at least one. */
   constructor(available: readonly number[]) {
     this.#loads = new Map(available.map((processor) => [processor, 0]))
   }
 
-  /** How many a run of this share is given: rounded up, and no more than there are. @param cpus share in cores. */
+  /** Returns the number of processors for a share: rounded up, at most all available ones. @param cpus share in cores. */
   countFor(cpus: number): number {
     return Math.max(1, Math.min(Math.ceil(cpus), this.#loads.size))
   }
 
-  /** @param cpus share in cores. @param before what the same slot had last: kept where nothing speaks against it. */
+  /** Assigns processors. @param cpus share in cores. @param before those of the last run of the slot; preferred. */
   take(cpus: number, before: readonly number[]): ProcessorShare {
     const rank = ([processor, load]: [number, number]) => [load, before.includes(processor) ? 0 : 1, processor] as const
     const processors = [...this.#loads]
@@ -41,13 +41,13 @@ export class Processors {
   #add(processors: readonly number[], load: number): void {
     for (const processor of processors) {
       const sum = (this.#loads.get(processor) ?? 0) + load
-      // Rounding must not leave a processor that looks busy for good.
+      // Rounding errors must not make a processor appear busy permanently.
       this.#loads.set(processor, sum < 1e-9 ? 0 : sum)
     }
   }
 }
 
-/** `0-2,5` as numbers. https://man7.org/linux/man-pages/man7/cpuset.7.html */
+/** Parses a list such as `0-2,5`. https://man7.org/linux/man-pages/man7/cpuset.7.html */
 export function processorsOf(list: string): number[] {
   return list
     .trim()

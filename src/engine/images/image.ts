@@ -25,16 +25,16 @@ import {
 import { bindReadOnly, mountsBelow, unmount } from '../mounts.ts'
 import type { EngineSettings } from '../settings.ts'
 
-/** What slots are made from. */
+/** The root filesystem of slots and jails. */
 export interface Image {
-  /** Root of a slot: the guest, mount points, and at /image the root that jails see. Read-only, all of it. */
+  /** Root of a slot, read-only: the guest, mount points, and the root of jails at /image. */
   slotRoot: string
-  /** Variables that every run finds, below the caller's own. */
+  /** Variables of every run, which variables of the caller override. */
   env: Readonly<Record<string, string>>
   release(): Promise<void>
 }
 
-/** Of everyone's, and small: configuration of libraries and languages. Nothing that names users, hosts or secrets. */
+/** Entries of /etc that are copied: configuration of libraries and languages, without users, hosts or secrets. */
 const copiedFromEtc = [
   'alternatives', // /usr/bin/awk and many others go through it
   'debian_version',
@@ -45,7 +45,7 @@ const copiedFromEtc = [
   'locale.alias',
   'magic',
   'magic.mime',
-  'matplotlibrc', // Debian's matplotlib looks for it nowhere else
+  'matplotlibrc', // the only place where Debian's matplotlib searches for it
   'mime.types',
   'os-release',
   'perl',
@@ -56,10 +56,10 @@ const copiedFromEtc = [
   'terminfo',
 ]
 
-/** Languages that keep the rest of themselves in /etc. */
+/** Directories in /etc that contain parts of a language. */
 const copiedFromEtcByPattern = [/^python3(\.\d+)?$/, /^java-\d+-openjdk$/]
 
-/** A single file above this is no configuration. */
+/** Maximum size of a copied file, in bytes. */
 const copiedFileMaxBytes = 4 * 1024 * 1024
 
 const written: Record<string, string> = {
@@ -78,20 +78,20 @@ const linked: Record<string, string> = {
   'etc/localtime': '/usr/share/zoneinfo/Etc/UTC',
   'etc/mtab': '/proc/self/mounts',
   'var/tmp': '/tmp',
-  // Models write there by habit.
+  // Code that models write often uses it.
   'mnt/data': '/home/baponi',
   workspace: '/home/baponi',
 }
 
 const nodeInImage = '/opt/glovebox/bin/node'
 
-/** Where a jail mounts what is its own. */
+/** Mount points of a jail. */
 const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi', 'volumes']
 
 /**
- * Makes the default image, the machine's own /usr with a generated rest, and the root of slots.
- * @param dir made here; must be reachable (x) for the ids of slots.
- * @throws StartRefused when something cannot be mounted.
+ * Creates the default image, which is the /usr of the machine with generated other directories, and the root of slots.
+ * @param dir is created; the user IDs of slots need search permission (x) for its path.
+ * @throws StartRefused if a mount fails.
  */
 export async function openImage(
   dir: string,
@@ -108,8 +108,8 @@ export async function openImage(
     const env = addFigures(image) ? { ...fixedEnv, ...figuresEnv } : fixedEnv
     copyProgram(pythonZygotePath, join(image, pythonZygoteInImage))
     await bindReadOnly(slotRoot, slotRoot)
-    // Below the root, and not for the runtime to mount: crun would make these mounts from the outside, and then their
-    // flags are not locked.
+    // Mounted here below the root instead of by the runtime: crun would create these mounts from outside, and then their
+    // flags would not be locked.
     const inSlot = join(slotRoot, 'image')
     await bindReadOnly(image, inSlot)
     await bindReadOnly('/usr', join(inSlot, 'usr'))
@@ -127,7 +127,7 @@ function writeImage(root: string): void {
   makeDir(join(root, 'usr'))
   putFile(join(root, nodeInImage), '')
   for (const name of ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']) {
-    // A host that has not merged /usr keeps programs outside of it.
+    // Without a merged /usr, some programs are outside of it.
     const path = join('/', name)
     if (!existsSync(path)) continue
     if (!lstatSync(path).isSymbolicLink())
@@ -144,9 +144,9 @@ function writeImage(root: string): void {
 }
 
 /**
- * Lets every python import `glovebox_figures`. Debian's keep their `sitecustomize` in /etc, which is the image's own, so
- * nothing that a program sets or asks for with -I or -E undoes it, and nothing of the program's is looked at.
- * @returns false where no python can, or only some: a matplotlib that cannot import its backend is of no use.
+ * Makes `glovebox_figures` importable in every Python. On Debian, `sitecustomize` is in /etc, which the image generates, so
+ * the options -I and -E and the variables of a program do not affect it, and no files of the program are read.
+ * @returns `false` if not every Python can import it: matplotlib is unusable if it cannot import its backend.
  */
 function addFigures(root: string): boolean {
   const versions = readdirSync('/usr/lib').filter((name) => /^python3\.\d+$/.test(name))
@@ -181,7 +181,7 @@ function copyProgram(from: string, to: string): void {
   chmodSync(to, 0o755)
 }
 
-/** Copies what everyone may read: links as they are, small files, directories. What the host keeps to itself is left out. */
+/** Copies world-readable links, small files and directories. Skips all others. */
 function copyPublic(from: string, to: string): void {
   const stat = lstatSync(from, { throwIfNoEntry: false })
   if (!stat) return
@@ -196,7 +196,7 @@ function copyPublic(from: string, to: string): void {
   chmodSync(to, 0o444)
 }
 
-// Modes are set once more, since the umask of whoever started us takes bits away.
+// Sets the modes explicitly, since the umask of this process can clear bits.
 function makeDir(path: string): void {
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return
   if (dirname(path) !== path) makeDir(dirname(path))

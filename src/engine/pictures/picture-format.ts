@@ -1,11 +1,11 @@
 import type { ImageType } from '../../base/run.ts'
 
-/** Pixels on a side; more is nothing to look at, and a lure for whoever unpacks it. */
+/** Maximum number of pixels per side. Larger images can exhaust the memory of a client that decodes them. */
 const sideMax = 16_384
 
 const isSide = (pixels: number): boolean => pixels > 0 && pixels <= sideMax
 
-/** BOUNDARY: whether bytes of a program are, from their first to their last, what they are said to be. */
+/** BOUNDARY: returns whether bytes from a program are a complete image of the declared format. */
 export function isPicture(mimeType: ImageType, bytes: Buffer): boolean {
   switch (mimeType) {
     case 'image/png':

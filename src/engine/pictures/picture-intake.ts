@@ -3,17 +3,17 @@ import { GuestProtocolError } from '../slots/guest-channel.ts'
 import { pictureWindowBytes } from '../slots/run-slot.ts'
 import { PictureReader } from './picture-reader.ts'
 
-/** Whatever is shown of it: a program that writes more for images is stopped, as one that prints too much. */
+/** Maximum number of bytes that a program can write to its image channel before it is stopped. */
 export const picturesHardBytes = 64 * 1024 * 1024
 
-/** What the guest sends for images, held against the credit that it was given. */
+/** Receives the image data of the guest and enforces its credit. */
 export class PictureIntake {
   readonly #reader: PictureReader
   #bytes = 0
   #creditBytes = pictureWindowBytes
   #owedBytes = 0
 
-  /** @param onImage told of each image, with bytes of its own. */
+  /** @param onImage called with each image, in a separate buffer. */
   constructor(onImage: (mimeType: ImageType, bytes: Buffer) => void) {
     this.#reader = new PictureReader(onImage)
   }
@@ -23,12 +23,12 @@ export class PictureIntake {
   }
 
   /**
-   * BOUNDARY: takes the next bytes.
-   * @returns the credit that is to be given now, also while the run is being killed; 0: none yet.
-   * @throws GuestProtocolError for bytes that it had no credit for, or none.
+   * BOUNDARY: receives the next bytes.
+   * @returns the credit to grant now, also while the run is being killed; can be 0.
+   * @throws GuestProtocolError for data without credit, and for empty data.
    */
   take(bytes: Buffer): number {
-    // No limit would ever end a flood of these.
+    // No limit would stop a flood of empty frames.
     if (bytes.length === 0) throw new GuestProtocolError('images of nothing')
     this.#creditBytes -= bytes.length
     if (this.#creditBytes < 0) throw new GuestProtocolError('more images than it had credit for')

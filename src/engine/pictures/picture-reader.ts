@@ -5,20 +5,20 @@ const headerBytes = 8
 const imageKind = 1
 const formats: Readonly<Record<number, ImageType>> = { 1: 'image/png', 2: 'image/jpeg' }
 
-/** An image that is said to be larger is none; smaller ones that are too large are counted and dropped. */
+/** A header that declares a larger image is invalid; images between the limit and this size are counted and dropped. */
 const believableBytes = 256 * 1024 * 1024
 
 interface Coming {
   mimeType: ImageType
-  /** Absent where it is dropped. */
+  /** Absent if the image is dropped. */
   bytes: Buffer | undefined
   sizeBytes: number
   filled: number
 }
 
 /**
- * BOUNDARY: cuts what a program writes to its descriptor for images into images. It believes nothing: what is not of the
- * form in guest/PROTOCOL.md, or not the image that it is said to be, ends it, and everything after that is ignored.
+ * BOUNDARY: splits the data of a program's image channel into images. Data that violates guest/PROTOCOL.md, and images that
+ * do not match their declared format, close the channel: everything after them is ignored.
  */
 export class PictureReader {
   readonly #onImage: (mimeType: ImageType, bytes: Buffer) => void
@@ -30,18 +30,18 @@ export class PictureReader {
   #dropped = 0
   #ignored = false
 
-  /** @param onImage told of each image, with bytes of its own. */
+  /** @param onImage called with each image, in a separate buffer. */
   constructor(onImage: (mimeType: ImageType, bytes: Buffer) => void) {
     this.#onImage = onImage
   }
 
-  /** Takes the next bytes, however they were cut. */
+  /** Receives the next bytes, which can start or end anywhere in a record. */
   push(chunk: Buffer): void {
     let rest = chunk
     while (rest.length > 0 && !this.#ignored) rest = this.#coming ? this.#fill(this.#coming, rest) : this.#begin(rest)
   }
 
-  /** What there was in all, when nothing comes any more; `undefined` when there was nothing. */
+  /** Returns the counts at the end of the data; `undefined` if there was none. */
   end(): ImageCounts | undefined {
     if (!this.#ignored && (this.#coming || this.#headerFilled > 0)) this.#dropped += 1
     this.#coming = undefined

@@ -8,18 +8,18 @@ import { type RuntimeName, runtimeNames } from '../settings.ts'
 import type { IdRanges } from './id-ranges.ts'
 import { Runtime } from './runtime.ts'
 
-/** What a killed instance of the same id had left. */
+/** Resources that a killed instance with the same ID left behind. */
 export interface Reclaimed {
   containers: number
   cgroups: number
-  /** Also those of other instances that are gone for good. */
+  /** Includes those of other instances that no longer run. */
   idRanges: number
 }
 
 /**
- * Removes everything that an instance of the same id left when it was killed. Only one runner of an instance lives at a
- * time (its home is locked), so whatever is found is nobody's.
- * @throws StartRefused when something cannot be ended.
+ * Removes the resources that a killed instance with the same ID left behind. Its home is locked, so only one runner of an
+ * instance runs at a time and everything that is found is left over.
+ * @throws StartRefused if a process cannot be killed.
  */
 export async function reclaim(options: {
   runtimeRoot(name: RuntimeName): string
@@ -41,7 +41,7 @@ export async function reclaim(options: {
   }
 }
 
-/** Each instance has its cgroup before it comes here, so one that waits for its turn is not taken for gone. */
+/** Each instance creates its cgroup before this step, so that a waiting instance is not considered dead. */
 async function reclaimIdRanges(ids: IdRanges, cgroups: Cgroups): Promise<number> {
   const turn = await InstanceLock.acquire(ids.dir, 'ids', true)
   try {
@@ -61,7 +61,7 @@ async function deleteContainers(name: RuntimeName, root: string): Promise<number
   return ids.length
 }
 
-/** Removes a directory of ours. Never walks into a mount: what is mounted below belongs to the machine. */
+/** Removes a directory of the product. Never enters a mount, which contains files of the machine. */
 export async function removeTree(dir: string): Promise<void> {
   for (const point of mountsBelow(dir)) await unmount(point)
   const left = mountsBelow(dir)

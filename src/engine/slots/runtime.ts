@@ -9,14 +9,14 @@ import type { RuntimeName } from '../settings.ts'
 
 const execute = promisify(execFile)
 
-/** An OCI runtime that has not answered by then is broken; a start takes tens of milliseconds. */
+/** Time limit for a call of an OCI runtime, in milliseconds. A start takes tens of milliseconds. */
 const commandWithinMs = 20_000
-/** What is kept of a complaint: enough to read, bounded since a slot writes there too. */
+/** Number of bytes that are kept of an error message; bounded, since a slot writes to the same stream. */
 const keptStderrBytes = 4_096
-/** Nobody has so much to complain of in the life of a slot. */
+/** Maximum number of bytes that are read from standard error during the life of a slot. */
 const readStderrBytes = 1_048_576
 
-/** The runtime could not do what it was asked; the message carries its own words. */
+/** The runtime reported a failure; the message contains its output. */
 export class RuntimeFailed extends Error {
   constructor(runtime: string, command: string, said: string) {
     super(`${runtime} ${command} failed: ${said.trim() || 'it said nothing'}`)
@@ -24,39 +24,39 @@ export class RuntimeFailed extends Error {
   }
 }
 
-/** A container whose init runs and whose runtime process is gone. */
+/** A running container whose runtime process has exited. */
 export interface Container {
   readonly id: string
-  /** Process id of its init on the host. */
+  /** Process ID of its init on the host. */
   readonly pid: number
-  /** Its standard input and output: one socket, both ways. Paused until it is resumed. */
+  /** One socket for its standard input and output, initially paused. */
   readonly channel: Duplex
-  /** The last that was written to its standard error. */
+  /** The end of its output on standard error. */
   stderr(): string
 }
 
-/** One OCI runtime, used through the command line that the three share. It has no opinions: the configuration has. */
+/** An OCI runtime, controlled through the command line that all three have in common. */
 export class Runtime {
   readonly name: RuntimeName
   readonly path: string
   readonly #root: string
 
-  /** @param root where the runtime keeps what it knows of its containers; of this instance alone. */
+  /** @param root directory for the state of its containers, used by this instance only. */
   constructor(name: RuntimeName, path: string, root: string) {
     this.name = name
     this.path = path
     this.#root = root
   }
 
-  /** The first line of `--version`. */
+  /** Returns the first line of `--version`. */
   async version(): Promise<string> {
     const { stdout } = await execute(this.path, ['--version'], this.#options)
     return stdout.split('\n')[0]?.trim() ?? ''
   }
 
   /**
-   * Starts the container of a bundle, detached: the runtime ends, the container's init keeps the three streams.
-   * @throws RuntimeFailed with the runtime's own complaint; the container may then exist half, so `delete` it.
+   * Starts the container of a bundle in detached mode: the runtime exits, and the init process keeps the three streams.
+   * @throws RuntimeFailed with the message of the runtime. The container can exist partially then and must be deleted.
    */
   async run(bundle: string, id: string): Promise<Container> {
     const pidFile = join(bundle, 'pid')
@@ -86,7 +86,7 @@ export class Runtime {
     }
   }
 
-  /** Ends and forgets a container. One that does not exist is what was wanted. */
+  /** Kills and deletes a container. Does nothing if it does not exist. */
   async delete(id: string): Promise<void> {
     try {
       await execute(this.path, ['--root', this.#root, 'delete', '--force', id], this.#options)
@@ -96,7 +96,7 @@ export class Runtime {
     }
   }
 
-  /** The ids of every container below this root, running or not. */
+  /** Returns the IDs of all containers below this root, running or not. */
   async list(): Promise<string[]> {
     const { stdout } = await execute(this.path, ['--root', this.#root, 'list', '--quiet'], this.#options)
     return stdout.split('\n').filter(Boolean)
@@ -108,17 +108,17 @@ export class Runtime {
 }
 
 /**
- * Node ends a child's standard input when the child exits, and here the child is the runtime, whose container lives on.
- * So the channel is a socket of its own, which the shell puts in the place of standard input and output.
+ * Node closes the standard input of a child when the child exits. Here the child is the runtime, and its container
+ * continues to run. Therefore the channel is a separate socket, which the shell duplicates to standard input and output.
  */
 const withChannel = 'exec "$0" "$@" <&3 >&3 3>&-'
 
-/** Node throws away what nobody reads when a child exits; this keeps it. @returns puts it back, and pauses. */
+/** Keeps output that Node would discard when a child exits. @returns a function that puts it back and pauses the stream. */
 function hold(channel: Duplex): () => void {
   const early: Buffer[] = []
   const keep = (chunk: Buffer) => early.push(chunk)
   channel.on('data', keep)
-  // Cut off at any moment by the end of the slot; who uses it learns it from `close`.
+  // The end of the slot can close it at any time; its user receives the `close` event.
   channel.on('error', () => undefined)
   return () => {
     channel.off('data', keep)
@@ -127,7 +127,7 @@ function hold(channel: Duplex): () => void {
   }
 }
 
-/** BOUNDARY: the slot may write without end to its standard error; only the tail stays, and too much ends the reading. */
+/** BOUNDARY: a slot can write to standard error endlessly. Keeps only the end, and stops reading after too much. */
 function keepTail(stream: Readable): () => string {
   let tail = Buffer.alloc(0)
   let bytes = 0

@@ -1,8 +1,8 @@
 import { constants } from 'node:os'
 
 /**
- * The filter on a whole slot: it allows by default and forbids what nothing inside ever needs. The jail puts its own
- * allow-list on top. Names unknown to the machine's libseccomp are skipped by the runtimes, so newer ones may be listed.
+ * The seccomp filter of a slot: allows by default, and denies system calls that no process in it needs. The jail adds an
+ * allowlist. Runtimes skip names that libseccomp does not know, so the list can contain newer system calls.
  */
 export interface SeccompRule {
   names: string[]
@@ -38,24 +38,24 @@ const architectures: Partial<Record<NodeJS.Architecture, string>> = {
 }
 
 const rules: SeccompRule[] = [
-  // A user namespace hands out capabilities: the way into most kernel bugs. The slot has its own already.
+  // A new user namespace grants capabilities, which most kernel exploits need. The slot already has one.
   {
     ...forbid('clone', 'unshare'),
     args: [{ index: 0, value: CLONE_NEWUSER, valueTwo: CLONE_NEWUSER, op: 'SCMP_CMP_MASKED_EQ' }],
   },
-  // Its flags lie in memory where a filter cannot read them; ENOSYS sends every libc to clone.
+  // A filter cannot read its flags, which are in memory. With ENOSYS, every libc falls back to clone.
   { ...forbid('clone3'), errnoRet: ENOSYS },
   // Programs inside the kernel.
   forbid('bpf', 'perf_event_open'),
   // Keyrings are not part of any namespace a jail makes.
   forbid('add_key', 'keyctl', 'request_key'),
-  // Runs system calls past every filter. ENOSYS, since libuv and others try it and fall back.
+  // Executes system calls that filters do not see. ENOSYS, so that libuv and others fall back.
   { ...forbid('io_uring_setup', 'io_uring_enter', 'io_uring_register'), errnoRet: ENOSYS },
-  // Lets a process hold the kernel still in the middle of a copy.
+  // Allows a process to suspend the kernel in the middle of a copy.
   forbid('userfaultfd'),
-  // One process reading or steering another.
+  // Access to the memory or registers of another process.
   forbid('ptrace', 'process_vm_readv', 'process_vm_writev', 'process_madvise', 'pidfd_getfd', 'kcmp'),
-  // Opening by handle walks out of a mount (the "shocker" escape).
+  // Opening a file by handle can leave a mount (the "shocker" escape).
   forbid('open_by_handle_at', 'name_to_handle_at'),
   // The kernel itself, its modules and its machine.
   forbid('kexec_load', 'kexec_file_load', 'init_module', 'finit_module', 'delete_module', 'create_module'),
@@ -64,9 +64,9 @@ const rules: SeccompRule[] = [
   forbid('settimeofday', 'stime', 'clock_settime', 'clock_settime64', 'clock_adjtime', 'clock_adjtime64', 'adjtimex'),
   // Watching a whole file system.
   forbid('fanotify_init', 'fanotify_mark'),
-  // Moving memory between nodes says where it lies.
+  // Moving memory between nodes reveals its location.
   forbid('move_pages', 'migrate_pages'),
-  // Putting keystrokes into a terminal that belongs to someone else.
+  // Injecting input into the terminal of another process.
   ...[TIOCSTI, TIOCLINUX].map(
     (request): SeccompRule => ({
       ...forbid('ioctl'),
@@ -74,7 +74,7 @@ const rules: SeccompRule[] = [
     }),
   ),
   // Sockets: UNIX, INET, INET6 and route netlink stay. Everything else (packet, vsock, AF_ALG, netfilter, …) does not exist.
-  // An argument with rubbish in its upper half is greater than 16, so it is refused too.
+  // An argument with nonzero upper bits is greater than 16, so it is denied too.
   ...[3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15].flatMap((family) =>
     socketRules({ index: 0, value: family, op: 'SCMP_CMP_EQ' }),
   ),
@@ -89,7 +89,7 @@ function socketRules(...args: NonNullable<SeccompRule['args']>): SeccompRule[] {
   return [{ names: ['socket', 'socketpair'], action: 'SCMP_ACT_ERRNO', errnoRet: EAFNOSUPPORT, args }]
 }
 
-/** @throws Error on a machine whose system call numbers nobody has checked. */
+/** @throws Error on an architecture whose system call numbers are unknown. */
 export function slotSeccomp(arch: NodeJS.Architecture): Seccomp {
   const name = architectures[arch]
   if (name === undefined) throw new Error(`no system call filter is known for ${arch}`)

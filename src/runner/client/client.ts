@@ -8,10 +8,10 @@ import { FileClient } from './file-client.ts'
 import { RunSubscription } from './run-subscription.ts'
 import { StorageClient } from './storage-client.ts'
 
-/** A runner that restarts is back within this, when all is well; further attempts come at this pace. */
+/** Interval of connection attempts, in milliseconds. A restarted runner is normally available after this time. */
 const reconnectDelayMs = 50
 
-/** For the runner to read what was sent before the end; it is on the same machine and does nothing else then. */
+/** Time for the runner to read messages that were sent before the close, in milliseconds. */
 const farewellMs = 1_000
 
 interface Pending {
@@ -22,7 +22,7 @@ interface Pending {
 type Readiness = Runner['readiness']
 type FollowMessage = Extract<FromRunner, { type: RunEvent['kind'] }>
 
-/** The front's end of the run protocol. Keeps trying to reach the runner until closed. */
+/** The client of the run protocol in the front. Reconnects until it is closed. */
 export class RunnerClient implements Runner {
   readonly files: FileClient
   readonly storage: StorageClient
@@ -30,18 +30,18 @@ export class RunnerClient implements Runner {
   readonly #onTrouble: (problem: string) => void
   readonly #pending = new Map<number, Pending>()
   readonly #subscriptions = new Map<number, RunSubscription>()
-  /** Of runs that were started here, until they are first attached to; whoever starts a run also follows it. */
+  /** Runs that were started here and not yet attached to; the caller that starts a run also follows it. */
   readonly #unread = new Map<string, RunSubscription>()
   #socket: Socket | undefined
   #identity: { runnerId: string; epoch: number } | undefined
-  /** Of the last attempt to speak with a runner; told again only when it changes. */
+  /** Problem of the last connection attempt; reported again only if it changes. */
   #trouble: string | undefined
   #readiness: Readiness = { ready: false, reason: 'the runner is not connected yet' }
   #lastRequest = 0
   #timer: NodeJS.Timeout | undefined
   #closed = false
 
-  /** @param onTrouble told when a runner breaks the protocol or speaks another version. */
+  /** @param onTrouble called if a runner violates the protocol or has another protocol version. */
   constructor(socketPath: string, onTrouble: (problem: string) => void) {
     this.#socketPath = socketPath
     this.#onTrouble = onTrouble
@@ -115,8 +115,8 @@ export class RunnerClient implements Runner {
   }
 
   /**
-   * Gives the connection up; what waits is answered as unavailable, runs that are followed end as lost. Resolves when
-   * the runner has read what was sent, the last acknowledgements among it, or has had its time.
+   * Closes the connection. Pending requests fail as unavailable, and followed runs end as lost. Resolves when the runner
+   * has read all messages, including the last acknowledgements, or after a time limit.
    */
   async close(): Promise<void> {
     this.#closed = true
@@ -146,7 +146,7 @@ export class RunnerClient implements Runner {
       }
     })
     socket.on('error', () => {
-      // What matters is that it closes; the next attempt tells whether it lasts.
+      // Only the close matters; the next attempt shows whether the problem persists.
     })
     socket.on('close', () => this.#disconnected(socket))
   }
@@ -156,7 +156,7 @@ export class RunnerClient implements Runner {
     this.#trouble = problem
   }
 
-  /** At once a second attempt: if it fails, the runner is gone, and with it every run that was followed. */
+  /** Makes a second attempt immediately. If it fails, the runner is gone with every followed run. */
   #disconnected(socket: Socket): void {
     const wasConnected = this.#socket === socket
     this.#socket = undefined
@@ -222,7 +222,7 @@ export class RunnerClient implements Runner {
     }
   }
 
-  /** A question, or a file that is under way after its question was answered. */
+  /** A pending request, or a file transfer after the response to its request. */
   #refused(request: number, refusal: Refusal): void {
     this.#settle(request)?.reject(refusal)
     this.files.refuse(request, refusal)
@@ -231,7 +231,7 @@ export class RunnerClient implements Runner {
   #follow({ request, type, ...rest }: FollowMessage, payload: Buffer): void {
     const subscription = this.#subscriptions.get(request)
     if (type === 'ended') this.#subscriptions.delete(request)
-    // The payload is a view into the read buffer: copied, so that a small piece does not pin a large one.
+    // The payload is a view of the read buffer; it is copied so that a small one does not retain a large buffer.
     const bytes = type === 'output' || type === 'image' ? { bytes: Buffer.from(payload) } : {}
     const isAccepted = subscription?.push({ kind: type, ...rest, ...bytes } as RunEvent)
     if (isAccepted === false) throw new WireError('the runner sent more output than it has credit for')
@@ -253,7 +253,7 @@ export class RunnerClient implements Runner {
     }
   }
 
-  /** Registers before it asks, since events may come with the answer. */
+  /** Registers before the request is sent, since events can arrive together with the response. */
   async #open(subscription: RunSubscription): Promise<void> {
     const asking = this.#ask((request) => {
       this.#register(subscription, request)

@@ -10,9 +10,9 @@ import {
 } from '../protocol/messages.ts'
 import { kept } from '../protocol/wire.ts'
 
-/** The connection, as far as files need it. */
+/** The functions of the connection that file transfers use. */
 export interface FileLink {
-  /** Asks and waits for the answer. @param numbered told the number before anything can come back. */
+  /** Sends a request and waits for the response. @param numbered called with the number before a response can arrive. */
   ask(message: (request: number) => ToRunner, numbered?: (request: number) => void): Promise<FromRunner>
   send(message: ToRunner, payload?: Uint8Array): void
 }
@@ -24,7 +24,7 @@ interface Flow {
   fail(error: Error): void
 }
 
-/** The front's end of `files.*`. A connection that breaks ends what is under way with a refusal. */
+/** The client of `files.*` in the front. A lost connection ends active transfers with a refusal. */
 export class FileClient implements RunnerFiles {
   readonly #link: FileLink
   readonly #flows = new Map<number, Flow>()
@@ -95,7 +95,7 @@ export class FileClient implements RunnerFiles {
         this.#flows.set(request, outgoing)
       },
     )
-    // What refuses the file also wakes who waits for room.
+    // A refusal of the transfer also wakes a writer that waits for credit.
     asking.catch((error: Error) => outgoing.fail(error))
     try {
       for await (const chunk of source) {
@@ -115,19 +115,19 @@ export class FileClient implements RunnerFiles {
     }
   }
 
-  /** A message about a read or write that goes on; of one that was given up nothing is expected any more. */
+  /** Handles a message about an active transfer. Messages about an abandoned one are ignored. */
   take(message: Flowing, payload: Buffer): void {
     this.#flows.get(message.request)?.take(message, payload)
     if (message.type === 'files_end') this.#flows.delete(message.request)
   }
 
-  /** The runner refuses what is under way. */
+  /** Ends a transfer that the runner refused. */
   refuse(request: number, error: Error): void {
     this.#flows.get(request)?.fail(error)
     this.#flows.delete(request)
   }
 
-  /** The connection is gone. */
+  /** Ends all transfers after the connection was lost. */
   lose(reason: string): void {
     for (const request of [...this.#flows.keys()]) this.refuse(request, new Refusal('unavailable', { reason }))
   }
@@ -138,7 +138,7 @@ function expect<Type extends FromRunner['type']>(answer: FromRunner, type: Type)
   return answer as Extract<FromRunner, { type: Type }>
 }
 
-/** Runs `then` when the iteration ends, in whatever way. */
+/** Runs `then` when the iteration ends for any reason. */
 async function* until<T>(values: AsyncGenerator<T, void, undefined>, then: () => void) {
   try {
     yield* values
@@ -147,7 +147,7 @@ async function* until<T>(values: AsyncGenerator<T, void, undefined>, then: () =>
   }
 }
 
-/** A file that is being read. */
+/** An active download. */
 class Incoming implements Flow {
   readonly #arrived: Buffer[] = []
   #ended = false
@@ -183,7 +183,7 @@ class Incoming implements Flow {
   }
 }
 
-/** A file that is being written: how much the runner has room for. */
+/** An active upload with the credit that the runner granted. */
 class Outgoing implements Flow {
   #roomBytes = 0
   #failure: Error | undefined

@@ -7,7 +7,7 @@ import type {
   ToRunner,
 } from '../protocol/messages.ts'
 
-/** The front's end of `storage_*`: questions with one answer. */
+/** The client of `storage_*` in the front: requests with one response. */
 export class StorageClient implements RunnerStorage {
   readonly #ask: (message: (request: number) => ToRunner) => Promise<FromRunner>
 

@@ -1,15 +1,15 @@
 import { HeadAndTail } from '../../base/head-and-tail.ts'
 import type { ImageType, RunEvent, RunResult, ShownImage, Stream } from '../../base/run.ts'
 
-/** Largest output event; a reader is never handed more at once. */
+/** Maximum size of an output event, in bytes. */
 const maxEventBytes = 64 * 1024
 
 /**
- * Retained segments of both streams together. Only a program that switches streams with nearly every byte comes
- * near it; its output then counts as past the soft limit. Keeps the index of one run below about 6 MB.
+ * Maximum number of retained segments of both streams. Only a program that switches streams after almost every byte reaches
+ * it; further output then counts as beyond the soft limit. Limits the index of one run to about 6 MB.
  */
 const maxSegments = 65_536
-/** What one of them takes, roughly: an object of six fields, and its place in the list. */
+/** Approximate memory of a segment, in bytes: an object with six fields and a list entry. */
 const segmentBytes = 96
 
 type Entry =
@@ -20,9 +20,9 @@ type Entry =
   | { kind: 'ended'; end: number; result: RunResult }
 
 /**
- * What a run has said so far, bounded: of each stream the head is kept as it comes, of what exceeds it the tail.
- * Readers follow the head live; the tail, with the size of the gap before it, comes when the run has ended.
- * So a reader can be as slow as it likes and costs nothing: it holds a position, not a buffer.
+ * The bounded output of a run: the head of each stream and, beyond it, the tail. Readers follow the head live. The tail,
+ * with the size of the gap before it, follows when the run has ended. A slow reader needs no memory: it has a position, not
+ * a buffer.
  */
 export class Transcript {
   readonly #kept: Record<Stream, HeadAndTail>
@@ -32,7 +32,7 @@ export class Transcript {
   #imagesBytes = 0
   #ended = false
 
-  /** @param softBytes kept per stream, head and tail together. */
+  /** @param softBytes limit of the kept output per stream, head and tail together. */
   constructor(softBytes: number) {
     this.#kept = { stdout: keepWithin(softBytes), stderr: keepWithin(softBytes) }
   }
@@ -41,13 +41,13 @@ export class Transcript {
     return this.#ended
   }
 
-  /** Bytes of memory that hold output and its order. */
+  /** Memory of the output and its order, in bytes. */
   get retainedBytes(): number {
     const { stdout, stderr } = this.#kept
     return stdout.retainedBytes + stderr.retainedBytes + this.#imagesBytes + this.#entries.length * segmentBytes
   }
 
-  /** Calls back after each change until the returned function is called. */
+  /** Calls a function after each change. @returns a function that stops this. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
@@ -57,7 +57,7 @@ export class Transcript {
     this.#push({ kind: 'running', end: this.#end + 1 })
   }
 
-  /** Copies what it keeps of `bytes`. */
+  /** Adds output. Copies the part of `bytes` that is kept. */
   append(stream: Stream, bytes: Uint8Array): void {
     const kept = this.#kept[stream]
     const offset = kept.head.length
@@ -78,13 +78,13 @@ export class Transcript {
     }
   }
 
-  /** Keeps `bytes` as they are; whoever tells of images holds to their bounds. */
+  /** Adds an image. Keeps a reference to `bytes`; the caller enforces the limits of images. */
   image(mimeType: ImageType, bytes: Uint8Array): void {
     this.#imagesBytes += bytes.length
     this.#push({ kind: 'image', end: this.#end + 1, mimeType, bytes })
   }
 
-  /** The last word; nothing is appended after it. */
+  /** Adds the ending. Nothing can be added afterwards. */
   finish(result: RunResult): void {
     for (const stream of ['stdout', 'stderr'] as const) {
       const { omittedBytes, tail } = this.#kept[stream]
@@ -99,7 +99,7 @@ export class Transcript {
     this.#listeners.clear()
   }
 
-  /** @returns the event that follows `seq`, or `undefined` when there is none yet. */
+  /** Returns the event after `seq`; `undefined` if it does not exist yet. */
   after(seq: number): RunEvent | undefined {
     const entry = this.#entries[this.#indexAfter(seq)]
     if (entry === undefined) return undefined
@@ -126,7 +126,7 @@ export class Transcript {
     }
   }
 
-  /** Binary search for the first entry that ends after `seq`. */
+  /** Returns the first entry that ends after `seq`, by binary search. */
   #indexAfter(seq: number): number {
     let low = 0
     let high = this.#entries.length
@@ -149,7 +149,7 @@ export class Transcript {
   }
 }
 
-/** Three quarters of the soft limit are for the head, the rest for the tail. */
+/** Returns the size of the head, three quarters of the soft limit; the rest is for the tail. */
 function keepWithin(softBytes: number): HeadAndTail {
   const tailLimit = Math.floor(softBytes / 4)
   return new HeadAndTail(softBytes - tailLimit, tailLimit)
