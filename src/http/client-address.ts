@@ -26,7 +26,7 @@ export function clientNetwork(address: string, connectionAddress: string): strin
   return `${groups.slice(0, 4).join(':')}::/64`
 }
 
-/** Returns an address without port, brackets and the prefix of mapped IPv4; an empty string where it is none. */
+/** Returns an address without port, brackets and the prefix of mapped IPv4; an empty string if the text is not an address. */
 function withoutPort(text: string): string {
   const [, address = text] = /^\[([^\]]*)\](?::\d+)?$/.exec(text) ?? /^(\d+\.\d+\.\d+\.\d+):\d+$/.exec(text) ?? []
   const mapped = address.replace(/^::ffff:(?=\d+\.\d+\.\d+\.\d+$)/i, '')

@@ -110,7 +110,7 @@ export async function buildServer({
     // An absolute URL names a host of its own, which could differ from the one that was checked.
     if (!request.url.startsWith('/'))
       return done(new Refusal('invalid_request', { problem: 'the address must be a path' }))
-    // Before the body: nobody is authenticated who could be held responsible for its memory.
+    // Before the body is read: the caller is not authenticated, so its memory cannot be accounted.
     if (request.is404) return done(new Refusal('not_found', { what: request.url.split('?')[0]!.slice(0, 128) }))
     authenticate(request, authentication, done)
   })
