@@ -35,7 +35,7 @@ export interface McpContext extends McpState {
   baseUrl: string
   /** A call that takes longer is answered as a stream, which keeps the connection alive, if the client reads events. */
   streamAfterMs: number
-  /** The client asked for a session. Only requests of the server to the client need one. */
+  /** The client requested a session. Only requests of the server to the client need one. */
   wantsSession: boolean
   /** Returns a signal that aborts when the client closes the connection before the response is complete. */
   disconnected(): AbortSignal

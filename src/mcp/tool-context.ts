@@ -6,7 +6,7 @@ import type { McpContext } from './handle.ts'
 export const noCapabilities = new ClientCapabilities({})
 
 /**
- * Returns the context of a call whose client can neither be asked for input nor read notifications. A protocol that can
+ * Returns the context of a call whose client accepts neither input requests nor notifications. A protocol that can
  * do more overrides what it has.
  * @param signal aborts when the call is cancelled.
  */

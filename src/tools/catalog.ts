@@ -170,7 +170,7 @@ export function defaultToolsets(profile: Profile): readonly Toolset[] {
 const defaults = new WeakMap<Profile, readonly Toolset[]>()
 
 /**
- * Reads `?toolsets=execute,files`. What the profile does not allow is not shown, whoever asks.
+ * Reads `?toolsets=execute,files`. Toolsets that the profile does not permit are never shown.
  * @param asked the value of the parameter; `undefined` means the default.
  * @throws Refusal `invalid_argument` that names what is unknown.
  */

@@ -79,6 +79,6 @@ export interface RequestContext {
    * @throws Refusal `capability_missing`.
    */
   ask(requests: InputRequests): Promise<InputResponses>
-  /** Tells the client, if it wants to hear of this level. */
+  /** Sends a log message to the client if it requested this level. */
   log(level: LogLevel, data: unknown): Promise<void>
 }

@@ -34,7 +34,7 @@ export interface ToolContext extends RequestContext {
   detached: boolean
   /** Called once the call was taken: what goes wrong from then on is a result, not a refusal. */
   started?: () => void
-  /** Resolves when there is room for more. Nobody listens when it is absent. */
+  /** Reports progress. Resolves when more can be sent. Absent if the client did not request progress. */
   progress?: (progress: Progress) => Promise<void>
   /**
    * Answers the client now, with a task that it asks for the outcome later; the call goes on. Resolves when the task

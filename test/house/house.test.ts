@@ -5,27 +5,27 @@ import { rules } from './rules.ts'
 import { type Problem, readTree, type Tree } from './tree.ts'
 
 const tree = readTree(fileURLToPath(new URL('../../', import.meta.url)))
-const told = (problems: Problem[]) => problems.map(({ path, line, problem }) => `${path}:${line} ${problem}`)
+const formatted = (problems: Problem[]) => problems.map(({ path, line, problem }) => `${path}:${line} ${problem}`)
 
 describe('this repository', () => {
   for (const [sentence, rule] of Object.entries(rules)) {
     it(sentence, () => {
-      expect(told(rule(tree))).toEqual([])
+      expect(formatted(rule(tree))).toEqual([])
     })
   }
 
   for (const [path, text] of Object.entries(pages())) {
-    it(`has ${path} as the code prints it`, () => {
+    it(`contains the generated page ${path}`, () => {
       expect(tree.get(path)).toBe(text)
     })
   }
 })
 
-describe('each rule finds what it forbids', () => {
+describe('each rule rejects a bad example', () => {
   const found = (sentence: string, files: Record<string, string>): string[] => {
     const rule = rules[sentence]
     if (!rule) throw new Error(`no rule "${sentence}"`)
-    return told(rule(new Map(Object.entries(files)) as Tree))
+    return formatted(rule(new Map(Object.entries(files)) as Tree))
   }
   const checked = new Set<string>()
 
@@ -46,13 +46,21 @@ describe('each rule finds what it forbids', () => {
       { 'src/core/a.ts': "import type { Pool } from '../runner/server.ts'" },
       /core may not import src\/runner\/server.ts/,
     ],
-    ['imports follow the table', { 'src/attic/a.ts': '' }, /stands in no room/],
-    ['imports follow the table', { 'src/stray.ts': '' }, /stands in no room/],
-    ['imports follow the table', { 'src/cli/a.ts': "import '../../test/support/x.ts'" }, /in no room/],
-    ['each package is known in one place', { 'src/core/a.ts': "import Fastify from 'fastify'" }, /core may not import/],
-    ['each package is known in one place', { 'src/core/a.ts': "import x from '@left/pad/y'" }, /@left\/pad is not in/],
+    ['imports follow the table', { 'src/attic/a.ts': '' }, /is not in a module/],
+    ['imports follow the table', { 'src/stray.ts': '' }, /is not in a module/],
+    ['imports follow the table', { 'src/cli/a.ts': "import '../../test/support/x.ts'" }, /in no module/],
     [
-      'no rooms import each other in a circle',
+      'each package is imported only by its modules',
+      { 'src/core/a.ts': "import Fastify from 'fastify'" },
+      /core may not import/,
+    ],
+    [
+      'each package is imported only by its modules',
+      { 'src/core/a.ts': "import x from '@left/pad/y'" },
+      /@left\/pad is not in/,
+    ],
+    [
+      'modules do not import each other in a cycle',
       {
         'src/core/a.ts': "import '../tools/b.ts'",
         'src/tools/b.ts': "import '../mcp/c.ts'",
@@ -61,12 +69,12 @@ describe('each rule finds what it forbids', () => {
       /cycle: core → tools → mcp → core/,
     ],
     [
-      'no file imports values of a file that imports it',
+      'files do not import values of each other in a cycle',
       { 'src/core/a.ts': "import { b } from './b.ts'", 'src/core/b.ts': "import { type A, a } from './a.ts'" },
       /src\/core\/a.ts → src\/core\/b.ts → src\/core\/a.ts/,
     ],
     [
-      'no file imports values of a file that imports it',
+      'files do not import values of each other in a cycle',
       {
         'src/core/a.ts': "import { b } from './b.ts'",
         'src/core/b.ts': "export * from './c.ts'",
@@ -94,51 +102,55 @@ describe('each rule finds what it forbids', () => {
     ['tests are grouped by module', { 'test/contract/attic/a.test.ts': '' }, /is not in test\/contract\/<module>/],
     ['tests are grouped by module', { 'test/protocol/calls.ts': '' }, /is not a test/],
     ['tests are grouped by module', { 'test/support/a.test.ts': '' }, /is a test/],
-    ['only main.ts touches the process', { 'src/core/a.ts': 'const key = process.env.KEY' }, /process.env/],
-    ['only main.ts touches the process', { 'src/core/a.ts': 'process.exit(1)' }, /process.exit/],
-    ['only main.ts touches the process', { 'src/core/a.ts': 'const { env } = process' }, /= process/],
-    ['only main.ts touches the process', { 'src/core/a.ts': "import { argv } from 'node:process'" }, /node:process/],
+    ['only main.ts uses the global process object', { 'src/core/a.ts': 'const key = process.env.KEY' }, /process.env/],
+    ['only main.ts uses the global process object', { 'src/core/a.ts': 'process.exit(1)' }, /process.exit/],
+    ['only main.ts uses the global process object', { 'src/core/a.ts': 'const { env } = process' }, /= process/],
     [
-      'only sqlite.ts knows which database holds the rows',
-      { 'src/store/a.ts': 'sql`pragma synchronous = full`' },
-      /pragma/,
+      'only main.ts uses the global process object',
+      { 'src/core/a.ts': "import { argv } from 'node:process'" },
+      /node:process/,
     ],
-    ['files are named for what they hold', { 'src/core/utils.ts': '' }, /does not say/],
-    ['files are named for what they hold', { 'src/core/index.ts': '' }, /does not say/],
-    ['files are named for what they hold', { 'test/support/server-helpers.ts': '' }, /does not say/],
-    ['files are named for what they hold', { 'src/core/SlotPool.ts': '' }, /kebab-case/],
-    ['files stay short', { 'src/core/a.ts': '\n'.repeat(400) }, /has 400 lines/],
-    ['files stay short', { 'guest/a.c': '\n'.repeat(400) }, /has 400 lines/],
-    ['no test runs alone and none is only planned', { 'test/contract/a.test.ts': 'it.only("x")' }, /it.only/],
-    ['no test runs alone and none is only planned', { 'test/contract/a.test.ts': 'it.todo("x")' }, /it.todo/],
-    ['nothing is left for later in the code', { 'guest/a.c': '/* FIXME */' }, /a.c:1 a note/],
-    ['checks are not switched off', { 'src/core/a.ts': '\n// @ts-ignore' }, /a.ts:2 switches/],
-    ['checks are not switched off', { 'src/core/a.ts': '// biome-ignore lint/x: no' }, /switches/],
-    ['checks are not switched off', { 'src/core/a.ts': 'f(x as any)' }, /as any/],
-    ['checks are not switched off', { 'src/core/a.ts': 'const y = x as any as Y' }, /as any/],
-    ['checks are not switched off', { 'src/core/a.ts': 'let x: any\nlet y: any = 1' }, /: any/],
-    ['no path of one machine is written down', { 'docs/a.md': `see /${'work'}/main/x` }, /a path of one machine/],
-    ['no path of one machine is written down', { 'docs/a.md': 'see /home/alice/x' }, /a path of one machine/],
-    ['no registry is written down', { '.npmrc': 'registry=https://npm.example' }, /names a registry/],
-    ['no registry is written down', { 'setup/a.sh': `curl https://registry.${'npmjs'}.org/x` }, /names a registry/],
-    ['the lockfile names no download address', { 'package-lock.json': '"resolved": "https://x"' }, /address/],
+    ['only sqlite.ts depends on SQLite', { 'src/store/a.ts': 'sql`pragma synchronous = full`' }, /pragma/],
+    ['file names describe the content', { 'src/core/utils.ts': '' }, /does not describe/],
+    ['file names describe the content', { 'src/core/index.ts': '' }, /does not describe/],
+    ['file names describe the content', { 'test/support/server-helpers.ts': '' }, /does not describe/],
+    ['file names describe the content', { 'src/core/SlotPool.ts': '' }, /kebab-case/],
+    ['files have at most 350 lines', { 'src/core/a.ts': '\n'.repeat(400) }, /has 400 lines/],
+    ['files have at most 350 lines', { 'guest/a.c': '\n'.repeat(400) }, /has 400 lines/],
+    ['no test is marked as only or todo', { 'test/contract/a.test.ts': 'it.only("x")' }, /it.only/],
+    ['no test is marked as only or todo', { 'test/contract/a.test.ts': 'it.todo("x")' }, /it.todo/],
+    ['the code contains no TODO notes', { 'guest/a.c': '/* FIXME */' }, /a.c:1 a note/],
+    ['checks are not disabled without a reason', { 'src/core/a.ts': '\n// @ts-ignore' }, /a.ts:2 disables/],
+    ['checks are not disabled without a reason', { 'src/core/a.ts': '// biome-ignore lint/x: no' }, /disables/],
+    ['checks are not disabled without a reason', { 'src/core/a.ts': 'f(x as any)' }, /as any/],
+    ['checks are not disabled without a reason', { 'src/core/a.ts': 'const y = x as any as Y' }, /as any/],
+    ['checks are not disabled without a reason', { 'src/core/a.ts': 'let x: any\nlet y: any = 1' }, /: any/],
+    ['no file contains a path of one machine', { 'docs/a.md': `see /${'work'}/main/x` }, /a path of one machine/],
+    ['no file contains a path of one machine', { 'docs/a.md': 'see /home/alice/x' }, /a path of one machine/],
+    ['no file names a package registry', { '.npmrc': 'registry=https://npm.example' }, /names a registry/],
     [
-      'every promise has its test',
+      'no file names a package registry',
+      { 'setup/a.sh': `curl https://registry.${'npmjs'}.org/x` },
+      /names a registry/,
+    ],
+    ['the lockfile contains no download address', { 'package-lock.json': '"resolved": "https://x"' }, /address/],
+    [
+      'every promise has a test',
       { 'docs/promises.md': '| 1 | Safe. | `test/security/a.test.ts` | held |' },
       /not exist/,
     ],
-    ['every promise has its test', { 'docs/promises.md': '' }, /holds no promise/],
-    ['every promise has its test', { 'docs/promises.md': '| 1 | Safe. | `test/a.test.ts` | later |' }, /neither/],
-    ['every promise has its test', { 'docs/promises.md': '| 1 | Safe. | `test/a.test.ts` | pending |' }, /1 pending/],
-    ['every promise has its test', { 'docs/promises.md': '', 'test/security/b.test.ts': '' }, /serves no promise/],
+    ['every promise has a test', { 'docs/promises.md': '' }, /contains no promise/],
+    ['every promise has a test', { 'docs/promises.md': '| 1 | Safe. | `test/a.test.ts` | later |' }, /neither/],
+    ['every promise has a test', { 'docs/promises.md': '| 1 | Safe. | `test/a.test.ts` | pending |' }, /1 pending/],
+    ['every promise has a test', { 'docs/promises.md': '', 'test/security/b.test.ts': '' }, /is not named/],
     [
-      'every promise has its test',
+      'every promise has a test',
       { 'docs/promises.md': '| 1 | Safe. | `test/a.test.ts` | pending |', 'test/a.test.ts': '' },
       /no longer pending/,
     ],
-    ['documents point to what exists', { 'README.md': 'see [that](docs/gone.md)' }, /docs\/gone.md/],
-    ['documents point to what exists', { 'docs/a.md': 'see [that](../gone.md#top)' }, /points to gone.md/],
-    ['documents point to what exists', { 'ARCHITECTURE.md': 'in `src/attic/`' }, /src\/attic/],
+    ['links and paths in documents exist', { 'README.md': 'see [that](docs/gone.md)' }, /docs\/gone.md/],
+    ['links and paths in documents exist', { 'docs/a.md': 'see [that](../gone.md#top)' }, /points to gone.md/],
+    ['links and paths in documents exist', { 'ARCHITECTURE.md': 'in `src/attic/`' }, /src\/attic/],
   ]
 
   for (const [sentence, files, expected] of cases) {
@@ -151,10 +163,10 @@ describe('each rule finds what it forbids', () => {
   it('does not count type-only imports as a cycle', () => {
     const b = "import type { A } from './a.ts'\nimport {\n  type A as B,\n  type C,\n} from './a.ts'"
     const files = { 'src/core/a.ts': "import { b } from './b.ts'", 'src/core/b.ts': b }
-    expect(found('no file imports values of a file that imports it', files)).toEqual([])
+    expect(found('files do not import values of each other in a cycle', files)).toEqual([])
   })
 
-  it('and no rule is without such a case', () => {
+  it('every rule has such an example', () => {
     expect([...checked].sort()).toEqual(Object.keys(rules).sort())
   })
 })

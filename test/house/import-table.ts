@@ -1,5 +1,5 @@
 /**
- * Which room may import which, and why. An edge that is not here is forbidden; imports point one way:
+ * Which module may import which, and why. Any other import is forbidden. Imports point in one direction:
  * base ← {observe, kernel} ← {store, outbound, storage, engine} ← runner ← core ← tools ← mcp ← http ← app ← main.
  */
 export const importTable: Readonly<Record<string, Readonly<Record<string, string>>>> = {
@@ -66,23 +66,23 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
   main: { cli: 'hands the process to the program', app: 'hands the process to the app' },
 }
 
-/** Where an edge is allowed to some files only. */
+/** Imports between modules that are limited to some files. */
 export const importLimits: readonly { from: string; to: string; files: readonly string[]; reason: string }[] = [
   {
     from: 'core',
     to: 'runner',
     files: ['src/runner/protocol/messages.ts', 'src/runner/client/client.ts'],
-    reason: "nothing of the front may reach the runner's side",
+    reason: 'the front must not call code of the runner',
   },
   {
     from: 'app',
     to: 'runner',
     files: ['src/runner/protocol/messages.ts', 'src/runner/client/client.ts'],
-    reason: "nothing of the front may reach the runner's side",
+    reason: 'the front must not call code of the runner',
   },
 ]
 
-/** Files directly under src/ and the room they stand for. */
+/** Files directly in src/ and the module that each belongs to. */
 export const topFiles: Readonly<Record<string, string>> = {
   'src/main.ts': 'main',
   'src/app.ts': 'app',
@@ -93,22 +93,22 @@ export const topFiles: Readonly<Record<string, string>> = {
   'src/profile-settings.ts': 'config',
 }
 
-/** Packages and the rooms that may know them: each has one place, so that it can be exchanged in one place. */
+/** Packages and the modules that may import them, so that a package can be replaced in one place. */
 export const packageTable: Readonly<Record<string, { rooms: readonly string[]; reason: string }>> = {
   '@fastify/cors': { rooms: ['http'], reason: 'CORS' },
-  ajv: { rooms: ['base'], reason: 'one check of JSON against a schema' },
+  ajv: { rooms: ['base'], reason: 'validation of JSON' },
   commander: { rooms: ['cli'], reason: 'the command line' },
   'content-type': { rooms: ['http'], reason: 'content type of a POST' },
   'eventsource-parser': { rooms: ['cli'], reason: 'server-sent events in `glovebox stdio`' },
   'fastest-levenshtein': { rooms: ['base'], reason: 'the argument that a misspelled name means' },
-  fastify: { rooms: ['http'], reason: 'nobody else knows that there is HTTP' },
+  fastify: { rooms: ['http'], reason: 'only http depends on the web framework' },
   fresh: { rooms: ['http'], reason: 'conditional requests' },
-  kysely: { rooms: ['store'], reason: 'nobody else knows that there is SQL' },
+  kysely: { rooms: ['store'], reason: 'only store depends on SQL' },
   negotiator: { rooms: ['http'], reason: 'the Accept header' },
   'lru-cache': { rooms: ['core'], reason: 'caches with a bound and an age' },
-  pino: { rooms: ['observe'], reason: 'every line passes the redaction there' },
-  'pino-pretty': { rooms: ['observe'], reason: 'every line passes the redaction there' },
-  'prom-client': { rooms: ['observe'], reason: 'nobody else knows the form that metrics are told in' },
+  pino: { rooms: ['observe'], reason: 'redaction applies to every line' },
+  'pino-pretty': { rooms: ['observe'], reason: 'redaction applies to every line' },
+  'prom-client': { rooms: ['observe'], reason: 'only observe depends on the format of metrics' },
   'range-parser': { rooms: ['http'], reason: 'the Range header' },
   typebox: {
     rooms: ['base', 'config', 'runner', 'tools', 'mcp', 'http'],

@@ -6,17 +6,17 @@ interface Import {
   path: string
   line: number
   specifier: string
-  /** Path in the tree where the specifier is a relative one. */
+  /** Path in the tree, for a relative specifier. */
   target: string | undefined
-  /** Whether it only imports types, so that nothing of it is left at run time. */
+  /** Whether it imports only types, which do not exist at run time. */
   isTypeOnly: boolean
 }
 
 const importPattern = /(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"\n]+)['"]/g
-/** The names that the statement lists before its `from`: `import type { A }` and `import { type A, type B }` have no values. */
+/** Matches the part before `from` in imports without values: `import type { A }` and `import { type A, type B }`. */
 const typeOnly = /(?:^|\n)(?:import|export)\s+(?:type\b[^'";]*|\{(?:\s*type\s+[\w\s]+,?)+\s*\}\s*)$/
 
-/** The room of a file under src/; `undefined` for a file that stands in none. */
+/** Returns the module of a file in src/; `undefined` if it is in none. */
 export function roomOf(path: string): string | undefined {
   const top = topFiles[path]
   if (top) return top
@@ -37,19 +37,19 @@ function* importsOf(tree: Tree): Generator<Import> {
   }
 }
 
-/** Imports that the table does not allow, and files that stand in no room. */
+/** Finds imports that the table does not allow, and files that are in no module. */
 export function brokenEdges(tree: Tree): Problem[] {
   const problems: Problem[] = []
   for (const path of tree.keys()) {
     if (!path.startsWith('src/') || !path.endsWith('.ts')) continue
     const room = roomOf(path)
-    if (!room || !importTable[room]) problems.push({ path, line: 0, problem: 'stands in no room of the import table' })
+    if (!room || !importTable[room]) problems.push({ path, line: 0, problem: 'is not in a module of the import table' })
   }
   for (const { path, line, specifier, target } of importsOf(tree)) {
     if (!target) continue
     const from = roomOf(path) ?? ''
     const to = roomOf(target)
-    if (to === undefined) problems.push({ path, line, problem: `imports ${specifier}, which is in no room` })
+    if (to === undefined) problems.push({ path, line, problem: `imports ${specifier}, which is in no module` })
     else if (from !== to && !importTable[from]?.[to])
       problems.push({ path, line, problem: `${from} may not import ${to}` })
     const limit = importLimits.find((each) => each.from === from && each.to === to)
@@ -60,7 +60,7 @@ export function brokenEdges(tree: Tree): Problem[] {
   return problems
 }
 
-/** Packages imported outside their place. */
+/** Finds packages that are imported by other modules than the table allows. */
 export function strayPackages(tree: Tree): Problem[] {
   const problems: Problem[] = []
   for (const { path, line, specifier, target } of importsOf(tree)) {
@@ -79,7 +79,7 @@ export function strayPackages(tree: Tree): Problem[] {
   return problems
 }
 
-/** Files that import values of each other, directly or through other files. Type-only imports do not count. */
+/** Finds files that import values of each other, directly or indirectly. Type-only imports do not count. */
 export function valueCycles(tree: Tree): Problem[] {
   const edges = new Map<string, Map<string, Import>>()
   for (const each of importsOf(tree)) {
@@ -117,7 +117,7 @@ function shortestCycle(edges: Map<string, Map<string, Import>>, start: string): 
   return undefined
 }
 
-/** Rooms that import each other, directly or around corners. */
+/** Finds modules that import each other, directly or indirectly. */
 export function roomCycles(tree: Tree): Problem[] {
   const edges = new Map<string, Map<string, Import>>()
   for (const each of importsOf(tree)) {
@@ -131,7 +131,7 @@ export function roomCycles(tree: Tree): Problem[] {
   const problems: Problem[] = []
   for (const room of edges.keys()) {
     const cycle = pathBack(edges, room, [room])
-    // Each cycle is told once: by its first room in the alphabet.
+    // Each cycle is reported once, for its alphabetically first module.
     if (!cycle || [...cycle].sort()[0] !== room) continue
     const first = edges.get(room)?.get(cycle[1] ?? '')
     problems.push({ path: first?.path ?? '', line: first?.line ?? 0, problem: `cycle: ${cycle.join(' → ')}` })

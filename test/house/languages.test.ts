@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { languages } from '../../src/base/run.ts'
 
-/** What depends on the language and is not a `Record<Language, …>`, which the compiler checks. */
+/** Files that depend on the languages without a `Record<Language, …>`, which the compiler checks. */
 const places: readonly [file: string, what: string][] = [
   ['README.md', 'the languages that the product offers'],
   ['bench/machine.ts', 'the version of its interpreter in results'],
@@ -13,7 +13,7 @@ const places: readonly [file: string, what: string][] = [
 
 const root = new URL('../../', import.meta.url)
 
-/** @returns the places that do not mention a language. */
+/** Returns the places that do not mention a language. */
 const missing = (language: string): string[] =>
   places
     .filter(([file]) => !new RegExp(`\\b${language}\\d*\\b`, 'i').test(readFileSync(new URL(file, root), 'utf8')))

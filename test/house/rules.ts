@@ -4,59 +4,63 @@ import { brokenEdges, roomCycles, strayPackages, valueCycles } from './imports.t
 import { mannerisms } from './phrases.ts'
 import { type Problem, places, type Tree } from './tree.ts'
 
-/** Promises in docs/promises.md whose test is still to be written. Lower it with each one; it never grows. */
+/** Number of promises in docs/promises.md without a test. It only ever decreases. */
 export const pendingPromises = 0
 
 type Rule = (tree: Tree) => Problem[]
 
-/** Every rule of the house, by the sentence that it keeps true. */
+/** Every house rule, by the sentence that it verifies. */
 export const rules: Readonly<Record<string, Rule>> = {
   'imports follow the table': brokenEdges,
-  'each package is known in one place': strayPackages,
-  'no rooms import each other in a circle': roomCycles,
-  'no file imports values of a file that imports it': valueCycles,
+  'each package is imported only by its modules': strayPackages,
+  'modules do not import each other in a cycle': roomCycles,
+  'files do not import values of each other in a cycle': valueCycles,
   'text uses standard words': mannerisms,
   'tests are grouped by module': misplacedTests,
-  'only main.ts touches the process': onText(
+  'only main.ts uses the global process object': onText(
     /^src\/(?!main\.ts$).*\.ts$/,
     /\bprocess\s*\.\s*(env|argv|argv0|exit|exitCode|on|once|addListener|abort)\b|\}\s*=\s*process\b|['"](node:)?process['"]|\bprocess\s*\[/g,
-    'touches the process',
+    'uses the global process object',
   ),
-  'only sqlite.ts knows which database holds the rows': onText(
+  'only sqlite.ts depends on SQLite': onText(
     /^src\/store\/(?!sqlite\.ts$).*\.ts$/,
     /\bpragma\b|\bnode:sqlite\b|\bSqlite\w*|\b(?:datetime|strftime|json_extract|rowid|last_insert_rowid)\b/g,
-    'is said to one database only',
+    'depends on SQLite',
   ),
-  'files are named for what they hold': forbiddenNames,
-  'files stay short': longFiles,
-  'no test runs alone and none is only planned': onText(
+  'file names describe the content': forbiddenNames,
+  'files have at most 350 lines': longFiles,
+  'no test is marked as only or todo': onText(
     /^test\/.*\.ts$/,
     /\b(?:describe|it|test|suite)(?:\.\w+)*\.(?:only|todo)\b/g,
-    'leaves other tests out',
+    'is marked as only or todo',
   ),
-  'nothing is left for later in the code': onText(/./, /\b(?:TODO|FIXME|XXX|HACK)\b/g, 'a note for later'),
-  'checks are not switched off': onText(
+  'the code contains no TODO notes': onText(/./, /\b(?:TODO|FIXME|XXX|HACK)\b/g, 'a note for later'),
+  'checks are not disabled without a reason': onText(
     /\.(ts|mjs)$/,
     // "as any other" is a sentence; a cast is followed by another cast at most.
     /@ts-(?:ignore|nocheck)|biome-ignore(?!.*: .{10})|\bas any\b(?! (?!as |satisfies )[a-z])|: any\b(?! [a-z])/g,
-    'switches a check off without a reason',
+    'disables a check without a reason',
   ),
-  'no path of one machine is written down': onText(
+  'no file contains a path of one machine': onText(
     /./,
     /(?<![\w./-])\/(?:work|Users)\/|(?<![\w./-])\/home\/(?!baponi\b)[a-z]\w*\//g,
     'a path of one machine',
   ),
-  'no registry is written down': onText(
+  'no file names a package registry': onText(
     /./,
     /\bregistry\s*=|\bregistry\.(?:npmjs|yarnpkg)\b|\bdeb\.debian\.org\b|\bpypi\.org\b|\bartifactory\b/gi,
     'names a registry',
   ),
-  'the lockfile names no download address': onText(/(^|\/)package-lock\.json$/, /"resolved"\s*:/g, 'names an address'),
-  'every promise has its test': untestedPromises,
-  'documents point to what exists': brokenReferences,
+  'the lockfile contains no download address': onText(
+    /(^|\/)package-lock\.json$/,
+    /"resolved"\s*:/g,
+    'names an address',
+  ),
+  'every promise has a test': untestedPromises,
+  'links and paths in documents exist': brokenReferences,
 }
 
-/** These hold the words that the rules look for. */
+/** Files that contain the words that the rules reject. */
 const isExempt = (path: string): boolean => path.startsWith('test/house/') || path === 'LICENSE'
 
 function onText(paths: RegExp, pattern: RegExp, what: string): Rule {
@@ -78,7 +82,7 @@ function forbiddenNames(tree: Tree): Problem[] {
     const words = name.split('-')
     const problems: Problem[] = []
     if (vague.test(name) || /^(?:utils?|helpers?|manager|service)$/.test(words.at(-1) ?? '')) {
-      problems.push({ path, line: 0, problem: `"${name}" does not say what the file holds` })
+      problems.push({ path, line: 0, problem: `"${name}" does not describe the content` })
     }
     if (!/^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(name)) problems.push({ path, line: 0, problem: 'is not kebab-case' })
     return problems
@@ -124,7 +128,7 @@ function untestedPromises(tree: Tree): Problem[] {
   const problems = rows.flatMap(({ line, match }, index) => {
     const [, number, , test = '', status = ''] = match
     const found: Problem[] = []
-    if (Number(number) !== index + 1) found.push(problem(line, `promise ${number} stands in place ${index + 1}`))
+    if (Number(number) !== index + 1) found.push(problem(line, `promise ${number} is in row ${index + 1}`))
     const exists = tree.has(test)
     if (status === 'held' && !exists) found.push(problem(line, `${test} does not exist`))
     if (status === 'pending' && exists) found.push(problem(line, `${test} exists: the promise is no longer pending`))
@@ -132,12 +136,13 @@ function untestedPromises(tree: Tree): Problem[] {
     return found
   })
   const pending = rows.filter(({ match }) => match[4] === 'pending').length
-  if (rows.length === 0) problems.push(problem(0, 'holds no promise'))
-  if (pending !== pendingPromises) problems.push(problem(0, `${pending} pending where ${pendingPromises} are agreed`))
+  if (rows.length === 0) problems.push(problem(0, 'contains no promise'))
+  if (pending !== pendingPromises)
+    problems.push(problem(0, `${pending} pending promises instead of ${pendingPromises}`))
   const named = new Set(rows.map(({ match }) => match[3]))
   for (const path of tree.keys()) {
     if (/^test\/security\/.*\.test\.ts$/.test(path) && !named.has(path)) {
-      problems.push({ path, line: 0, problem: 'serves no promise of docs/promises.md' })
+      problems.push({ path, line: 0, problem: 'is not named by a promise in docs/promises.md' })
     }
   }
   return problems

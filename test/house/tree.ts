@@ -7,15 +7,15 @@ export type Tree = ReadonlyMap<string, string>
 
 export interface Problem {
   path: string
-  /** From 1; 0: the file as a whole. */
+  /** Starts at 1; 0 means the whole file. */
   line: number
   problem: string
 }
 
-/** Longer files are data, and binary ones hold a zero byte. */
+/** Maximum size of a text file, in bytes. Larger files are data; binary files contain a zero byte. */
 const maxTextBytes = 1024 * 1024
 
-/** All that is committed or about to be; a copy without its history is walked instead. */
+/** Reads all committed and untracked files; in a copy without Git, all files. */
 export function readTree(root: string): Tree {
   const paths = existsSync(join(root, '.git')) ? committed(root) : walk(root, '')
   const tree = new Map<string, string>()
@@ -45,7 +45,7 @@ function walk(root: string, under: string): string[] {
   })
 }
 
-/** Each place where `pattern` (with the flag g) stands in a text, with its line. */
+/** Yields each match of `pattern`, which has the flag g, with its line. */
 export function* places(text: string, pattern: RegExp): Generator<{ line: number; match: RegExpMatchArray }> {
   let line = 1
   let at = 0

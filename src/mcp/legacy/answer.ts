@@ -105,7 +105,7 @@ const cache = new OfferCache()
 
 const toReply = ({ id }: Request, result: object): JsonReply => resultReply(id, JSON.stringify(result))
 
-/** Answers `initialize`, which clients may omit. The server remembers it only if the client asked for a session. */
+/** Answers `initialize`, which clients may omit. The server remembers it only if the client requested a session. */
 function initialize(request: Request, context: McpContext): JsonReply & { sessionId?: string } {
   const { params } = request
   const { serverVersion, caller, offer, wantsSession, sessions } = context

@@ -17,7 +17,7 @@ const responseTimeoutMs = 10 * 60 * 1000
 const idleMs = 60 * 60 * 1000
 
 /**
- * The state of a client that asked for a session: its capabilities, log level and subscriptions, and the requests that
+ * The state of a client that requested a session: its capabilities, log level and subscriptions, and the requests that
  * the server sent to it. Clients without a session need none of this.
  */
 export class Session {

@@ -23,7 +23,7 @@ export const executionCancel = tool({
       cursor,
       offers,
     )
-    // The caller asked for the cancellation, so it is not an error.
+    // The caller requested the cancellation, so it is not an error.
     return { ...stopped, isError: false }
   },
 })

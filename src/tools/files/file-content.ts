@@ -1,12 +1,12 @@
 import { detectMediaType } from '../../base/media-type.ts'
 import type { Content, ResourceContents } from '../content.ts'
 
-/** Largest file that travels inside an answer or a call. */
+/** Maximum size of a file in a result or in arguments, in bytes. */
 export const inlineMaxBytes = 1024 * 1024
 
 /**
- * As content of an answer; nothing where no client could show it. What a file holds is told by its bytes: names say
- * little, and any program may have written them.
+ * Converts a file to content of a result; `undefined` if clients cannot display it. The media type is detected from the
+ * bytes, because names are chosen by programs in the sandbox.
  */
 export function toContent(bytes: Buffer): Content | undefined {
   const { kind, mimeType } = detectMediaType(bytes, true)

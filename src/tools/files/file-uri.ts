@@ -2,7 +2,7 @@
 export const fileUriTemplate = 'glovebox://threads/{thread_id}/files/{+path}'
 
 /**
- * Names a file of a thread for MCP: what a result links to and what `resources/read` is asked for.
+ * Identifies a file of a thread in MCP: results link to it, and `resources/read` reads it.
  * @param path relative to the thread's home directory, in any Unicode.
  */
 export const fileUri = (threadId: string, path: string): string =>

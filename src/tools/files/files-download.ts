@@ -66,7 +66,7 @@ const findings: readonly RefusalCode[] = [
   'storage_full',
 ]
 
-/** @throws the error where it is none of these. */
+/** Converts an expected refusal to a result. @throws any other error. */
 export function toFinding(error: unknown): ToolResult {
   if (error instanceof Refusal && findings.includes(error.code)) return failure(`${error.message} ${error.hint}`)
   throw error

@@ -106,7 +106,7 @@ function linkResult(
 ): ToolResult {
   const url = blobUrl(baseUrl, token)
   const command = `curl -fsS -T FILE '${url}'`
-  const text = `Upload the file, exactly ${size} bytes, with this command, FILE being its path where it is now:\n\n${command}\n\nThe link is good for one upload until ${expiresAt}.`
+  const text = `Upload the file, exactly ${size} bytes, with this command, FILE being its path where it is now:\n\n${command}\n\nThe link can be used for one upload until ${expiresAt}.`
   return answer(text, { path, size, url, command, expires_at: expiresAt })
 }
 
