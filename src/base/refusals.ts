@@ -362,6 +362,11 @@ export const refusalTexts = {
     message: 'The server has reached its maximum number of connections.',
     hint: 'Retry shortly, and keep connections open between requests.',
   },
+  queue_timeout: {
+    kind: 'unavailable',
+    message: 'All slots are busy ({running} running); the run waited {waitedSeconds} s without getting one.',
+    hint: 'Retry in {retryAfterSeconds} s.',
+  },
   unavailable: {
     kind: 'unavailable',
     message: 'The service is temporarily unavailable: {reason}.',

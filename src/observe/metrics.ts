@@ -31,6 +31,7 @@ export class Metrics {
     'language',
     'ending',
   ])
+  readonly #refused = this.#counter('runs_refused_total', 'Calls refused before they ran, by reason.', ['reason'])
   readonly #answers = this.#counter('http_answers_total', 'Answers by method, route and status.', [
     'method',
     'route',
@@ -76,6 +77,11 @@ export class Metrics {
     this.#took(language, 'run', timings.runMs)
     this.#took(language, 'drain', timings.drainMs)
     this.#took(language, 'record', timings.recordMs ?? 0)
+  }
+
+  /** Counts a call that was refused before it ran. @param reason the code of the refusal. */
+  refused(reason: string): void {
+    this.#refused.inc({ reason })
   }
 
   /** Counts a response. @param route the registered route, never the requested path. */

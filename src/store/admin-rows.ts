@@ -33,6 +33,8 @@ export interface UsageRow {
   runs: number
   runMs: number
   cpuMs: number
+  /** Calls that were refused for a limit or for lack of capacity, and so have no run. */
+  refused: number
 }
 
 /** The last row of a page, in the order by age; the next page starts after it. */

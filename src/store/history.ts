@@ -1,7 +1,7 @@
-import { type Kysely, sql, type Transaction } from 'kysely'
+import { type Kysely, sql } from 'kysely'
 import type { AfterRow } from './admin-rows.ts'
 import type { RunFilter } from './run-history.ts'
-import { toRow } from './runs.ts'
+import { deleteRuns, toRow } from './runs.ts'
 import { scannedRowsMax } from './slice.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
@@ -77,15 +77,6 @@ function scannedRuns(db: Kysely<Tables>, orgId: string, { metadata = [], ...filt
   const [table, id] = pair ? ['run_metadata', 'run_id'] : ['runs', 'id']
   return sql<AfterRow>`select ${sql.ref(id)} as id, created_at from ${sql.table(table)}
     where ${sql.join(conditions, sql` and `)} order by created_at desc, ${sql.ref(id)} desc limit ${scannedRowsMax}`
-}
-
-const besideRuns = ['runOutputs', 'runImages', 'runCodes', 'runMetadata', 'claims', 'tasks', 'deliveries'] as const
-
-async function deleteRuns(db: Transaction<Tables>, ids: readonly string[]): Promise<void> {
-  for (const table of besideRuns) {
-    await sql`delete from ${sql.table(table)} where ${sql.ref('runId')} in (${sql.join(ids)})`.execute(db)
-  }
-  await db.deleteFrom('runs').where('id', 'in', ids).execute()
 }
 
 export const orgSettings = (db: Kysely<Tables>): Store['orgSettings'] => ({

@@ -3,6 +3,7 @@ import { StartRefused } from '../base/errors.ts'
 import { addAdmin } from './steps/admin.ts'
 import { addAudit } from './steps/audit.ts'
 import { addExecutions } from './steps/executions.ts'
+import { addRefusedCalls } from './steps/refused-calls.ts'
 import { addRunImages } from './steps/run-images.ts'
 import { addSearch } from './steps/search.ts'
 import { addStorage } from './steps/storage.ts'
@@ -27,6 +28,7 @@ const steps: readonly Step[] = [
   addRunImages,
   addDeliveriesByOrg,
   addSearch,
+  addRefusedCalls,
 ]
 
 const newestVersion = steps.length

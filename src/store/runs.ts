@@ -43,9 +43,29 @@ export const runs = (
         return undefined
       }),
 
+    async claimed(claim, at) {
+      const taken = await claimed(db, claim)
+      return taken !== undefined && taken.expiresAt > at ? taken : undefined
+    },
+
     async unclaim(id) {
       await db.deleteFrom('claims').where('runId', '=', id).execute()
     },
+
+    discard: (id) =>
+      db.transaction().execute(async (transaction) => {
+        const unfinished = transaction.selectFrom('runs').select('id').where('id', '=', id)
+        const isUnfinished = await unfinished.where('finishedAt', 'is', null).executeTakeFirst()
+        if (!isUnfinished) return
+        // A thread that exists only since this run locked it. No run has used it.
+        await transaction
+          .deleteFrom('threads')
+          .where('lockedBy', '=', id)
+          .where('fence', '=', 1)
+          .whereRef('createdAt', '=', 'lastUsedAt')
+          .execute()
+        await deleteRuns(transaction, [id])
+      }),
 
     finish: (id, finishedAt, ending, result, output) =>
       db.transaction().execute(async (transaction) => {
@@ -130,7 +150,7 @@ function finisher(db: Kysely<Tables>) {
   }
 }
 
-const claimed = (db: Transaction<Tables>, { orgId, keyId, idempotencyKey }: Pick<ClaimRow, ClaimName>) =>
+const claimed = (db: Kysely<Tables>, { orgId, keyId, idempotencyKey }: Pick<ClaimRow, ClaimName>) =>
   db
     .selectFrom('claims')
     .selectAll()
@@ -140,6 +160,16 @@ const claimed = (db: Transaction<Tables>, { orgId, keyId, idempotencyKey }: Pick
     .executeTakeFirst()
 
 type ClaimName = 'orgId' | 'keyId' | 'idempotencyKey'
+
+const besideRuns = ['runOutputs', 'runImages', 'runCodes', 'runMetadata', 'claims', 'tasks', 'deliveries'] as const
+
+/** Deletes runs with every row that refers to them. */
+export async function deleteRuns(db: Transaction<Tables>, ids: readonly string[]): Promise<void> {
+  for (const table of besideRuns) {
+    await sql`delete from ${sql.table(table)} where ${sql.ref('runId')} in (${sql.join(ids)})`.execute(db)
+  }
+  await db.deleteFrom('runs').where('id', 'in', ids).execute()
+}
 
 /** Rows deleted in one statement: a few milliseconds. */
 const batchRows = 200

@@ -207,6 +207,8 @@ export interface Store {
   usage: {
     /** By day and key. @param untilDay exclusive. */
     list(orgId: string, fromDay: string, untilDay: string): Promise<UsageRow[]>
+    /** Adds to the number of refused calls of keys, in one transaction. */
+    addRefused(counts: readonly Pick<UsageRow, 'orgId' | 'day' | 'keyId' | 'refused'>[]): Promise<void>
   }
   adminTokens: {
     create(token: AdminTokenRow): Promise<void>
@@ -237,8 +239,15 @@ export interface Store {
       claim: ClaimRow,
       beside?: RunExtras,
     ): Promise<ClaimRow | undefined>
+    /** Returns the claim of an idempotency key that has not expired by `at`. */
+    claimed(claim: Pick<ClaimRow, 'orgId' | 'keyId' | 'idempotencyKey'>, at: string): Promise<ClaimRow | undefined>
     /** Deletes the idempotency record of a run that was never executed. */
     unclaim(id: string): Promise<void>
+    /**
+     * Deletes a run that was refused and never executed, with its claim, its delivery and a thread that it created. No
+     * audit line is written.
+     */
+    discard(id: string): Promise<void>
     /**
      * Writes the ending of a run and, if it is stored, its output. A finished run is not changed.
      * @returns the run, if this call wrote its ending.

@@ -54,9 +54,8 @@ describe('an overloaded server', () => {
     const served = answers.filter(expectHonest).length
     expect(served).toBeGreaterThanOrEqual(places + queue)
     const rows = place.runs()
-    expect(rows).toHaveLength(100)
+    expect(rows).toHaveLength(served)
     expect(rows.filter(({ ending }) => ending === null)).toEqual([])
-    expect(rows.filter(({ ending }) => String(ending).includes('not_started'))).toHaveLength(100 - served)
   })
 
   it('serves two organizations equally when both ask for its full capacity', async () => {

@@ -86,6 +86,20 @@ export class UsageLimiter {
     for (const ownerId of [run.keyId, run.orgId]) this.#of(ownerId).running.set(run.id, monotonicMs())
   }
 
+  /** Counts a run no longer that was admitted and did not begin. */
+  withdraw(runId: string): void {
+    const run = this.#runs.get(runId)
+    if (!run) return
+    this.#runs.delete(runId)
+    for (const ownerId of [run.keyId, run.orgId]) {
+      const { running, startsMs } = this.#of(ownerId)
+      const startMs = running.get(runId)
+      running.delete(runId)
+      const start = startMs === undefined ? -1 : startsMs.indexOf(startMs)
+      if (start >= 0) startsMs.splice(start, 1)
+    }
+  }
+
   /** Must be called when a run has ended. @param ranMs its duration; 0 if it never started. */
   release(runId: string, ranMs: number): void {
     const run = this.#runs.get(runId)

@@ -39,7 +39,7 @@ export async function* execute(
   let seenSeq = 0
   let ended = false
   try {
-    const refused = await start(runs, runner, run, asked.input, signal)
+    const refused = await start({ runs, runner, caller }, run, asked.input, signal)
     yield { kind: 'accepted', runId, createdAt: run.createdAt, limits, outputSoFar: () => fold.kept() }
     if (refused) {
       ended = true
@@ -78,27 +78,36 @@ export async function* execute(
 /**
  * Hands the run to the runner.
  * @returns the result of a run that was cancelled before it found a place, otherwise nothing.
- * @throws Refusal of the runner; the row is closed by then.
+ * @throws Refusal of the runner; the row is gone by then, or has its ending where the code may have been executed.
  */
 async function start(
-  runs: Runs,
-  runner: Runner,
+  { runs, runner, caller }: { runs: Runs; runner: Runner; caller: Caller },
   run: BegunRun,
   input: Parameters<Runner['start']>[1],
   signal: AbortSignal,
 ): Promise<RunResult | undefined> {
+  const { runId, limits } = run.spec
   try {
     const started = runner.start(run.spec, input)
     // The runner ignored a cancellation before it knew the run; this one follows the start on the same connection.
-    if (signal.aborted) void runs.requestCancel(run.spec.runId, 'cancelled')
+    if (signal.aborted) void runs.requestCancel(runId, 'cancelled')
     await started
     return undefined
   } catch (error) {
     // Only a cancellation by the caller or a revoked key ends a run before it starts.
     const cancelled = error instanceof Refusal && error.code === 'run_finished'
+    if (error instanceof Refusal && !cancelled) runs.countRefused(caller, error)
+    if (neverStarted(runner, error) && !cancelled) {
+      await runs.discard(runId)
+      throw error
+    }
     const ending: Ending = cancelled ? { kind: 'cancelled' } : { kind: 'failed', reason: 'not_started' }
-    await runs.close(run.spec.runId, ending)
+    await runs.close(runId, ending)
     if (!cancelled) throw error
-    return unmeasured(run.spec.limits, ending)
+    return unmeasured(limits, ending)
   }
 }
+
+/** Whether the runner itself refused the run. When the connection was lost instead, the code may have been executed. */
+const neverStarted = ({ readiness }: Runner, error: unknown): boolean =>
+  error instanceof Refusal && (error.code !== 'unavailable' || readiness.ready)

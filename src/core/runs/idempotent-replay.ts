@@ -9,8 +9,9 @@ import type { RunEndings } from './run-endings.ts'
 
 /**
  * Answers a request that was made before: follows its run while that is running, then returns what was recorded. The
- * code is never executed again. When `signal` aborts, the run is cancelled.
- * @throws Refusal `idempotency_conflict` when the earlier request was a different one.
+ * code is never executed again. When `signal` aborts, the run is cancelled. A run that waits for a slot is accepted when it
+ * starts, since it can still be refused.
+ * @throws Refusal `idempotency_conflict` when the earlier request was a different one, `unavailable` when it was refused.
  */
 export async function* replayIdempotent(
   { store, runner, endings }: { store: Store; runner: Runner; endings: RunEndings },
@@ -25,17 +26,22 @@ export async function* replayIdempotent(
   signal.addEventListener('abort', cancel, { once: true })
   const watch = endings.watch(runId)
   try {
-    for (let isAccepted = false; ; isAccepted = true) {
+    for (let isAccepted = false; ; ) {
       const row = await store.runs.get(runId)
-      if (row === undefined) throw new Error(`the run ${runId} of an idempotency key has no row`)
-      if (!isAccepted) {
-        yield { kind: 'accepted', runId, createdAt: row.createdAt, limits, outputSoFar: () => fold.kept() }
-      }
+      if (row === undefined) throw new Refusal('unavailable', { reason: 'the call that this one repeats was refused' })
+      const accepted = { runId, createdAt: row.createdAt, limits, outputSoFar: () => fold.kept() }
       if (row.finishedAt !== null) {
+        if (!isAccepted) yield { kind: 'accepted', ...accepted }
         yield await toRecorded(store, row, limits)
         return
       }
-      if (!isAccepted) yield* follow(runner, runId, fold)
+      if (!isAccepted) {
+        for await (const event of follow(runner, runId, fold)) {
+          if (!isAccepted) yield { kind: 'accepted', ...accepted }
+          isAccepted = true
+          yield event
+        }
+      }
       await watch.changed()
     }
   } finally {

@@ -1,5 +1,6 @@
 import { monotonicMs, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import { InTurn } from '../../base/in-turn.ts'
 import type { CancelCause, Ending, RunResult, RunSpec } from '../../base/run.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Metrics } from '../../observe/metrics.ts'
@@ -13,7 +14,9 @@ import { ThreadLocks } from '../storage/thread-locks.ts'
 import type { Volumes } from '../storage/volumes.ts'
 import { KnownHistorySettings } from './history-settings.ts'
 import type { IdempotencyRecord } from './idempotency.ts'
+import { InFlight } from './in-flight.ts'
 import { OutputFold } from './output-fold.ts'
+import { RefusedCalls } from './refused-calls.ts'
 import type { CheckedRequest } from './request.ts'
 import { RunEndings } from './run-endings.ts'
 import { type RecoverableRuns, RunRecovery } from './run-recovery.ts'
@@ -31,18 +34,19 @@ export class Runs {
   readonly #runner: Runner
   readonly #log: Log
   readonly #metrics: Metrics
-  readonly #inFlight = new Set<string>()
+  readonly #inFlight = new InFlight()
   readonly #threads: ThreadLocks
   readonly #volumes: Volumes
   readonly #allowances: UsageLimiter
   readonly #keeps: KnownHistorySettings
   readonly #webhooks: Webhooks
+  readonly #refused: RefusedCalls
+  /** Calls with an idempotency key that are beginning, by key. */
+  readonly #beginning = new InTurn()
   readonly #recovery: RunRecovery
   /** Announces each ending that this process writes. */
   readonly endings = new RunEndings()
   #closing = false
-  /** Called when the last run in flight has ended. */
-  #idle: (() => void) | undefined
 
   constructor({ store, runner, volumes, allowances, webhooks, metrics, log }: RunDeps) {
     this.#webhooks = webhooks
@@ -54,12 +58,14 @@ export class Runs {
     this.#threads = new ThreadLocks(store, log)
     this.#keeps = new KnownHistorySettings(store)
     this.#volumes = volumes
+    this.#refused = new RefusedCalls({ store, metrics, log })
     this.#recovery = new RunRecovery(this.#recoverable(), { store, runner, log })
   }
 
   /** Recovers runs now if a runner is connected, and again whenever a new runner process appears. */
   async start(): Promise<void> {
     this.#threads.start()
+    this.#refused.start()
     await this.#recovery.start()
   }
 
@@ -77,6 +83,33 @@ export class Runs {
    * was revoked since it was looked at, `limit_reached`, `thread_busy`, `volume_missing`.
    */
   async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: ClaimRow }> {
+    try {
+      return await (asked.idempotency ? this.#beginOnce(caller, asked, asked.idempotency) : this.#begin(caller, asked))
+    } catch (error) {
+      if (error instanceof Refusal) this.countRefused(caller, error)
+      throw error
+    }
+  }
+
+  /** Counts a call that was refused before it ran; no row is kept of it. */
+  countRefused(caller: Caller, refusal: Refusal): void {
+    this.#refused.count(caller, refusal)
+  }
+
+  /** Finds a repeat before any limit is checked; calls with the same key begin one after the other. */
+  #beginOnce(
+    caller: Caller,
+    asked: CheckedRequest,
+    { idempotencyKey }: IdempotencyRecord,
+  ): Promise<BegunRun | { existing: ClaimRow }> {
+    const { orgId, keyId } = caller
+    return this.#beginning.run(`${keyId} ${idempotencyKey}`, async () => {
+      const existing = await this.#store.runs.claimed({ orgId, keyId, idempotencyKey }, timestamp())
+      return existing ? { existing } : this.#begin(caller, asked)
+    })
+  }
+
+  async #begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: ClaimRow }> {
     const spec = toRunSpec(caller, asked, await this.#volumes.ofRun(caller))
     if (this.#closing) throw new Refusal('unavailable', { reason: 'the server is shutting down' })
     const { identity: owner, readiness } = this.#runner
@@ -103,8 +136,8 @@ export class Runs {
       const thread = asked.thread && (await this.#threads.lock(spec, asked.thread, subject))
       return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept }
     } catch (error) {
-      const notStarted = this.close(spec.runId, { kind: 'failed', reason: 'not_started' })
-      await notStarted.catch((unwritten: unknown) => this.#recovery.retryLater(unwritten))
+      const discarded = this.discard(spec.runId)
+      await discarded.catch((unwritten: unknown) => this.#recovery.retryLater(unwritten))
       throw error
     }
   }
@@ -124,7 +157,7 @@ export class Runs {
       wrote = true
       return undefined
     } finally {
-      if (!wrote) this.#leave(row.id, 0)
+      if (!wrote) this.#leave(row.id, 'never began')
     }
   }
 
@@ -165,10 +198,24 @@ export class Runs {
   }
 
   /** Stops counting a run that has ended or is no longer followed. */
-  #leave(runId: string, ranMs: number): void {
+  #leave(runId: string, ranMs: number | 'never began'): void {
     this.#inFlight.delete(runId)
-    this.#allowances.release(runId, ranMs)
-    if (this.#inFlight.size === 0) this.#idle?.()
+    if (ranMs === 'never began') this.#allowances.withdraw(runId)
+    else this.#allowances.release(runId, ranMs)
+  }
+
+  /**
+   * Deletes the rows of a run that was refused and never executed. A repeat of its idempotency key begins a new run; a
+   * call that waits for this one finds no row.
+   */
+  async discard(runId: string): Promise<void> {
+    try {
+      await this.#store.runs.discard(runId)
+      this.endings.announce(runId)
+    } finally {
+      await this.#threads.free(runId)
+      this.#leave(runId, 'never began')
+    }
   }
 
   /** Writes the ending of a run that was never executed and so has no result. */
@@ -252,26 +299,14 @@ export class Runs {
     await this.#recovery.stop()
     if (what === 'shutdown') await this.#endAll(graceMs)
     await this.#threads.stop()
+    await this.#refused.stop()
   }
 
   async #endAll(graceMs: number): Promise<void> {
-    if (!(await this.#settledWithin(graceMs))) {
-      await Promise.all([...this.#inFlight].map((runId) => this.requestCancel(runId, 'shutdown')))
-      await this.#settledWithin(endingMs)
+    if (!(await this.#inFlight.emptyWithin(graceMs))) {
+      await Promise.all(this.#inFlight.runIds.map((runId) => this.requestCancel(runId, 'shutdown')))
+      await this.#inFlight.emptyWithin(endingMs)
     }
-  }
-
-  /** @returns whether every run followed here has its ending. */
-  async #settledWithin(limitMs: number): Promise<boolean> {
-    if (this.#inFlight.size === 0) return true
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, limitMs)
-      this.#idle = () => {
-        clearTimeout(timer)
-        resolve()
-      }
-    })
-    return this.#inFlight.size === 0
   }
 
   #adopt(runId: string, kept: boolean): void {

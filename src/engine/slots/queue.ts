@@ -46,7 +46,8 @@ export class FairQueue {
   /**
    * Waits for a place.
    * @param signal gives the wait up; the promise then rejects with its reason.
-   * @throws Refusal `queue_full` at once when the org's queue is full, and after `waitMs` without a place.
+   * @throws Refusal `queue_full` at once when the queue of the organization is full, `queue_timeout` after `waitMs`
+   * without a place.
    */
   enter(orgId: string, signal: AbortSignal): Promise<Place> {
     signal.throwIfAborted()
@@ -72,7 +73,7 @@ export class FairQueue {
         reject(reason)
       }
       const onAbort = () => leave(signal.reason)
-      const timer = setTimeout(() => leave(this.#full(orgId, this.#waiting.length)), this.#settings.waitMs)
+      const timer = setTimeout(() => leave(this.#tooLong(orgId)), this.#settings.waitMs)
       const settle = () => {
         clearTimeout(timer)
         signal.removeEventListener('abort', onAbort)
@@ -123,7 +124,16 @@ export class FairQueue {
   }
 
   #full(orgId: string, waiting: number): Refusal {
-    const running = this.#mayRun(orgId) ? this.#running : this.#load(orgId)
-    return new Refusal('queue_full', { running, waiting, retryAfterSeconds: 1 })
+    return new Refusal('queue_full', { running: this.#runningBefore(orgId), waiting, retryAfterSeconds: 1 })
+  }
+
+  #tooLong(orgId: string): Refusal {
+    const waitedSeconds = this.#settings.waitMs / 1000
+    return new Refusal('queue_timeout', { running: this.#runningBefore(orgId), waitedSeconds, retryAfterSeconds: 1 })
+  }
+
+  /** Returns how many runs keep one of this organization waiting. */
+  #runningBefore(orgId: string): number {
+    return this.#mayRun(orgId) ? this.#running : this.#load(orgId)
   }
 }

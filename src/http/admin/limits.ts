@@ -30,6 +30,7 @@ const Usage = Type.Object({
       runs: Type.Integer(),
       run_seconds: Type.Number(),
       cpu_seconds: Type.Number(),
+      refused: Type.Integer({ description: 'Calls refused for a limit or for lack of capacity.' }),
     }),
   ),
 })
@@ -84,12 +85,13 @@ export const limitOperations: readonly Operation[] = [
     refusals: [],
     handle: async ({ context, admin, params, query }) => {
       const rows = await usageOf(context, admin, params.org, query)
-      const data = rows.map(({ day, keyId, runs, runMs, cpuMs }) => ({
+      const data = rows.map(({ day, keyId, runs, runMs, cpuMs, refused }) => ({
         day,
         key_id: keyId,
         runs,
         run_seconds: runMs / 1_000,
         cpu_seconds: cpuMs / 1_000,
+        refused,
       }))
       return ok({ data })
     },

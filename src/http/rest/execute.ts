@@ -68,6 +68,7 @@ const refusals: readonly RefusalCode[] = [
   'idempotency_conflict',
   'limit_reached',
   'queue_full',
+  'queue_timeout',
   'unavailable',
 ]
 

@@ -193,7 +193,7 @@ export interface Runner {
 
   /**
    * Starts a run; idempotent by `runId`. Resolves when the runner has taken it (queued or more).
-   * @throws Refusal `queue_full`, `unavailable`, `thread_busy`, `volume_unknown`, or whatever the runner refuses.
+   * @throws Refusal `queue_full`, `queue_timeout`, `unavailable`, `thread_busy`, `volume_unknown`, or whatever the runner refuses.
    */
   start(spec: RunSpec, input: RunInput): Promise<void>
 

@@ -79,7 +79,7 @@ export class Runs {
 
   /**
    * Takes a run; idempotent by its id. Resolves when it has a place to run in.
-   * @throws Refusal `language_unavailable`, `thread_busy`, `queue_full` when it got no place, `run_finished` when it was
+   * @throws Refusal `language_unavailable`, `thread_busy`, `queue_full` and `queue_timeout` when it got no place, `run_finished` when it was
    * cancelled while it waited, `volume_unknown`, `unavailable` when its storage could not be had.
    */
   async start(spec: RunSpec, input: RunInput): Promise<void> {

@@ -189,7 +189,9 @@ export class FileRequests {
     try {
       return await this.#streams.enter(org, this.#stopping.signal)
     } catch (error) {
-      throw error instanceof Refusal && error.code === 'queue_full' ? new Refusal('files_busy') : error
+      throw error instanceof Refusal && (error.code === 'queue_full' || error.code === 'queue_timeout')
+        ? new Refusal('files_busy')
+        : error
     }
   }
 }

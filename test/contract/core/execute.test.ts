@@ -124,7 +124,7 @@ describe('a run', () => {
     expect(await all(execute(bash('true')))).toHaveLength(3)
   })
 
-  it('is rejected when the queue is full, and its row is closed', async () => {
+  it('is rejected when the queue is full, and leaves no row without an ending', async () => {
     rooms.runner.maxRuns = 0
     await expect(all(execute(bash('true')))).rejects.toMatchObject({ code: 'queue_full' })
     expect(await rooms.store.runs.unfinished()).toEqual([])

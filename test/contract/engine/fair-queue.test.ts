@@ -87,7 +87,7 @@ describe('the run queue', () => {
   it('rejects after the maximum wait', async () => {
     const queue = new FairQueue({ ...settings, places: 1, waitMs: 20 })
     await queue.enter('a', never)
-    await expect(queue.enter('a', never)).rejects.toMatchObject({ code: 'queue_full' })
+    await expect(queue.enter('a', never)).rejects.toMatchObject({ code: 'queue_timeout' })
     expect(queue.waiting).toBe(0)
   })
 })

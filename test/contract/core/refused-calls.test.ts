@@ -1,0 +1,133 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { timestamp } from '../../../src/base/clock.ts'
+import { operator } from '../../../src/core/admin/admin.ts'
+import { setLimits, usageOf } from '../../../src/core/admin/limits.ts'
+import type { ExecuteEvent } from '../../../src/core/runs/execute-event.ts'
+import type { ExecuteRequest } from '../../../src/core/runs/request.ts'
+import { openRooms, type Rooms, threadsProfile } from '../../support/front.ts'
+
+let rooms: Rooms
+beforeAll(async () => {
+  rooms = await openRooms(threadsProfile)
+})
+afterAll(() => rooms.close())
+
+async function call(more: Partial<ExecuteRequest> = {}): Promise<ExecuteEvent[]> {
+  const request = { code: 'echo ran', language: 'bash', detached: true, ...more } as const
+  const seen: ExecuteEvent[] = []
+  for await (const event of rooms.core.execute(rooms.caller, request, new AbortController().signal)) seen.push(event)
+  return seen
+}
+
+/** What the calls of the developer left in the database. */
+async function stored() {
+  const { store, caller } = rooms
+  const end = { createdAt: '9999', id: '' }
+  const [day] = timestamp().split('T')
+  const usage = await usageOf(rooms.core.administered, operator, caller.orgId, { from: day! })
+  return {
+    runs: (await store.history.page(caller.orgId, {}, end, 1_000)).rows.length,
+    audit: (await store.audit.head()).seq,
+    threads: (await store.threads.page(caller.orgId, '', 1_000)).length,
+    pending: await store.deliveries.outstanding(caller.orgId, 1_000),
+    refused: usage.reduce((sum, row) => sum + row.refused, 0),
+    counted: usage.reduce((sum, row) => sum + row.runs, 0),
+  }
+}
+
+/** Makes calls that the full queue refuses. */
+async function whileFull(calls: () => Promise<unknown>): Promise<void> {
+  rooms.runner.maxRuns = 0
+  await calls().finally(() => {
+    rooms.runner.maxRuns = 32
+  })
+}
+
+const limit = (amounts: object) =>
+  setLimits(rooms.core.administered, operator, { orgId: rooms.caller.orgId }, amounts).then(
+    // A limit is known everywhere within half a second.
+    () => new Promise((resolve) => setTimeout(resolve, 600)),
+  )
+
+describe('a refused call', () => {
+  it('is counted in the usage and the metrics, and leaves no run, audit line, thread or delivery', async () => {
+    const before = await stored()
+    await whileFull(async () => {
+      for (const more of [{}, { threadId: 'work' }, { metadata: { a: 1 } }, { idempotencyKey: 'full' }]) {
+        await expect(call(more)).rejects.toMatchObject({ code: 'queue_full' })
+      }
+      const webhook = { deliveryMode: 'webhook', webhookUrl: 'http://127.0.0.1:9/' } as const
+      await expect(call(webhook)).rejects.toMatchObject({ code: 'queue_full' })
+    })
+    await vi.waitFor(async () => expect((await stored()).refused).toBe(before.refused + 5), 5_000)
+    expect(await stored()).toEqual({ ...before, refused: before.refused + 5 })
+    expect(await rooms.metrics.text(undefined)).toContain('glovebox_runs_refused_total{reason="queue_full"} 5')
+  })
+
+  it('frees its thread and its idempotency key for the next call', async () => {
+    await whileFull(() => expect(call({ threadId: 'freed', idempotencyKey: 'again' })).rejects.toThrow())
+    const kinds = (await call({ threadId: 'freed', idempotencyKey: 'again' })).map(({ kind }) => kind)
+    expect(kinds).toEqual(['accepted', 'running', 'output', 'ended'])
+  })
+
+  it('is refused for its simultaneous repeats as well', async () => {
+    const before = await stored()
+    const start = rooms.runner.start.bind(rooms.runner)
+    let refuse: () => void = () => {}
+    rooms.runner.start = async (...words) => {
+      await new Promise<void>((resolve) => (refuse = resolve))
+      return start(...words)
+    }
+    await whileFull(async () => {
+      const first = call({ idempotencyKey: 'twice' })
+      const refused = expect(first).rejects.toMatchObject({ code: 'queue_full' })
+      await vi.waitFor(async () => expect((await stored()).runs).toBe(before.runs + 1))
+      const repeat = expect(call({ idempotencyKey: 'twice' })).rejects.toMatchObject({ code: 'unavailable' })
+      await new Promise((resolve) => setTimeout(resolve, 50))
+      refuse()
+      await Promise.all([refused, repeat])
+    })
+    rooms.runner.start = start
+    expect((await stored()).runs).toBe(before.runs)
+  })
+
+  it('has an ending when the connection was lost, since its code may have been executed', async () => {
+    const before = await stored()
+    const start = rooms.runner.start.bind(rooms.runner)
+    rooms.runner.start = async (...words) => {
+      rooms.runner.readiness = { ready: false, reason: 'the runner is gone' }
+      return start(...words)
+    }
+    await expect(call()).rejects.toMatchObject({ code: 'unavailable' })
+    rooms.runner.start = start
+    rooms.runner.readiness = { ready: true }
+    expect(await stored()).toMatchObject({ runs: before.runs + 1, audit: before.audit + 1 })
+  })
+})
+
+describe('an idempotent repeat', () => {
+  it('counts towards no limit, also beside its first call', async () => {
+    await limit({ runs_per_minute: 2, concurrent_runs: 1, storage_bytes: 16 * 1024 * 1024 })
+    const request = { idempotencyKey: 'one', threadId: 'only', code: 'sleep 0.3; echo ran' }
+    const [first, ...repeats] = await Promise.all([call(request), call(request), call(request)])
+    for (const events of [first!, ...repeats, await call(request), await call(request)]) {
+      expect(events.at(-1)).toMatchObject({ result: { ending: { kind: 'exited', code: 0 } } })
+    }
+    await call({ idempotencyKey: 'two' })
+    await expect(call()).rejects.toMatchObject({ code: 'limit_reached', details: { limit: 'runs_per_minute' } })
+    await limit({})
+  })
+})
+
+describe('a call that a limit refuses', () => {
+  it('leaves nothing, and neither does one that the queue refuses count as started', async () => {
+    await limit({ runs_per_minute: 3 })
+    await whileFull(() => expect(call()).rejects.toMatchObject({ code: 'queue_full' }))
+    await call()
+    const before = await stored()
+    await expect(call()).rejects.toMatchObject({ code: 'limit_reached' })
+    await vi.waitFor(async () => expect((await stored()).refused).toBeGreaterThan(before.refused))
+    expect(await stored()).toMatchObject({ runs: before.runs, audit: before.audit, counted: before.counted })
+    await limit({})
+  })
+})
