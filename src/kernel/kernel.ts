@@ -66,7 +66,10 @@ interface Kernel {
   makeDock(directory: Buffer): Promise<void>
   /** Mounts a read-only filesystem with empty directories at `target`. Their names are separated by "/". */
   mountDirectories(target: Buffer, names: Buffer): Promise<void>
-  /** Mounts the filesystem of `root` at `target` with IDs mapped to a user namespace; nosuid, nodev. */
+  /**
+   * Mounts the filesystem of `root` at `target` with IDs mapped to a user namespace; nosuid, nodev. Restores the root
+   * directory first: owner 1000, no ACLs, and mode 755 unless the owner can read, write and search it.
+   */
   mountIdmapped(root: number, userNamespace: number, readOnly: number, target: Buffer): Promise<void>
   /** @returns a descriptor of such a mount without a mount point. Closing it unmounts it. */
   openIdmapped(root: number, userNamespace: number, readOnly: number): Promise<number>

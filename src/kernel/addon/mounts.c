@@ -7,12 +7,14 @@
 #include <linux/fs.h>
 #include <linux/loop.h>
 #include <linux/mount.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 /* Of mount(2) and umount(2); <sys/mount.h> and <linux/mount.h> exclude each other in some versions of glibc. */
@@ -221,9 +223,42 @@ static int create_idmapped_mount(struct job *job, int root, int user_namespace, 
 	return tree;
 }
 
-/* mountIdmapped(root, userNamespace, readOnly, target) */
+/* User and mode of a root directory, as mkfs makes it. */
+#define ROOT_USER 1000
+#define ROOT_MODE 0755
+
+static int remove_acl(int root, const char *name)
+{
+	/* Looked for first: removing starts a transaction of the filesystem even without an ACL. */
+	if (fgetxattr(root, name, NULL, 0) < 0)
+		return errno == ENODATA || errno == EOPNOTSUPP ? 0 : -1;
+	return fremovexattr(root, name);
+}
+
+/* Makes a root directory usable again after code changed it: it belongs to the user of jails, who may read, write and
+ * search it, without ACLs. A mode that leaves the user these rights is kept. */
+static int restore_root(int root)
+{
+	struct stat now;
+
+	if (fstat(root, &now) < 0)
+		return -1;
+	if ((now.st_uid != ROOT_USER || now.st_gid != ROOT_USER) && fchown(root, ROOT_USER, ROOT_USER) < 0)
+		return -1;
+	if (remove_acl(root, "system.posix_acl_default") < 0 || remove_acl(root, "system.posix_acl_access") < 0)
+		return -1;
+	bool is_usable = (now.st_mode & S_IRWXU) == S_IRWXU && (now.st_mode & (S_ISUID | S_ISGID | S_ISVTX)) == 0;
+	return is_usable ? 0 : fchmod(root, ROOT_MODE);
+}
+
+/* mountIdmapped(root, userNamespace, readOnly, target): restores the root directory first */
 static void mount_idmapped(struct job *job)
 {
+	/* A filesystem with errors is read-only (EROFS), and its next mount checks it. */
+	if (restore_root((int)job->number[0]) < 0 && errno != EROFS) {
+		job_fail(job, "restore");
+		return;
+	}
 	int tree = create_idmapped_mount(job, (int)job->number[0], (int)job->number[1], job->number[2] != 0);
 
 	if (tree < 0)
