@@ -7,8 +7,11 @@
 
 #include <linux/mount.h>
 
-/* Where the slot shows the root of its jails, before a jail makes it its own. */
-#define IMAGE "/image"
+/* Where the slot finds the mounts that the image consists of, side by side. Other slots have the same. */
+#define SHARED_IMAGE "/image"
+
+/* The root of jails: the image below overlays of the slot. */
+#define IMAGE "/scratch/root"
 
 /* For mount(2). */
 #define SAFE (MS_NOSUID | MS_NODEV)

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "devices.h"
 #include "ids.h"
 #include "mounts.h"
 
@@ -58,8 +59,8 @@ static int open_child_fds(struct jail *jail, struct child_fds *child_fds, const 
 		return -1;
 	if (fed && open_pipe(&child_fds->in, &jail->in, p->code_bytes + p->stdin_bytes > 65536 ? PIPE_BYTES : 0) < 0)
 		return -1;
-	if (!fed && (child_fds->in = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
-		return fail("open /dev/null");
+	if (!fed && (child_fds->in = open(DEVICES "/null", O_RDONLY | O_CLOEXEC)) < 0)
+		return fail("open " DEVICES "/null");
 	if (open_channel(&jail->channel, &child_fds->channel) < 0)
 		return -1;
 	const int ours[] = {jail->out, jail->err, jail->pictures, jail->in};

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "descriptors.h"
+#include "devices.h"
 #include "fail.h"
 #include "mounts.h"
 #include "pass.h"
@@ -27,7 +28,7 @@
 /* The order in which a request carries the descriptors of a jail. */
 enum { FD_CHANNEL, FD_IN, FD_OUT, FD_ERR, FD_PICTURES, JAIL_FDS };
 
-/* The number of descriptors tells two requests apart: JAIL_FDS to make a jail; one, a mount namespace, to attach storage. */
+/* The number of descriptors distinguishes two requests: JAIL_FDS to make a jail; one, a mount namespace, to attach storage. */
 struct request {
 	char dock[NAME_MAX + 1]; /* entry of the dock for the home; empty: none */
 	char volumes[NAME_MAX + 1]; /* entry of the dock for VOLUMES; empty: none */
@@ -56,7 +57,7 @@ static pid_t clone_init(const struct child_fds *child_fds)
 
 static int become_jailer(int socket)
 {
-	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int nothing = open(DEVICES "/null", O_RDWR | O_CLOEXEC);
 
 	/* A jailer that outlived the guest would keep the streams of the slot open. */
 	if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0)

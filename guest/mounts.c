@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "binds.h"
+#include "devices.h"
 #include "fail.h"
 #include "ids.h"
 #include "overlays.h"
@@ -31,37 +32,14 @@
 /* Pseudo-terminals of one jail. */
 #define PTYS_MAX 64
 
-static const char *const devices[] = {"null", "zero", "full", "random", "urandom", "tty"};
-
-static const struct {
-	const char *name;
-	const char *target;
-} device_links[] = {
-	{"fd", "/proc/self/fd"},
-	{"stdin", "/proc/self/fd/0"},
-	{"stdout", "/proc/self/fd/1"},
-	{"stderr", "/proc/self/fd/2"},
-	{"ptmx", "pts/ptmx"},
-};
-
 static int make_directory(const char *path, mode_t mode)
 {
 	return mkdir(path, mode) < 0 ? fail("make %s", path) : 0;
 }
 
-static int make_file(const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-
-	if (fd < 0)
-		return fail("make %s", path);
-	close(fd);
-	return 0;
-}
-
 /* BOUNDARY: the image is not trusted. A symbolic link in the path of a mount point would redirect the mount, so each
  * component must be a directory. The check stays valid, since the image is read-only to everything in the slot. */
-static int check_mount_point(const char *path)
+int mounts_check_point(const char *path)
 {
 	int at = open(IMAGE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	char name[NAME_MAX + 1];
@@ -87,50 +65,12 @@ static int check_mount_point(const char *path)
 	return 0;
 }
 
-static int seal_image(void)
+static int check_mount_points(void)
 {
 	static const char *const points[] = {"/proc", "/dev", "/tmp", "/run", "/sys"};
 
-	if (binds_seal(IMAGE, AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
-		return -1;
 	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
-		if (check_mount_point(points[i]) < 0)
-			return -1;
-	return 0;
-}
-
-static int make_device(const char *name)
-{
-	char from[64];
-	char to[64];
-
-	snprintf(from, sizeof(from), "/dev/%s", name);
-	snprintf(to, sizeof(to), IMAGE "/dev/%s", name);
-	return binds_add(from, to) < 0 ? -1 : binds_seal(to, 0, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-}
-
-/* Device nodes cannot be created in a user namespace, so those of the slot are bound over empty files. */
-static int make_devices(void)
-{
-	char path[128];
-
-	if (make_directory(VIEWS_STORE "/dev", 0755) < 0 || make_directory(VIEWS_STORE "/dev/pts", 0755) < 0 ||
-	    make_directory(VIEWS_STORE "/dev/shm", 0755) < 0)
-		return -1;
-	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
-		snprintf(path, sizeof(path), VIEWS_STORE "/dev/%s", devices[i]);
-		if (make_file(path) < 0)
-			return -1;
-	}
-	for (size_t i = 0; i < sizeof(device_links) / sizeof(device_links[0]); i++) {
-		snprintf(path, sizeof(path), VIEWS_STORE "/dev/%s", device_links[i].name);
-		if (symlink(device_links[i].target, path) < 0)
-			return fail("link %s", path);
-	}
-	if (binds_add(VIEWS "/dev", IMAGE "/dev") < 0)
-		return -1;
-	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)
-		if (make_device(devices[i]) < 0)
+		if (mounts_check_point(points[i]) < 0)
 			return -1;
 	return 0;
 }
@@ -141,24 +81,16 @@ int mounts_prepare_slot(void)
 	 * private mount stays private (mount_namespaces(7)). */
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return fail("make the mounts of the slot slaves");
-	/* Mounts that came with the slot are locked, so that their flags cannot be cleared here, and pivot_root refuses a
-	 * locked one (mount_namespaces(7)). Bound over itself, the image has a top mount that is not locked. */
-	if (mount(IMAGE, IMAGE, NULL, MS_BIND | MS_REC, NULL) < 0)
-		return fail("bind the image");
-	if (seal_image() < 0 || overlays_mount() < 0)
+	if (overlays_mount() < 0 || check_mount_points() < 0 || views_open() < 0)
 		return -1;
-	/* What is bound from VIEWS inherits its flags: one seal for all of them, now and later. */
-	if (make_directory(VIEWS_STORE, 0755) < 0 || make_directory(VIEWS, 0755) < 0 || binds_add(VIEWS_STORE, VIEWS) < 0 ||
-	    binds_seal(VIEWS, 0, READ_ONLY) < 0)
+	if (binds_add(VIEWS_NOTHING, IMAGE "/run") < 0 || devices_mount() < 0)
 		return -1;
-	if (make_file(VIEWS_STORE "/empty") < 0 || make_directory(VIEWS_STORE "/nothing", 0755) < 0)
-		return -1;
-	return make_devices() < 0 ? -1 : proc_choose_masks();
+	return proc_choose_masks();
 }
 
 int mounts_prepare_run(const struct preparation *p)
 {
-	if (check_mount_point(p->home) < 0 || (p->volumes != NULL && check_mount_point(VOLUMES) < 0))
+	if (mounts_check_point(p->home) < 0 || (p->volumes != NULL && mounts_check_point(VOLUMES) < 0))
 		return -1;
 	return views_make(p->cpus);
 }
@@ -245,14 +177,13 @@ static int mount_volumes(const struct preparation *p)
 	return p->volumes == NULL ? 0 : mount_storage(IMAGE VOLUMES, p->volumes);
 }
 
-static int mount_writable(const struct preparation *p)
+static int mount_writable(uint64_t tmp_bytes)
 {
 	char ptys[64];
 
 	snprintf(ptys, sizeof(ptys), "newinstance,ptmxmode=0666,mode=0620,max=%d", PTYS_MAX);
-	if (mount_tmpfs(IMAGE "/tmp", SAFE, "mode=1777", p->tmp_bytes) < 0 ||
-	    mount_tmpfs(IMAGE "/dev/shm", SEALED, "mode=1777", p->tmp_bytes) < 0 ||
-	    mount_home(p) < 0 || mount_volumes(p) < 0)
+	if (mount_tmpfs(IMAGE "/tmp", SAFE, "mode=1777", tmp_bytes) < 0 ||
+	    mount_tmpfs(IMAGE "/dev/shm", SEALED, "mode=1777", tmp_bytes) < 0)
 		return -1;
 	if (mount("devpts", IMAGE "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, ptys) < 0)
 		return fail("mount /dev/pts");
@@ -277,7 +208,7 @@ static int mount_code(const struct preparation *p, const uint8_t *code)
 	char path[sizeof(CODE_DIRECTORY) + 1 + NAME_MAX + 1];
 
 	if (p->code_file == NULL)
-		return binds_add(VIEWS_NOTHING, IMAGE "/run");
+		return 0;
 	if (mount_tmpfs(IMAGE "/run", SEALED, "mode=0755", p->code_bytes + 65536) < 0)
 		return -1;
 	if (make_directory(CODE_DIRECTORY, 0755) < 0)
@@ -308,7 +239,9 @@ static int enter_image(void)
 
 int mounts_enter(const struct preparation *p, const uint8_t *code)
 {
-	if (proc_mount() < 0 || mount_views(p->cpus) < 0 || mount_writable(p) < 0 || mount_code(p, code) < 0)
+	if (proc_mount() < 0 || mount_views(p->cpus) < 0 || mount_writable(p->tmp_bytes) < 0)
+		return -1;
+	if (mount_home(p) < 0 || mount_volumes(p) < 0 || mount_code(p, code) < 0)
 		return -1;
 	return enter_image();
 }

@@ -6,10 +6,13 @@
 
 #include "prepare.h"
 
-/* Each returns 0, or -1 with fail_text. */
+/* Each returns 0, or -1 with fail_text, if nothing else is said. */
 
 /* Once per slot: makes the mounts that are the same in each of its jails, which inherit them with the mount namespace. */
 int mounts_prepare_slot(void);
+
+/* Checks that a path leads through directories of the image only, without links. */
+int mounts_check_point(const char *path);
 
 /* In the guest, before each jail: checks the mount points of the run, and creates the files that show it `cpus` processors
  * unless they exist. */

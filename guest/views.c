@@ -1,13 +1,62 @@
 #include "views.h"
 
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "binds.h"
 #include "fail.h"
 
 #define PATH_BYTES 160
+
+int views_make_empty(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+
+	if (fd < 0)
+		return fail("make %s", path);
+	close(fd);
+	return 0;
+}
+
+static int write_view(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "wxe");
+
+	if (file == NULL)
+		return fail("make %s", path);
+	fputs(text, file);
+	int broken = ferror(file) || fchmod(fileno(file), 0444) < 0;
+	return fclose(file) != 0 || broken ? fail("write %s", path) : 0;
+}
+
+/* A random id as that of the boot, which would show two slots that they are on one machine. */
+static int make_boot_id(void)
+{
+	char id[64] = "";
+	FILE *from = fopen("/proc/sys/kernel/random/uuid", "re");
+	bool is_read = from != NULL && fgets(id, sizeof(id), from) != NULL;
+
+	if (from != NULL)
+		fclose(from);
+	return is_read ? write_view(VIEWS_STORE "/boot_id", id) : fail("read a random id");
+}
+
+int views_open(void)
+{
+	if (mkdir(VIEWS_STORE, 0755) < 0 || mkdir(VIEWS, 0755) < 0 || mkdir(VIEWS_STORE "/nothing", 0755) < 0)
+		return fail("make the directories of views");
+	/* What is bound from VIEWS inherits its flags: one seal for all of them, now and later. */
+	if (binds_add(VIEWS_STORE, VIEWS) < 0 || binds_seal(VIEWS, 0, READ_ONLY) < 0)
+		return -1;
+	if (views_make_empty(VIEWS_STORE "/empty") < 0 ||
+	    write_view(VIEWS_STORE "/loadavg", "0.00 0.00 0.00 1/1 1\n") < 0)
+		return -1;
+	return make_boot_id();
+}
 
 /* Opens <VIEWS_STORE>/cpus-<cpus>/<name> for writing; NULL with fail_text. */
 static FILE *create(uint32_t cpus, const char *name)

@@ -12,6 +12,16 @@
 #define VIEWS_EMPTY VIEWS "/empty"
 #define VIEWS_NOTHING VIEWS "/nothing"
 
+/* A boot id of this slot, and a load of zero. */
+#define VIEWS_BOOT_ID VIEWS "/boot_id"
+#define VIEWS_LOADAVG VIEWS "/loadavg"
+
+/* Makes the directories and all of the above. Once in the life of a slot. Returns 0, or -1 with fail_text. */
+int views_open(void);
+
+/* Makes an empty file. Returns 0, or -1 with fail_text. */
+int views_make_empty(const char *path);
+
 /* Makes VIEWS_STORE/cpus-<cpus>/ with stat, cpuinfo and sys/ (devices/system/cpu/{online,possible,present} and a
  * directory per processor), unless it is there. Returns 0, or -1 with fail_text. */
 int views_make(uint32_t cpus);

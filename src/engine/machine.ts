@@ -41,6 +41,7 @@ export async function openMachine(settings: EngineSettings, openDock?: OpenDock)
   const bundlesDir = join(stateDir, 'bundles')
   const rootsDir = join(stateDir, 'roots')
   const docksDir = join(stateDir, 'docks')
+  const devicesDir = join(stateDir, 'devices')
   const runtimeRoot = (name: RuntimeName) => join(stateDir, 'runtime', name)
   const undo = new Cleanup()
   try {
@@ -52,12 +53,14 @@ export async function openMachine(settings: EngineSettings, openDock?: OpenDock)
     const cgroups = openCgroups({ root: settings.cgroupRoot, instanceId, base, ...(shadow ? { shadow } : {}) })
     undo.add(() => cgroups.close())
     const ids = new IdRanges(settings.idLeaseDir, instanceId, settings.idBase)
-    const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir, docksDir], cgroups, ids })
+    const reclaimed = await reclaim({ runtimeRoot, dirs: [bundlesDir, rootsDir, docksDir, devicesDir], cgroups, ids })
     for (const dir of [bundlesDir, join(stateDir, 'runtime')]) mkdirSync(dir, { recursive: true, mode: 0o700 })
-    makeStateDir(docksDir) // The runtimes look for docks as the ids of slots, too.
+    // The runtimes look for what is in these as the ids of slots, too.
+    for (const dir of [docksDir, devicesDir]) makeStateDir(dir)
     const image = undo.owns(await openImage(rootsDir, settings))
     const processors = cgroups.processors && new Processors(cgroups.processors)
-    const host = { cgroups, ids, image, bundlesDir, docksDir, openDock, processors, openFilesMax: openFilesMax() }
+    const dirs = { bundlesDir, docksDir, devicesDir }
+    const host = { cgroups, ids, image, ...dirs, openDock, processors, openFilesMax: openFilesMax() }
     const { runtime, version, rejected, languages } = await probe(settings.runtime, host, runtimeRoot)
     return { ...host, runtime, runtimeVersion: version, languages, rejected, reclaimed, close: closing(undo.keep()) }
   } catch (error) {

@@ -50,6 +50,16 @@ export async function mountEmpty(target: string): Promise<void> {
   await mounting(`mount a tmpfs at ${target}`, kernel.mountTmpfs(Buffer.from(target)))
 }
 
+/** Device nodes at an empty directory, with inodes of their own. */
+export async function mountDevices(target: string): Promise<void> {
+  await mounting(`mount an overlay of /dev at ${target}`, kernel.mountDevices(Buffer.from(target)))
+}
+
+/** Unmounts what others may still use; it ends with its last user. */
+export async function unmountLazily(target: string): Promise<void> {
+  await mounting(`unmount ${target}`, kernel.unmount(Buffer.from(target), 1))
+}
+
 export async function unmount(target: string): Promise<void> {
   await mounting(`unmount ${target}`, kernel.unmount(Buffer.from(target), 0))
 }

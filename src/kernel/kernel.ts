@@ -80,6 +80,11 @@ interface Kernel {
   makeMountsPrivate(): Promise<void>
   /** Binds a file or directory without the mounts below it: read-only, nosuid, nodev. */
   bindReadOnly(source: Buffer, target: Buffer): Promise<void>
+  /**
+   * Mounts an overlay of /dev, not nodev, over an empty directory. Locks on its nodes are not shared with those of /dev.
+   * Rejects with ENXIO when its nodes cannot be used.
+   */
+  mountDevices(target: Buffer): Promise<void>
   /** Mounts an empty directory of at most 1 MiB. */
   mountTmpfs(target: Buffer): Promise<void>
 

@@ -1,10 +1,10 @@
 /** Promise 1: a run cannot see the host. */
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { networkInterfaces, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { fixedEnv } from '../../src/engine/jails/languages.ts'
@@ -36,6 +36,8 @@ interface Seen {
   listening: string[]
   unix_names: string[]
   cgroup: string
+  mountinfo: string
+  facts: Record<string, string>
   proc: string[]
   sys: string[]
   dev: string[]
@@ -46,7 +48,7 @@ interface Seen {
 /** Files in /proc that are not about a process and have content. All others are covered. */
 const shownOfProc = [
   ...['cgroups', 'cpuinfo', 'crypto', 'execdomains', 'filesystems', 'loadavg', 'meminfo', 'mounts', 'net', 'self'],
-  ...['stat', 'swaps', 'sys', 'sysvipc', 'thread-self', 'uptime', 'version', 'vmstat'],
+  ...['stat', 'swaps', 'sys', 'sysvipc', 'thread-self', 'uptime', 'version'],
 ]
 
 /** Names that say which program of the host or of another slot is started; shared files would reveal it. */
@@ -73,6 +75,34 @@ except BlockingIOError:
 print('saw', *sorted(names))
 `
 
+/** Locks each path; prints which are free, and keeps them. */
+const lock = `
+import fcntl, os, sys, time
+held = []
+for path in sys.argv[1:]:
+    held.append(os.open(path, os.O_RDONLY))
+    try:
+        fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print(path, 'free')
+    except BlockingIOError: print(path, 'held')
+print('ready', flush=True)
+time.sleep(20)
+`
+
+/** Of the machine and of each slot. */
+const lockable = [
+  ...['/', '/usr', '/usr/bin/env', '/usr/lib', '/etc', '/etc/passwd', '/opt', '/opt/glovebox/bin', '/home', '/run'],
+  ...['/opt/glovebox/bin/node', '/opt/glovebox/lib/prelude.cjs', '/opt/glovebox/lib/python-zygote.so', '/var'],
+  ...['/sys', '/proc', '/proc/sys', '/proc/version', '/dev', '/dev/null', '/dev/zero', '/dev/full', '/dev/random'],
+  '/dev/urandom',
+]
+
+/** Facts that identify a machine or show its load, below /proc. */
+const machineFacts = [
+  ...['sys/kernel/random/boot_id', 'loadavg', 'vmstat', 'sys/fs/file-nr', 'sys/fs/inode-nr', 'sys/fs/inode-state'],
+  ...['sys/fs/dentry-state', 'sys/kernel/pty/nr'],
+]
+
 /** Changes the timestamps of files that every process on the host uses. */
 const touchDevices = `
 import os
@@ -89,6 +119,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   let slot: BenchSlot
   let other: BenchSlot
   let directory: string
+  const local = `/usr/local/etc/${canary}`
   const servers: Server[] = []
   let ports: number[]
   let within: Seen
@@ -106,6 +137,8 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), 'glovebox-host-'))
     writeFileSync(join(directory, 'glovebox.db'), `secret ${canary}`)
+    mkdirSync('/usr/local/etc', { recursive: true })
+    writeFileSync(local, `secret ${canary}`)
     process.env.GLOVEBOX_CANARY = canary // of this process, and so of the bench below it
     bench = await Bench.open(runtime)
     slot = await bench.slot()
@@ -122,7 +155,15 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       canary,
       pids: [process.pid, bench.facts.pid, slot.pid, other.pid],
       roots: ['/'],
-      files: [join(directory, 'glovebox.db'), bench.facts.stateDir, '/etc/shadow', '/root', '/proc/1/root/etc/shadow'],
+      facts: machineFacts,
+      files: [
+        local,
+        join(directory, 'glovebox.db'),
+        bench.facts.stateDir,
+        '/etc/shadow',
+        '/root',
+        '/proc/1/root/etc/shadow',
+      ],
       ports,
       addresses: [...ownAddresses, ['169.254.169.254', 80], ['192.0.2.1', 80], ['2001:db8::1', 80]],
       datagrams: ['192.0.2.1', '255.255.255.255', '224.0.0.1'],
@@ -149,6 +190,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
   afterAll(async () => {
     for (const server of servers) server.close()
     rmSync(directory, { recursive: true, force: true })
+    rmSync(local, { force: true })
     delete process.env.GLOVEBOX_CANARY
     await bench?.close()
   })
@@ -175,7 +217,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
 
   it('finds no file of the host, by name or by content', () => {
     expect(without.canary_files).toContain(join(directory, 'glovebox.db'))
-    expect(without.known_files[join(directory, 'glovebox.db')]).toBeGreaterThan(0)
+    for (const path of [local, join(directory, 'glovebox.db')]) expect(without.known_files[path]).toBeGreaterThan(0)
     expect(within.canary_files).toEqual([])
     const { '/proc/1/root/etc/shadow': throughInit, ...named } = within.known_files
     expect(throughInit).toBe('Permission denied')
@@ -252,7 +294,7 @@ time.sleep(30)
     await busy.prints('ready')
     const asked = {
       ...{ canary, pids: [], roots: ['/tmp', '/dev/shm', '/home'], files: [], ports: [7777], addresses: [] },
-      ...{ datagrams: [], unix: [`@${canary}`], names: [], init: 1, jailed: true },
+      ...{ datagrams: [], unix: [`@${canary}`], names: [], facts: [], init: 1, jailed: true },
     }
     const look = python(lookAround, JSON.stringify(asked))
     const seen: Seen = JSON.parse((await slot.run(look)).stdout)
@@ -286,6 +328,41 @@ time.sleep(30)
     await other.bash('/usr/bin/flock -n /usr/bin/base32 /usr/bin/base64 --version')
     const saw = /^saw(.*)$/m.exec((await run.ended).stdout)?.[1]
     expect(saw?.trim().split(' ')).toEqual(['base32']) // which it opened itself
+  })
+
+  it('holds no lock that the host or another slot notices, on any file', async () => {
+    const shared = promisify(execFile)
+    const holder = shared('/usr/bin/python3', ['-c', lock, '/', '/dev/null', '/usr/bin/env'])
+    await once(holder.child.stdout ?? process.stdout, 'data')
+    const taken = shared('/usr/bin/python3', ['-c', lock.replace('sleep(20)', 'sleep(0)'), '/', '/dev/null'])
+    expect((await taken).stdout).toBe('/ held\n/dev/null held\nready\n')
+    holder.child.kill()
+    await holder.catch(() => undefined)
+
+    const run = slot.start(python(lock, ...lockable))
+    await run.prints('ready')
+    const free = [...lockable.map((path) => `${path} free`), 'ready', ''].join('\n')
+    const quick = lock.replace('sleep(20)', 'sleep(0)')
+    expect((await other.run(python(quick, ...lockable))).stdout).toBe(free)
+    expect((await other.run(python(quick, '/dev/stdin'))).stdout).toBe('/dev/stdin free\nready\n')
+    const ofHost = ['/', '/dev/null', '/dev/zero', '/dev/urandom', '/usr', '/usr/bin/env', process.execPath]
+    expect((await plain('/usr/bin/python3', '-c', quick, ...ofHost)).stdout).not.toContain('held')
+    run.stop()
+    expect((await run.ended).stdout).toBe(free)
+  })
+
+  it('cannot tell from its files on which machine it runs, how loaded that is, or where its files come from', async () => {
+    expect(without.facts['sys/kernel/random/boot_id']).toMatch(/^[0-9a-f-]{36}\n$/)
+    expect(without.facts['sys/fs/file-nr']).toMatch(/^\d/)
+    const { 'sys/kernel/random/boot_id': bootId, loadavg, ...counters } = within.facts
+    expect(bootId).toMatch(/^[0-9a-f-]{36}\n$/)
+    expect(bootId).not.toBe(without.facts['sys/kernel/random/boot_id'])
+    expect((await other.bash('cat /proc/sys/kernel/random/boot_id')).stdout).not.toBe(bootId)
+    expect((await slot.bash('cat /proc/sys/kernel/random/boot_id')).stdout).toBe(bootId)
+    expect(loadavg).toBe('0.00 0.00 0.00 1/1 1\n')
+    for (const [name, content] of Object.entries(counters)) expect([name, content]).toEqual([name, ''])
+    for (const word of [bench.facts.stateDir, slot.id, 'devtmpfs', dirname(process.execPath), '/dev/vd', '/dev/sd'])
+      expect(within.mountinfo).not.toContain(word)
   })
 
   it('leaves no trace on a device or a file that others use', async () => {

@@ -16,9 +16,10 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { promisify } from 'node:util'
+import { deviceNames } from '../../src/engine/slots/oci-config.ts'
 import { builtGuest, type GuestBuild } from './built-guest.ts'
 
 const execute = promisify(execFile)
@@ -174,14 +175,15 @@ function ociConfig(root: string, image: string, idBase: number, id: string, buil
       { destination: '/proc', type: 'proc', source: 'proc' },
       { destination: '/dev', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'mode=755', 'size=64k'] },
       { destination: '/scratch', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'nodev', 'mode=755', 'size=16m'] },
-      { destination: '/image', type: 'bind', source: image, options: sealed },
+      { destination: '/image/root', type: 'bind', source: image, options: sealed },
       { destination: '/image/usr', type: 'bind', source: '/usr', options: sealed },
-      {
-        destination: '/image/opt/glovebox/bin/node',
+      { destination: '/image/node', type: 'bind', source: dirname(process.execPath), options: sealed },
+      ...deviceNames.map((name) => ({
+        destination: `/devices/${name}`,
         type: 'bind',
-        source: process.execPath,
-        options: ['bind', 'ro', 'nosuid', 'nodev'],
-      },
+        source: `/dev/${name}`,
+        options: ['bind'],
+      })),
       ...(build === 'sanitized' ? [{ destination: '/usr', type: 'bind', source: '/usr', options: sealed }] : []),
     ],
     linux: {
@@ -217,7 +219,6 @@ function makeDirectories(parent: string, names: readonly string[]): void {
 function makeImage(image: string): void {
   makeDirectories(image, ['usr', 'etc', 'proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi', 'opt/glovebox/bin'])
   for (const name of links) symlinkSync(`usr/${name}`, join(image, name))
-  writeFileSync(join(image, 'opt/glovebox/bin/node'), '')
   writeFileSync(join(image, 'etc/passwd'), 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/home/baponi:/bin/bash\n')
   writeFileSync(join(image, 'etc/group'), 'root:x:0:\nuser:x:1000:\n')
   for (const name of ['alternatives', 'ld.so.cache'])
@@ -226,8 +227,18 @@ function makeImage(image: string): void {
 }
 
 function makeRoot(root: string, guest: string, build: GuestBuild): void {
-  makeDirectories(root, ['proc', 'dev', 'scratch', 'image', ...(build === 'sanitized' ? ['usr'] : [])])
+  makeDirectories(root, [
+    'proc',
+    'dev',
+    'scratch',
+    'image/root',
+    'image/usr',
+    'image/node',
+    ...(build === 'sanitized' ? ['usr'] : []),
+  ])
   if (build === 'sanitized') for (const name of links) symlinkSync(`usr/${name}`, join(root, name))
+  mkdirSync(join(root, 'devices'))
+  for (const name of deviceNames) writeFileSync(join(root, 'devices', name), '')
   cpSync(guest, join(root, 'guest'))
   chmodSync(join(root, 'guest'), 0o755)
 }

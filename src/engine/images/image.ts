@@ -13,7 +13,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
 import {
   figuresDir,
@@ -24,10 +24,11 @@ import {
 } from '../jails/languages.ts'
 import { bindReadOnly, mountsBelow, unmount } from '../mounts.ts'
 import type { EngineSettings } from '../settings.ts'
+import { deviceNames } from '../slots/oci-config.ts'
 
 /** The root filesystem of slots and jails. */
 export interface Image {
-  /** Root of a slot, read-only: the guest, mount points, and the root of jails at /image. */
+  /** Root of a slot, read-only: the guest, mount points, and the parts of the root of jails below /image. */
   slotRoot: string
   /** Variables of every run, which variables of the caller override. */
   env: Readonly<Record<string, string>>
@@ -107,13 +108,15 @@ export async function openImage(
     writeImage(image)
     const env = addFigures(image) ? { ...fixedEnv, ...figuresEnv } : fixedEnv
     copyProgram(pythonZygotePath, join(image, pythonZygoteInImage))
+    const program = realpathSync(nodePath)
+    if (!isAlone(program)) copyProgram(program, join(slotRoot, 'image/node/node'))
     await bindReadOnly(slotRoot, slotRoot)
     // Mounted here below the root instead of by the runtime: crun would create these mounts from outside, and then their
-    // flags would not be locked.
-    const inSlot = join(slotRoot, 'image')
-    await bindReadOnly(image, inSlot)
-    await bindReadOnly('/usr', join(inSlot, 'usr'))
-    await bindReadOnly(realpathSync(nodePath), join(inSlot, nodeInImage))
+    // flags would not be locked. Side by side, since a layer of an overlay cannot have mounts below it.
+    const inSlot = (name: string) => join(slotRoot, 'image', name)
+    await bindReadOnly(image, inSlot('root'))
+    await bindReadOnly('/usr', inSlot('usr'))
+    if (isAlone(program)) await bindReadOnly(dirname(program), inSlot('node'))
     return { slotRoot, env, release }
   } catch (error) {
     await release().catch(() => undefined)
@@ -121,11 +124,15 @@ export async function openImage(
   }
 }
 
+/** Whether the directory of a program shows nothing else. A single file cannot be a layer of an overlay. */
+const isAlone = (program: string): boolean =>
+  basename(program) === basename(nodeInImage) && readdirSync(dirname(program)).length === 1
+
 function writeImage(root: string): void {
   makeDir(root)
   for (const point of mountPoints) makeDir(join(root, point))
   makeDir(join(root, 'usr'))
-  putFile(join(root, nodeInImage), '')
+  makeDir(dirname(join(root, nodeInImage)))
   for (const name of ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32']) {
     // Without a merged /usr, some programs are outside of it.
     const path = join('/', name)
@@ -167,7 +174,9 @@ function addFigures(root: string): boolean {
 }
 
 function writeSlotRoot(root: string, guestPath: string): void {
-  for (const point of ['', 'proc', 'dev', 'scratch', 'image', 'dock']) makeDir(join(root, point))
+  for (const point of ['', 'proc', 'dev', 'scratch', 'dock']) makeDir(join(root, point))
+  for (const part of ['root', 'usr', 'node']) makeDir(join(root, 'image', part))
+  for (const name of deviceNames) putFile(join(root, 'devices', name), '')
   copyProgram(guestPath, join(root, 'guest'))
 }
 

@@ -4,11 +4,13 @@ import { type Seccomp, slotSeccomp } from './slot-seccomp.ts'
 
 /** What a slot is made of. */
 export interface SlotSpec {
-  /** The generated root: the guest at /guest, mount points, and at /image what jails see. */
+  /** The generated root: the guest at /guest, mount points, and below /image the parts of what jails see. */
   slotRoot: string
   arch: NodeJS.Architecture
   /** The most open files that a run can be given. */
   openFilesMax: number
+  /** Device nodes of this slot alone. */
+  devicesDir: string
   /** Directory through which storage comes and goes, a shared mount; absent: none does. */
   dockDir?: string
 }
@@ -79,6 +81,17 @@ const mounts: OciMount[] = [
   { destination: '/scratch', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'nodev', 'mode=755', 'size=16m'] },
 ]
 
+/** The nodes that the guest binds to /dev of jails. */
+export const deviceNames = ['null', 'zero', 'full', 'random', 'urandom', 'tty'] as const
+
+const deviceMounts = (dir: string): OciMount[] =>
+  deviceNames.map((name) => ({
+    destination: `/devices/${name}`,
+    type: 'bind',
+    source: `${dir}/${name}`,
+    options: ['bind', 'nosuid', 'noexec'],
+  }))
+
 /** What is mounted in the dock later appears inside; nothing goes the other way. */
 const dockMount = (source: string): OciMount => ({
   destination: '/dock',
@@ -94,7 +107,11 @@ export function toOciConfig(spec: SlotSpec, ids: Pick<IdRange, 'first'>, cgroup:
     ociVersion: '1.0.2',
     hostname: 'glovebox',
     root: { path: spec.slotRoot, readonly: true },
-    mounts: spec.dockDir === undefined ? mounts : [...mounts, dockMount(spec.dockDir)],
+    mounts: [
+      ...mounts,
+      ...deviceMounts(spec.devicesDir),
+      ...(spec.dockDir === undefined ? [] : [dockMount(spec.dockDir)]),
+    ],
     process: {
       terminal: false,
       user: { uid: 0, gid: 0 },

@@ -19,10 +19,11 @@ import type { IdRanges } from './id-ranges.ts'
 import { type OciConfig, toOciConfig } from './oci-config.ts'
 import type { RunSlot } from './run-slot.ts'
 import type { Container, Runtime } from './runtime.ts'
+import { withSlotDevices } from './slot-devices.ts'
 
 export type { RunObserver, SlotRun, SlotRunResult } from '../jails/jail-run.ts'
 
-/** A directory through which storage comes into a slot; made by whoever has storage, ended with the slot. */
+/** A directory through which storage is mounted into a slot; made by the storage module, ended with the slot. */
 export interface SlotDock {
   readonly dir: string
   release(): Promise<void>
@@ -40,6 +41,8 @@ export interface SlotMachine {
   bundlesDir: string
   /** Where docks are made. */
   docksDir: string
+  /** Where device nodes are made. */
+  devicesDir: string
   /** Absent where there is no storage: slots have no dock then. */
   openDock: OpenDock | undefined
   /** Absent where runs cannot be bound to processors. */
@@ -70,7 +73,7 @@ async function moveToRunCgroup(slotPid: number, cgroup: SlotCgroup, residents: S
 /** Of the memory limit: what may still be held of an ended run when the next one may begin. */
 const memoryHeldShare = 1 / 4
 
-/** Prepares a slot that belongs to nobody yet. Whatever was acquired before a failure is released, newest first. */
+/** Prepares an unbound slot. Whatever was acquired before a failure is released, newest first. */
 export async function createSlot(host: SlotMachine): Promise<Slot> {
   const startedMs = monotonicMs()
   const id = newId('slot')
@@ -83,7 +86,9 @@ export async function createSlot(host: SlotMachine): Promise<Slot> {
       ids.release() // Only now: while something lives in the cgroup, its ids are in use.
     })
     const dock = host.openDock && undo.owns(await host.openDock(join(host.docksDir, id)))
+    const devicesDir = join(host.devicesDir, id)
     const spec = {
+      devicesDir,
       slotRoot: host.image.slotRoot,
       arch: process.arch,
       openFilesMax: host.openFilesMax,
@@ -93,7 +98,7 @@ export async function createSlot(host: SlotMachine): Promise<Slot> {
     undo.add(() => rmSync(bundle, { recursive: true, force: true }))
     undo.add(() => host.runtime.delete(id))
     undo.add(() => cgroup.kill())
-    const container = await host.runtime.run(bundle, id)
+    const container = await withSlotDevices(devicesDir, () => host.runtime.run(bundle, id))
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
     const residents = new Set<number>()
     await moveToRunCgroup(guest.jailerPid, cgroup, residents)
@@ -154,7 +159,7 @@ export class Slot {
   #bound: Limits | undefined
   #processors: readonly number[] = []
   #runs = 0
-  /** Jails asked for so far: the number of the last one. */
+  /** Jails requested so far: the number of the last one. */
   #jails = 0
   #prewarmed: PrewarmedJail | undefined
   #current: JailRun | undefined
@@ -283,7 +288,7 @@ export class Slot {
 
   /**
    * Everything of the last run is dead, but the kernel frees the System V segments of its namespace later, and until then
-   * a next run would go short of their memory, or die of it. (Its messages are as late; no figure of the kernel tells them
+   * a next run would go short of their memory, or die of it. (Its messages are as late; no counter of the kernel distinguishes them
    * from what may stay, such as names that it remembers.)
    */
   #requireMemoryBack(limitBytes: number): void {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -312,6 +313,45 @@ static void bind_read_only(struct job *job)
 	}
 }
 
+/* Whether a node is what it is called, and may be opened. */
+static bool is_null_device(const char *path)
+{
+	struct stat node;
+	int opened = open(path, O_RDWR | O_CLOEXEC);
+
+	if (opened < 0)
+		return false;
+	bool is_null = fstat(opened, &node) == 0 && S_ISCHR(node.st_mode) && node.st_rdev == makedev(1, 3);
+	close(opened);
+	return is_null;
+}
+
+/* mountDevices(target): an overlay of /dev over an empty directory. Its nodes are the machine's devices, but have inodes of
+ * their own, so that locks on them (flock(2)) and watches (inotify(7)) are not shared. */
+static void mount_devices(struct job *job)
+{
+	const unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NOEXEC;
+	const char *target = job->text[0];
+	char options[96];
+	char null_device[4096];
+	int empty = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (empty < 0) {
+		job_fail(job, "open");
+		return;
+	}
+	snprintf(options, sizeof(options), "lowerdir=/dev:/proc/self/fd/%d,redirect_dir=nofollow,metacopy=off", empty);
+	snprintf(null_device, sizeof(null_device), "%s/null", target);
+	if (syscall(SYS_mount, "overlay", target, "overlay", flags, options) < 0) {
+		job_fail(job, "mount");
+	} else if (!is_null_device(null_device)) {
+		errno = ENXIO;
+		job_fail(job, "overlay of /dev");
+		syscall(SYS_umount2, target, UMOUNT_NOFOLLOW | MNT_DETACH);
+	}
+	close(empty);
+}
+
 /* mountTmpfs(target): an empty directory of at most 1 MiB for root alone */
 static void mount_tmpfs(struct job *job)
 {
@@ -330,6 +370,7 @@ const struct operation mount_operations[] = {
 	{"openIdmapped", "nnn", RESULT_NUMBER, open_idmapped},
 	{"makeMountsPrivate", "", RESULT_NONE, make_mounts_private},
 	{"bindReadOnly", "tt", RESULT_NONE, bind_read_only},
+	{"mountDevices", "t", RESULT_NONE, mount_devices},
 	{"mountTmpfs", "t", RESULT_NONE, mount_tmpfs},
 	{"trimFilesystem", "n", RESULT_NUMBER, trim_filesystem},
 	{NULL, NULL, RESULT_NONE, NULL},

@@ -2,7 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { toOciConfig } from '../../../src/engine/slots/oci-config.ts'
 import { slotSeccomp } from '../../../src/engine/slots/slot-seccomp.ts'
 
-const spec = { slotRoot: '/state/slot-root', arch: 'x64', openFilesMax: 20_000 } as const
+const spec = {
+  slotRoot: '/state/slot-root',
+  arch: 'x64',
+  openFilesMax: 20_000,
+  devicesDir: '/state/devices/slt_1',
+} as const
 const cgroup = { ociPath: '/glovebox/a/slt_1/base' }
 const ids = { first: 0x7000_0000 }
 
@@ -41,6 +46,12 @@ describe('the configuration of a slot', () => {
           source: 'tmpfs',
           options: ['nosuid', 'nodev', 'mode=755', 'size=16m'],
         },
+        ...['null', 'zero', 'full', 'random', 'urandom', 'tty'].map((name) => ({
+          destination: `/devices/${name}`,
+          type: 'bind',
+          source: `/state/devices/slt_1/${name}`,
+          options: ['bind', 'nosuid', 'noexec'],
+        })),
       ],
       process: {
         terminal: false,

@@ -157,10 +157,19 @@ inPrivateMounts(import.meta.filename, () => {
 
       it('keeps its image read-only against root in the slot, with and without the covering mounts', async () => {
         const own = await createSlot(host)
-        const inImage = [`--root=/proc/${own.pid}/root/image`, '-t', String(own.pid), '-U', '-m', '--']
+        const slotRoot = `/proc/${own.pid}/root`
+        const inImage = [
+          `--root=${slotRoot}/scratch/root`,
+          `--wd=${slotRoot}/image`,
+          '-t',
+          String(own.pid),
+          '-U',
+          '-m',
+          '--',
+        ]
         const said = execFileSync('nsenter', [...inImage, '/usr/bin/python3', '-c', writeToImage], { cwd: '/' })
         await own.destroy()
-        expect(said.toString()).toBe('/usr uncovered\n/etc uncovered\n')
+        expect(said.toString()).toBe('/usr uncovered\n/opt/glovebox/bin uncovered\n')
       })
 
       it('shares its ids with no other slot', async () => {
@@ -246,8 +255,9 @@ function processesOf(slot: Slot): string[] {
 }
 
 /**
- * Makes each place writable in every way available to root, tries it, and continues with the layer below. An overlay
- * without an upper directory accepts no write, whatever its flags; what it covers was locked by the runner.
+ * Makes each place writable in every way available to root, tries it, and continues with the layer below: the overlays of
+ * the slot, and what they cover, which is in the working directory. An overlay without an upper directory accepts no write,
+ * whatever its flags; the mounts of the image were locked by the runner.
  */
 const writeToImage = `
 import ctypes, errno, os
@@ -265,9 +275,11 @@ def attack(path):
                 print(path.decode(), "could be written:", error)
 
 attack(b"/")
-for path in (b"/usr", b"/etc"):
+for path in (b"/usr", b"/opt/glovebox/bin"):
     attack(path)
     if libc.umount2(path, MNT_DETACH) == 0:
         print(path.decode(), "uncovered")
         attack(path)
+for path in (b"root", b"usr", b"node"):
+    attack(path)
 `
