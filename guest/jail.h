@@ -11,7 +11,7 @@
 
 enum jail_namespace { JAIL_PID, JAIL_MNT, JAIL_NET, JAIL_IPC, JAIL_UTS, JAIL_NAMESPACES };
 
-/* A jail, as the guest holds it. Descriptors are close-on-exec and non-blocking; -1 where there is none. */
+/* A jail, as the guest holds it. Descriptors are close-on-exec and non-blocking; -1 if absent. */
 struct jail {
 	pid_t init;
 	int channel; /* receives the reports of the init; sends the byte that means GO */

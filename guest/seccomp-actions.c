@@ -36,7 +36,7 @@ void missing(void)
 	filter_answer_error(ENOSYS);
 }
 
-/* No namespaces, and no sibling: CLONE_PARENT would make a child of whoever waits for the main process, which then
+/* No namespaces, and no sibling: CLONE_PARENT would make a child of the process that waits for the main process, which then
  * finds a process to reap that it does not know. */
 void check_clone(void)
 {

@@ -23,7 +23,7 @@ int zygote_join(const struct zygote *zygote, const struct preparation *preparati
  * fail_text. */
 int zygote_is_single_threaded(const struct zygote *zygote);
 
-/* Receives the next report. Returns 1; 0 when there is none now; -1 when no more will come. */
+/* Receives the next report. Returns 1; 0 if none has arrived; -1 after the last one. */
 int zygote_report(const struct zygote *zygote, struct zygote_report *report);
 
 #endif

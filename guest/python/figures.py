@@ -48,7 +48,7 @@ class _Channel:
     def send(self, figure):
         if os.getpid() != self.owner:
             return
-        if self.pipe is None or self.pipe != _pipe():
+        if not self.pipe or self.pipe != _pipe():
             return
         image = io.BytesIO()
         figure.canvas.print_figure(image, format="png")

@@ -82,7 +82,7 @@ export class Filesystems {
     return (await this.allocatedBytes(id)) !== undefined
   }
 
-  /** Bytes that it takes on the disk; `undefined` when there is none. */
+  /** Bytes that it takes on the disk; `undefined` if it does not exist. */
   async allocatedBytes(id: FilesystemId): Promise<number | undefined> {
     try {
       return (await stat(this.#pathOf(id))).blocks * 512
@@ -123,7 +123,7 @@ export class Filesystems {
 
   /**
    * Gives free blocks back to the disk, unmounts, and waits until the kernel is done with the image.
-   * @returns false when someone still uses it, though nobody should: it then disappears here, lives on where it is used,
+   * @returns false when it is unexpectedly still in use: it then disappears here, lives on where it is used,
    * and `mount` refuses it until the last user is gone.
    */
   async unmount(mounted: Mounted): Promise<boolean> {

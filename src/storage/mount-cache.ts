@@ -7,7 +7,7 @@ import { type Filesystems, type Mounted, type Usage, usageOf } from './filesyste
 export interface MountCacheSettings {
   /** Mounted at once, used or idle. */
   mountedMax: number
-  /** One that nobody uses for so long is unmounted. */
+  /** A filesystem that is unused for so long is unmounted. */
   idleMs: number
 }
 
@@ -42,7 +42,7 @@ export class MountCache {
   readonly #settings: MountCacheSettings
   readonly #events: MountCacheEvents
   readonly #warm = new Map<string, Warm>()
-  /** Being unmounted, or worked on while unmounted, by key: whoever wants one waits for it. None of these rejects. */
+  /** Being unmounted, or worked on while unmounted, by key: a caller that needs one waits for it. None of these rejects. */
   readonly #leaving = new Map<string, Promise<void>>()
   /** Mounted, being mounted or being unmounted: each has one of the places. */
   #placesTaken = 0
@@ -127,7 +127,7 @@ export class MountCache {
     warm.idleTimer.unref()
   }
 
-  /** Takes a place; where there is none, idle filesystems leave, the least recently used first. */
+  /** Takes a place; if all are taken, idle filesystems are unmounted, the least recently used first. */
   async #takePlace(): Promise<void> {
     while (this.#placesTaken >= this.#settings.mountedMax) {
       const [oldest] = this.#idle().sort((a, b) => a.lastUse - b.lastUse)
@@ -170,7 +170,7 @@ export class MountCache {
   }
 
   /**
-   * Copies one. No two that have an id in common may be asked for at once.
+   * Copies one. Two copies that have an id in common must not be requested at once.
    * @returns false when `to` exists.
    * @throws Refusal thread_unknown, thread_busy and others.
    */
@@ -194,7 +194,7 @@ export class MountCache {
     }
   }
 
-  /** Bytes that one takes on the disk; `undefined` when there is none. */
+  /** Bytes that one takes on the disk; `undefined` if it does not exist. */
   allocatedBytes(id: FilesystemId): Promise<number | undefined> {
     return this.#filesystems.allocatedBytes(id)
   }
@@ -204,7 +204,7 @@ export class MountCache {
     return this.#filesystems.names(area, org)
   }
 
-  /** Work on the image of one that nobody uses: it is unmounted first, and who wants it meanwhile waits. */
+  /** Work on the image of an unused filesystem: it is unmounted first, and other callers wait. */
   async #alone<T>(id: FilesystemId, work: () => Promise<T>): Promise<T> {
     const key = keyOf(id)
     do await this.evict(id)

@@ -115,7 +115,7 @@ export async function refusing<T>(path: Path, work: Promise<T>): Promise<T> {
   }
 }
 
-/** @returns what the caller is told; the error itself where it is a fault of ours. */
+/** @returns the refusal for the caller; the error itself if it is a fault. */
 export function toRefusal(path: Path, error: unknown): unknown {
   const text = textOf(path)
   switch (codeOf(error)) {
@@ -128,7 +128,7 @@ export function toRefusal(path: Path, error: unknown): unknown {
       return new Refusal('path_invalid', { problem: 'goes through a link' })
     case 'EISDIR':
       return new Refusal('not_a_file', { path: text, kind: 'directory' })
-    case 'ENXIO': // A socket, or a FIFO that nobody reads.
+    case 'ENXIO': // A socket, or a FIFO without a reader.
     case 'EACCES': // A device, on a mount that opens none.
     case 'ENODEV':
       return new Refusal('not_a_file', { path: text, kind: 'special file' })

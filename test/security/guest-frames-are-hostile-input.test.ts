@@ -35,7 +35,7 @@ const deeds: [deed: string, ending: Ending, unhealthyReason: RegExp][] = [
   ['impossible-code', lost, /an ending \(0, 999\)/],
   ['impossible-end', lost, /an ending \(9, 0\)/],
   ['late-failure', lost, /fails after its start/],
-  ['ends-twice', { kind: 'exited', code: 0 }, /a frame of run 1|has ended|nobody asked/],
+  ['ends-twice', { kind: 'exited', code: 0 }, /a frame of run 1|has ended|not requested/],
   ['hangs-up', lost, /closed its channel/],
   ['grows', lost, /closed its channel/],
   ['multiplies', timedOut, /did not end its run|closed its channel/],

@@ -19,7 +19,7 @@ import { beginFramesOf, framesOf, type JailRequest } from './jail-frames.ts'
 import { PrewarmedJail } from './prewarmed-jail.ts'
 import { SocketMemoryWatch } from './socket-memory.ts'
 
-/** What a run tells while it goes on. Called in order, never after `ended`. */
+/** The events of a run in progress. Called in order, never after `ended`. */
 export interface RunObserver {
   /** User code starts now. */
   running(): void
@@ -302,8 +302,8 @@ export class JailRun implements SlotRun {
     const jailedMs = this.#jailedMs ?? startedMs
     const times = { jailMs: jailedMs - this.#requestedMs, hostMs: startedMs - jailedMs, runMs, endedMs }
     const images = this.#images.end()
-    const told = { outputBytes: this.#outputBytes, ...(images && { images }) }
-    return { ending, ...usage, ...told, limits: this.#limits, durationMs: runMs, ...times }
+    const output = { outputBytes: this.#outputBytes, ...(images && { images }) }
+    return { ending, ...usage, ...output, limits: this.#limits, durationMs: runMs, ...times }
   }
 
   #nextTimer(ms: number, then: () => void): void {

@@ -13,7 +13,7 @@ export interface LanguageFound {
   language: Language
   /** Of its interpreter, inside the image. */
   path: string
-  /** As the interpreter tells it, e.g. `Python 3.11.2`. */
+  /** As the interpreter prints it, e.g. `Python 3.11.2`. */
   version: string
 }
 

@@ -63,7 +63,7 @@ export class PrewarmedJail {
       }),
     ])
     this.#timer = setTimeout(() => void slot.condemn('a prewarmed jail was not ready in time'), jailWithinMs)
-    this.#ready.promise.catch(() => undefined) // Who never takes it is not told that it failed.
+    this.#ready.promise.catch(() => undefined) // A failure is reported only to the run that takes the jail.
   }
 
   /** Whether a run can take it: nothing of the run shows that the jail was there before. */

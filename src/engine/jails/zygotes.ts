@@ -40,7 +40,7 @@ export class Zygotes {
     return this.#lost
   }
 
-  /** Since the oldest host was started; 0 while there is none. */
+  /** Since the oldest zygote was started; 0 without a zygote. */
   get ageMs(): number {
     return this.#startedMs === undefined ? 0 : monotonicMs() - this.#startedMs
   }
@@ -76,7 +76,7 @@ export class Zygotes {
       this.#settle('none', frame.payload.toString('utf8', 0, 500))
       return
     }
-    if (this.#python !== 'starting') throw new GuestProtocolError('a host that nobody asked for')
+    if (this.#python !== 'starting') throw new GuestProtocolError('a zygote that was not requested')
     this.#move(u32Of(frame)).then(
       () => this.#settle('ready', undefined),
       (error: Error) =>

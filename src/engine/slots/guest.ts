@@ -51,7 +51,7 @@ export class Guest {
     ]
     const guest = new Guest(container, (frame) => {
       const next = expected.shift()
-      if (next === undefined) throw new GuestProtocolError('a frame that nobody asked for')
+      if (next === undefined) throw new GuestProtocolError('a frame that was not requested')
       if (frame.kind !== next.kind || frame.run !== 0)
         throw new GuestProtocolError(expected.length > 0 ? 'something else before hello' : 'no jailer after hello')
       next.take(u32Of(frame))

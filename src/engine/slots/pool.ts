@@ -17,7 +17,7 @@ export interface PoolSettings {
   prewarmJails: boolean
 }
 
-/** What the pool tells of itself. */
+/** The state of the pool, for metrics. */
 export interface PoolEvents {
   /** A slot could not be made in the background, or not be ended. */
   failed(error: unknown): void
@@ -25,7 +25,7 @@ export interface PoolEvents {
   changed(): void
 }
 
-/** Makes a slot that belongs to nobody yet. */
+/** Makes an unbound slot. */
 export type MakeSlot = () => Promise<Slot>
 
 interface Bound {
@@ -50,7 +50,7 @@ const pressureLookMs = 500
 const retryDelayMs = (failures: number): number => Math.min(250 * 2 ** (failures - 1), 10_000)
 
 /**
- * The slots of this machine. A fresh one belongs to nobody; its first run binds it to that run's key and profile
+ * The slots of this machine. A new one is unbound; its first run binds it to that run's key and profile
  * revision for good. It serves one run at a time and ends after idling, after its share of runs, when its key is
  * revoked, when the pool is short, or when anything about it is in doubt.
  */
@@ -168,7 +168,7 @@ export class SlotPool {
     return bound
   }
 
-  /** A slot that belongs to nobody: a ready one, or else one that is made now, where there is room or when there is. */
+  /** An unbound slot: a ready one, or else one that is made now, where there is room or when there is. */
   async #takeFresh(): Promise<Slot> {
     for (;;) {
       const ready = this.#takeReady()

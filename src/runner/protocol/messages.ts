@@ -178,7 +178,7 @@ export interface RunnerStorage {
   fork(from: StorageRef, to: StorageRef): Promise<boolean>
   /** @throws Refusal thread_unknown, volume_unknown also for one that nothing has used yet. */
   inspect(where: StorageRef): Promise<StorageStatus>
-  /** @returns for each name the room that it takes on the disk, in bytes; null where there is none. */
+  /** @returns for each name the room that it takes on the disk, in bytes; null if it does not exist. */
   sizes(area: StorageArea, org: string, names: readonly string[]): Promise<(number | null)[]>
   /** @returns the next names after one, in order, at most `limit` of up to `storageNamesMax`. */
   names(area: StorageArea, org: string, after: string, limit: number): Promise<string[]>

@@ -7,13 +7,13 @@ import type { ThreadClaim } from '../storage/thread-claims.ts'
 import type { VolumesClaim } from '../storage/volume-claims.ts'
 import { hasFailed } from './slot-mounts.ts'
 
-/** The thread and the volumes of one run, from being asked for until its jail is dead. */
+/** The thread and the volumes of one run, from the request until its jail is dead. */
 export class RunStorage {
   readonly #thread: ThreadClaim | undefined
   readonly #volumes: VolumesClaim | undefined
 
   /**
-   * @param storage absent where there is none.
+   * @param storage absent if the runner has no storage.
    * @throws Refusal thread_busy, volume_unknown, threads_unavailable, volumes_unavailable.
    */
   constructor(spec: RunSpec, storage: OpenStorage | undefined) {
@@ -37,7 +37,7 @@ export class RunStorage {
 
   /**
    * How a run ended, seen together with its storage. A program that fails, or dies of a page that could not be written,
-   * while storage is full that it could write to, ended for that. What the kernel told the program only the program
+   * while storage is full that it could write to, ended for that. Which error the program received only the program
    * knows: one that fails for another reason on full storage is counted the same.
    */
   async endingOf(ending: Ending): Promise<Ending> {

@@ -38,7 +38,7 @@ interface Run {
   spec: RunSpec
   state: RunSummary['state']
   transcript: Transcript
-  /** Why it was told to stop before there was anything to stop. */
+  /** Why it must stop, requested before it had started. */
   stopCause: CancelCause | undefined
   stopping: AbortController
   slotRun: SlotRun | undefined
@@ -47,7 +47,7 @@ interface Run {
   taken: Promise<void>
 }
 
-/** The runs of this runner, from being asked for until their ending was acknowledged. */
+/** The runs of this runner, from the request until their ending is acknowledged. */
 export class Runs {
   readonly #queue: FairQueue
   readonly #pool: SlotPool
@@ -59,9 +59,9 @@ export class Runs {
   #idle: (() => void) | undefined
 
   /**
-   * @param storage absent where there is none.
+   * @param storage absent if the runner has no storage.
    * @param languages what the image has.
-   * @param log told of slots that could not be made or given back.
+   * @param log receives slots that could not be created or released.
    */
   constructor(
     queue: FairQueue,
@@ -190,7 +190,7 @@ export class Runs {
     }
   }
 
-  /** From having a place and its storage until the ending is told. Never rejects. */
+  /** From having a place and its storage until the ending is sent. Never rejects. */
   async #carry(
     run: Run,
     input: RunInput,
@@ -212,7 +212,7 @@ export class Runs {
       result = unmeasured(run.spec.limits, { kind: 'failed', reason: 'slot_failed' })
       result.timings = { ...result.timings, queueMs, slotMs: endedMs - preparingMs }
     }
-    // Before its ending is told: who knows of that may use its storage at once.
+    // Before its ending is sent: a client that receives it may use its storage immediately.
     await run.storage.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     result.timings = { ...result.timings, drainMs: monotonicMs() - endedMs }
     this.#finish(run, result)

@@ -50,7 +50,7 @@ export class FileRequests {
   #pending = 0
 
   /**
-   * @param storage absent where there is none.
+   * @param storage absent if the runner has no storage.
    * @param sendLarge resolves when the connection has taken it, or is gone.
    * @param refuse answers a request with what went wrong.
    */

@@ -16,7 +16,7 @@ export class StorageRequests {
   #pending = 0
 
   /**
-   * @param storage absent where there is none.
+   * @param storage absent if the runner has no storage.
    * @param refuse answers a request with what went wrong.
    */
   constructor(

@@ -156,7 +156,7 @@ export class ThreadClaim {
   /** Mounts it, made first if need be. @throws Refusal unavailable. */
   async mount(): Promise<void> {
     this.#lease = await this.#mounts.acquire(this.#id, this.#quota)
-    // What cannot be read now is found out, and told, after the run.
+    // A filesystem that cannot be read is reported after the run.
     await this.#changes.settle(keyOf(this.#id), this.#id.name, this.#mounted.root.fd).catch(() => undefined)
   }
 

@@ -12,11 +12,11 @@ const volumesEntry = 'volumes'
 
 /**
  * The volumes of this runner. They are shared: any number of runs has one at once, and its files may be written by a
- * client meanwhile. One is erased only while nobody has it.
+ * client meanwhile. One is erased only while it is unused.
  */
 export class VolumeClaims {
   readonly #mounts: MountCache
-  /** Erased ones. No name is used twice, so a run that was asked for before cannot make one of them again. */
+  /** Erased ones. No name is used twice, so a run that was requested before cannot create one of them again. */
   readonly #gone = new Set<string>()
 
   constructor(mounts: MountCache) {
