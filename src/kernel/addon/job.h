@@ -40,6 +40,7 @@ void job_fail(struct job *job, const char *step);
 extern const struct operation file_operations[];
 extern const struct operation change_operations[];
 extern const struct operation mount_operations[];
+extern const struct operation image_mount_operations[];
 extern const struct operation disk_operations[];
 
 #endif

@@ -1,6 +1,7 @@
-/* Mounts: disks on loop devices, the docks of slots, idmapped mounts, and the bind mounts of a root filesystem. */
+/* Mounts: disks on loop devices, the docks of slots, and idmapped mounts. */
 #define _GNU_SOURCE
 #include "job.h"
+#include "mount-flags.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,32 +13,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-
-/* Of mount(2) and umount(2); <sys/mount.h> and <linux/mount.h> exclude each other in some versions of glibc. */
-#ifndef MS_BIND
-#define MS_RDONLY 1
-#define MS_NOSUID 2
-#define MS_NODEV 4
-#define MS_NOEXEC 8
-#define MS_REMOUNT 32
-#define MS_BIND 4096
-#define MS_REC 16384
-#define MS_PRIVATE (1 << 18)
-#endif
-#ifndef MS_SHARED
-#define MS_SHARED (1 << 20)
-#endif
-#ifndef MNT_DETACH
-#define MNT_DETACH 2
-#endif
-#ifndef UMOUNT_NOFOLLOW
-#define UMOUNT_NOFOLLOW 8
-#endif
 
 /* Number of attempts to get a free loop device, which another process can take first. */
 #define LOOP_ATTEMPTS 64
@@ -286,81 +264,6 @@ static void trim_filesystem(struct job *job)
 		job->result[0] = (int64_t)range.len;
 }
 
-/* makeMountsPrivate(): stops propagation for every mount of this namespace, in both directions */
-static void make_mounts_private(struct job *job)
-{
-	if (syscall(SYS_mount, NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		job_fail(job, "mount");
-}
-
-/* bindReadOnly(source, target): without the mounts below `source`; read-only, nosuid, nodev. A remount sets all flags
- * anew, so noexec of `source` is repeated; the kernel keeps the flags for access times. */
-static void bind_read_only(struct job *job)
-{
-	const char *target = job->text[1];
-	unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV;
-	struct statvfs filesystem;
-
-	if (syscall(SYS_mount, job->text[0], target, NULL, MS_BIND, NULL) < 0) {
-		job_fail(job, "mount");
-		return;
-	}
-	if (statvfs(target, &filesystem) == 0 && (filesystem.f_flag & ST_NOEXEC) != 0)
-		flags |= MS_NOEXEC;
-	if (syscall(SYS_mount, NULL, target, NULL, flags, NULL) < 0) {
-		job_fail(job, "mount");
-		syscall(SYS_umount2, target, UMOUNT_NOFOLLOW | MNT_DETACH);
-	}
-}
-
-/* Whether a node is what it is called, and may be opened. */
-static bool is_null_device(const char *path)
-{
-	struct stat node;
-	int opened = open(path, O_RDWR | O_CLOEXEC);
-
-	if (opened < 0)
-		return false;
-	bool is_null = fstat(opened, &node) == 0 && S_ISCHR(node.st_mode) && node.st_rdev == makedev(1, 3);
-	close(opened);
-	return is_null;
-}
-
-/* mountDevices(target): an overlay of /dev over an empty directory. Its nodes are the machine's devices, but have inodes of
- * their own, so that locks on them (flock(2)) and watches (inotify(7)) are not shared. */
-static void mount_devices(struct job *job)
-{
-	const unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NOEXEC;
-	const char *target = job->text[0];
-	char options[96];
-	char null_device[4096];
-	int empty = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (empty < 0) {
-		job_fail(job, "open");
-		return;
-	}
-	snprintf(options, sizeof(options), "lowerdir=/dev:/proc/self/fd/%d,redirect_dir=nofollow,metacopy=off", empty);
-	snprintf(null_device, sizeof(null_device), "%s/null", target);
-	if (syscall(SYS_mount, "overlay", target, "overlay", flags, options) < 0) {
-		job_fail(job, "mount");
-	} else if (!is_null_device(null_device)) {
-		errno = ENXIO;
-		job_fail(job, "overlay of /dev");
-		syscall(SYS_umount2, target, UMOUNT_NOFOLLOW | MNT_DETACH);
-	}
-	close(empty);
-}
-
-/* mountTmpfs(target): an empty directory of at most 1 MiB for root alone */
-static void mount_tmpfs(struct job *job)
-{
-	const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
-
-	if (syscall(SYS_mount, "tmpfs", job->text[0], "tmpfs", flags, "size=1m,mode=700") < 0)
-		job_fail(job, "mount");
-}
-
 const struct operation mount_operations[] = {
 	{"mountDisk", "nt", RESULT_NUMBER, mount_disk},
 	{"unmount", "tn", RESULT_NONE, unmount},
@@ -368,10 +271,6 @@ const struct operation mount_operations[] = {
 	{"mountDirectories", "tt", RESULT_NONE, mount_directories},
 	{"mountIdmapped", "nnnt", RESULT_NONE, mount_idmapped},
 	{"openIdmapped", "nnn", RESULT_NUMBER, open_idmapped},
-	{"makeMountsPrivate", "", RESULT_NONE, make_mounts_private},
-	{"bindReadOnly", "tt", RESULT_NONE, bind_read_only},
-	{"mountDevices", "t", RESULT_NONE, mount_devices},
-	{"mountTmpfs", "t", RESULT_NONE, mount_tmpfs},
 	{"trimFilesystem", "n", RESULT_NUMBER, trim_filesystem},
 	{NULL, NULL, RESULT_NONE, NULL},
 };
