@@ -84,6 +84,16 @@ export const refusalTexts = {
     message: 'Invalid or revoked API key.',
     hint: 'Send the header Authorization: Bearer KEY.',
   },
+  key_missing: {
+    kind: 'unauthenticated',
+    message: 'No API key was sent. Send the header Authorization: Bearer KEY, or x-api-key: KEY.',
+    hint: 'Add the header to the configuration of the client. An operator creates a key with glovebox keys create.',
+  },
+  oauth_unsupported: {
+    kind: 'not_found',
+    message: 'This server does not use OAuth but API keys.',
+    hint: 'Configure the client with the header Authorization: Bearer KEY.',
+  },
   too_many_failures: {
     kind: 'rate_limited',
     message: 'Too many failed authentication attempts from this address.',

@@ -50,9 +50,17 @@ export function startWriting(reply: FastifyReply): Writer {
 const headersOf = (reply: FastifyReply): [string, string | number | string[]][] =>
   Object.entries(reply.getHeaders()).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
 
-/** The body of every error outside JSON-RPC. `unauthorized` has no `hint`: its clients know these two fields only. */
+/**
+ * The body of every error outside JSON-RPC. `unauthorized` has no `hint`: its clients know these two fields only. What
+ * OAuth clients show to people is `error_description`: https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
+ */
 export const errorBody = ({ code, row, message, hint }: Refusal): string =>
-  JSON.stringify({ error: row.error, message, ...(code !== 'unauthorized' && { hint }) })
+  JSON.stringify({
+    error: row.error,
+    message,
+    ...(code !== 'unauthorized' && { hint }),
+    ...(code === 'oauth_unsupported' && { error_description: `${message} ${hint}` }),
+  })
 
 /** Sets the headers that a refusal requires: Retry-After, Allow, WWW-Authenticate. */
 export function refusalHeaders(reply: FastifyReply, refusal: Refusal): void {
@@ -60,4 +68,6 @@ export function refusalHeaders(reply: FastifyReply, refusal: Refusal): void {
   if (typeof retryAfterSeconds === 'number') reply.header('retry-after', retryAfterSeconds)
   if (refusal.code === 'method_not_allowed') reply.header('allow', String(allowed))
   if (refusal.code === 'unauthorized') reply.header('www-authenticate', 'Bearer')
+  // Clients of MCP start OAuth where a challenge names Bearer.
+  if (refusal.code === 'key_missing') reply.header('www-authenticate', 'ApiKey realm="glovebox"')
 }

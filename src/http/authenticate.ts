@@ -11,7 +11,7 @@ import { clientNetwork } from './client-address.ts'
 
 /**
  * Identifies the sender of a request.
- * @throws Refusal `unauthorized`, `too_many_failures`, `profile_gone`.
+ * @throws Refusal `key_missing`, `unauthorized`, `too_many_failures`, `profile_gone`.
  */
 export type Authenticate<Who> = (request: FastifyRequest) => Who | Promise<Who>
 
@@ -49,6 +49,8 @@ async function asDeveloper(core: Core): Promise<Authenticate<Caller>> {
 /** Authenticates by a secret. Only failures are limited, so a valid secret is never delayed. */
 function bySecret<Who>(who: (secret: string) => Promise<Who>, failures: AuthFailureLimiter): Authenticate<Who> {
   return async (request) => {
+    // A client without a key is not configured yet. It guesses nothing, so it is not counted.
+    if (sendsNoSecret(request.headers)) throw new Refusal('key_missing')
     try {
       const secret = secretOf(request.headers)
       if (secret === undefined) throw new Refusal('unauthorized')
@@ -61,6 +63,10 @@ function bySecret<Who>(who: (secret: string) => Promise<Who>, failures: AuthFail
     }
   }
 }
+
+/** Also true for a header whose variable was empty in the configuration of the client. */
+const sendsNoSecret = ({ authorization = '', 'x-api-key': apiKey = '' }: IncomingHttpHeaders): boolean =>
+  apiKey === '' && /^(?:Bearer *)?$/i.test(authorization)
 
 /** Returns the secret of a request. `x-api-key` takes precedence: `Authorization` may belong to a proxy. */
 function secretOf(headers: IncomingHttpHeaders): string | undefined {

@@ -111,7 +111,7 @@ export async function buildServer({
     if (!request.url.startsWith('/'))
       return done(new Refusal('invalid_request', { problem: 'the address must be a path' }))
     // Before the body is read: the caller is not authenticated, so its memory cannot be accounted.
-    if (request.is404) return done(new Refusal('not_found', { what: request.url.split('?')[0]!.slice(0, 128) }))
+    if (request.is404) return done(toNotFound(request.url))
     authenticate(request, authentication, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
@@ -162,6 +162,16 @@ async function allowOrigins(app: FastifyInstance, origins: readonly string[]): P
     ],
     maxAge: 600,
   })
+}
+
+/** Where clients of MCP look for an authorization server, or expect one: RFC 8414, RFC 9728, OpenID Connect Discovery. */
+const oauthPath = /\/\.well-known\/(?:oauth-|openid-configuration)|^\/(?:register|authorize|token)$/
+
+function toNotFound(url: string): Refusal {
+  const path = url.split('?')[0]!
+  return oauthPath.test(path)
+    ? new Refusal('oauth_unsupported')
+    : new Refusal('not_found', { what: path.slice(0, 128) })
 }
 
 /** Authenticates a request as its route requires, and sets `caller` or `admin`. */

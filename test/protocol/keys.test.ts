@@ -86,19 +86,15 @@ describe('a caller', () => {
     expect(await statusOf({ 'x-api-key': 'wrong', ...bearer(one.secret), ...from() })).toBe(401)
   })
 
-  it('without a key is rejected with the response that MCP clients expect', async () => {
+  it('without a valid key is rejected with the response that MCP clients expect', async () => {
     const { secret } = await newKey()
     const wrong: Record<string, string>[] = [
-      {},
       bearer('sk-us-wrong'),
       bearer(`${secret}x`),
       bearer(secret.toUpperCase()),
       { authorization: secret },
       { authorization: `Basic ${secret}` },
-      { authorization: 'Bearer ' },
-      { 'x-api-key': '' },
       { 'x-api-key': `${secret}, ${secret}` },
-      { cookie: secret },
     ]
     for (const headers of wrong) {
       const answer = await run({ ...headers, ...from() })
@@ -106,6 +102,35 @@ describe('a caller', () => {
       expect(answer.headers.get('www-authenticate')).toBe('Bearer')
       expect(await answer.json()).toEqual({ error: 'unauthorized', message: 'Invalid or revoked API key.' })
     }
+  })
+
+  it('says how to send a key where none was sent, and does not count that as a failure', async () => {
+    const address = from()
+    for (let attempt = 0; attempt < 5; attempt++)
+      for (const headers of [{}, { authorization: 'Bearer ' }, { 'x-api-key': '' }, { cookie: 'sk-us-x' }]) {
+        const answer = await run({ ...headers, ...address })
+        expect([headers, answer.status]).toEqual([headers, 401])
+        expect(answer.headers.get('www-authenticate')).not.toMatch(/bearer/i)
+        expect(await answer.json()).toMatchObject({
+          error: 'unauthorized',
+          message: expect.stringMatching(/^No API key was sent\. .*Authorization: Bearer KEY/),
+        })
+      }
+    expect((await run({ ...bearer('sk-us-wrong'), ...address })).status).toBe(401)
+  })
+
+  it.each([
+    ['GET', '/.well-known/oauth-protected-resource/mcp'],
+    ['GET', '/.well-known/oauth-authorization-server'],
+    ['GET', '/mcp/.well-known/openid-configuration'],
+    ['POST', '/register'],
+  ])('answers a client that tries OAuth with a 404 that says to use a key: %s %s', async (method, path) => {
+    const answer = await fetch(`${front.url}${path}`, { method, headers: { 'content-type': 'application/json' } })
+    expect([answer.status, answer.headers.get('content-type')]).toEqual([404, 'application/json; charset=utf-8'])
+    expect(await answer.json()).toMatchObject({
+      error: 'not_found',
+      error_description: expect.stringContaining('API key'),
+    })
   })
 
   it('needs a key on every path except the health checks', async () => {
@@ -144,11 +169,13 @@ describe('a caller', () => {
 })
 
 describe('an address that fails to authenticate', () => {
+  const guess = (headers: Record<string, string>) => ({ ...headers, ...bearer('sk-us-guess') })
+
   it('must wait from its fourth failure in a minute on, for the stated time', async () => {
     const address = from()
-    for (let count = 0; count < 3; count++) expect(await statusOf(address)).toBe(401)
+    for (let count = 0; count < 3; count++) expect(await statusOf(guess(address))).toBe(401)
     for (let count = 0; count < 3; count++) {
-      const answer = await run({ ...address, ...bearer('sk-us-guess') })
+      const answer = await run(guess(address))
       expect(answer.status).toBe(429)
       const seconds = Number(answer.headers.get('retry-after'))
       expect(seconds).toBeGreaterThan(50)
@@ -163,22 +190,22 @@ describe('an address that fails to authenticate', () => {
   it('does not block other addresses, nor itself with a valid key', async () => {
     const { secret } = await newKey()
     const address = from()
-    for (let count = 0; count < 5; count++) await run(address)
+    for (let count = 0; count < 5; count++) await run(guess(address))
     expect(await statusOf({ ...address, ...bearer(secret) })).toBe(200)
-    expect(await statusOf(address)).toBe(429)
-    expect(await statusOf(from())).toBe(401)
+    expect(await statusOf(guess(address))).toBe(429)
+    expect(await statusOf(guess(from()))).toBe(401)
   })
 
   it('is a whole /64 network with IPv6', async () => {
-    for (let count = 1; count < 4; count++) expect(await statusOf(from(`2001:db8:5:5::${count}`))).toBe(401)
-    expect(await statusOf(from('2001:db8:5:5:ffff::9'))).toBe(429)
-    expect(await statusOf(from('2001:db8:5:6::1'))).toBe(401)
+    for (let count = 1; count < 4; count++) expect(await statusOf(guess(from(`2001:db8:5:5::${count}`)))).toBe(401)
+    expect(await statusOf(guess(from('2001:db8:5:5:ffff::9')))).toBe(429)
+    expect(await statusOf(guess(from('2001:db8:5:6::1')))).toBe(401)
   })
 
   it('cannot be spoofed without a trusted proxy', async () => {
     const plain = await openFront(undefined, { dev: false })
     const statuses: number[] = []
-    for (let count = 0; count < 5; count++) statuses.push((await plain.post('/mcp', {}, from())).status)
+    for (let count = 0; count < 5; count++) statuses.push((await plain.post('/mcp', {}, guess(from()))).status)
     await plain.close()
     expect(statuses).toEqual([401, 401, 401, 429, 429])
   })

@@ -4,7 +4,7 @@ import { type Access, isRaw, type Operation, type Raw } from '../operation.ts'
 import { ErrorBody } from '../schemas.ts'
 
 const openRefusals: readonly RefusalCode[] = ['host_not_allowed', 'origin_not_allowed', 'fault']
-const tokenRefusals: readonly RefusalCode[] = [...openRefusals, 'unauthorized', 'too_many_failures']
+const tokenRefusals: readonly RefusalCode[] = [...openRefusals, 'key_missing', 'unauthorized', 'too_many_failures']
 
 /** What every request can be refused with, by the credential that it requires. */
 const accessRefusals: Readonly<Record<Access, readonly RefusalCode[]>> = {
