@@ -9,6 +9,7 @@ import { SlotPool } from '../src/engine/slots/pool.ts'
 import { FairQueue } from '../src/engine/slots/queue.ts'
 import { Runs } from '../src/runner/runs/runs.ts'
 import { RunnerServer } from '../src/runner/server.ts'
+import { DiskWatch } from '../src/runner/storage/disk-watch.ts'
 import { ThreadClaims } from '../src/runner/storage/thread-claims.ts'
 import { VolumeClaims } from '../src/runner/storage/volume-claims.ts'
 import { Filesystems } from '../src/storage/filesystems.ts'
@@ -29,10 +30,14 @@ const pool = new SlotPool(
   { failed: () => undefined, changed: () => undefined },
 )
 const queue = new FairQueue({ places: 1, placesPerOrg: 1, waitingPerOrg: 1, waitMs: 1 })
+const log = pino({ level: 'silent' })
+const watch = new DiskWatch(filesystems.room, warm, settings.mountsDir, log)
 const storage = {
-  threads: new ThreadClaims(warm),
-  volumes: new VolumeClaims(warm),
+  threads: new ThreadClaims(warm, watch),
+  volumes: new VolumeClaims(warm, watch),
   mounts: warm,
+  watch,
+  kept: async () => true,
   close: () => warm.close(0),
 }
 const runs = new Runs(queue, pool, storage, [], () => undefined)
@@ -41,7 +46,7 @@ const server = new RunnerServer(
   { socketPath, frontUid: 0, frontGid: 0, graceMs: 0, runnerId: 'bench', epoch: 1 },
   runs,
   storage,
-  pino({ level: 'silent' }),
+  log,
 )
 await server.listen()
 const lease = await warm.acquire(

@@ -382,6 +382,11 @@ export const refusalTexts = {
     message: 'The service is temporarily unavailable: {reason}.',
     hint: 'Retry shortly.',
   },
+  disk_unavailable: {
+    kind: 'unavailable',
+    message: 'The server cannot store data now: {problem}.',
+    hint: 'Retry later. Operators find the first cause in the log; see docs/limits.md.',
+  },
   files_busy: {
     kind: 'unavailable',
     message: 'Too many files are being read and written at the same time.',

@@ -138,6 +138,8 @@ export const failureReasons = [
   'jail_failed',
   /** The slot or its guest exited during the run. */
   'slot_lost',
+  /** The disk could not store files that the run wrote. */
+  'files_lost',
 ] as const
 export type FailureReason = (typeof failureReasons)[number]
 
@@ -149,8 +151,11 @@ export type Ending =
   /** `heldAs` names memory that the kernel charges to no cgroup, where that ended the run. */
   | { kind: 'out_of_memory'; limitBytes: number; heldAs?: 'socket_buffers' }
   | { kind: 'output_limit'; limitBytes: number }
-  /** The program failed while its storage was full. */
-  | { kind: 'disk_quota'; limitBytes: number }
+  /**
+   * The program failed while its storage was full. With `disk: 'server'`, the run was ended because the disk of the
+   * server ran out of space, before its storage reached the limit.
+   */
+  | { kind: 'disk_quota'; limitBytes: number; disk?: 'server' }
   | { kind: 'cancelled' }
   | { kind: 'shutdown' }
   | { kind: 'failed'; reason: FailureReason }

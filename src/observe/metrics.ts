@@ -13,6 +13,8 @@ export interface RunnerFigures {
   jailsWaiting: number
   /** Mounted threads and volumes, used or kept warm; 0 without storage. */
   filesystemsMounted: number
+  /** On the disk of threads and volumes; absent where there is no storage. */
+  storageFreeBytes?: number
   process: ProcessFigures
 }
 
@@ -52,6 +54,7 @@ export class Metrics {
   readonly #slots = this.#gauge('slots', 'Slots by state.', ['state'])
   readonly #jails = this.#gauge('jails_waiting', 'Jails that were made ahead and wait for their run.')
   readonly #mounted = this.#gauge('filesystems_mounted', 'Threads and volumes that are mounted, used or kept warm.')
+  readonly #storageFree = this.#gauge('storage_free_bytes', 'Free space on the disk of threads and volumes.')
   readonly #cpu = this.#gauge('process_cpu_seconds_total', 'Processor time since its start.', ['part'])
   readonly #busy = this.#gauge('process_event_loop_busy_seconds_total', 'Time in which its event loop was not idle.', [
     'part',
@@ -112,13 +115,14 @@ export class Metrics {
     this.#running.set(runner.running)
     this.#jails.set(runner.jailsWaiting)
     this.#mounted.set(runner.filesystemsMounted)
+    if (runner.storageFreeBytes !== undefined) this.#storageFree.set(runner.storageFreeBytes)
     this.#tellProcess('runner', runner.process)
   }
 
   /** Removes metrics that were not reported, instead of repeating the last value. */
   #forgetRunner(): void {
     for (const state of ['ready', 'idle', 'busy']) this.#slots.remove({ state })
-    for (const gauge of [this.#waiting, this.#running, this.#jails, this.#mounted]) gauge.remove()
+    for (const gauge of [this.#waiting, this.#running, this.#jails, this.#mounted, this.#storageFree]) gauge.remove()
     const ofProcess = [this.#cpu, this.#busy, this.#resident, this.#heap, this.#files, this.#uptime]
     for (const gauge of ofProcess) gauge.remove({ part: 'runner' })
   }

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { diskRefusalOf } from '../base/disk-errors.ts'
 import { Refusal } from '../base/errors.ts'
 import type { RunEvent } from '../base/run.ts'
 import type { Log } from '../observe/log.ts'
@@ -305,7 +306,10 @@ export class FrontConnection {
   }
 
   #refuse(request: number, error: unknown): void {
-    const refusal = error instanceof Refusal ? error : new Refusal('unavailable', { reason: 'the runner failed' })
+    const refusal =
+      error instanceof Refusal
+        ? error
+        : (diskRefusalOf(error) ?? new Refusal('unavailable', { reason: 'the runner failed' }))
     if (refusal !== error) this.#log.error({ err: error }, 'request of front failed')
     this.#send({ type: 'refused', request, code: refusal.code, details: refusal.details })
   }

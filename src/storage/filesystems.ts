@@ -1,10 +1,12 @@
 import { constants } from 'node:fs'
-import { mkdir, readdir, rm, rmdir, stat, statfs } from 'node:fs/promises'
+import { mkdir, readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { diskRefusal, diskRefusalOf } from '../base/disk-errors.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Quota } from '../base/run.ts'
 import { codeOf, kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
+import { DiskRoom } from './disk-room.ts'
 import { check, DiskMaker, diskBytesFor, grow, openLockedDisk, shrinkIdle, syncDirectory } from './disks.ts'
 import { type FilesystemId, isName } from './filesystem-id.ts'
 import { readSuperblock } from './superblock.ts'
@@ -15,8 +17,7 @@ export interface FilesystemsSettings {
   home: string
   /** Where they are mounted; in a mount namespace of our own. */
   mountsDir: string
-  /** Nothing is made or mounted when the disk of `home` has less room than this: writes of a sandbox would then fail in
-   * the middle of its filesystem, not at its quota. */
+  /** Free space on the disk of `home` that is kept for the database and for other organizations; see `DiskRoom`. */
   reserveBytes: number
   /** How long to wait for an earlier mount of the same image to end in the kernel: a millisecond, or seconds under load. */
   lockPatienceMs: number
@@ -57,11 +58,14 @@ const damage = new Set(['EUCLEAN', 'EBADMSG', 'EINVAL', 'EIO'])
 export class Filesystems {
   readonly #settings: FilesystemsSettings
   readonly #maker: DiskMaker
+  /** The room on the disk of `home`. */
+  readonly room: DiskRoom
   #mountNumber = 0
 
   private constructor(settings: FilesystemsSettings, maker: DiskMaker) {
     this.#settings = settings
     this.#maker = maker
+    this.room = new DiskRoom(settings.home, settings.reserveBytes)
   }
 
   /** Removes what a crash left: half-made images, mount points. */
@@ -74,8 +78,8 @@ export class Filesystems {
 
   /** Makes the filesystem unless it exists. @returns whether this call made it; of many at once, one does. */
   async create(id: FilesystemId, quota: Quota): Promise<boolean> {
-    await this.#requireRoom()
-    return this.#maker.create(this.#pathOf(id), quota)
+    const path = this.#pathOf(id)
+    return !(await this.exists(id)) && this.#orExplained(id, () => this.#maker.create(path, quota))
   }
 
   async exists(id: FilesystemId): Promise<boolean> {
@@ -95,19 +99,26 @@ export class Filesystems {
   /**
    * Mounts it: nosuid, nodev, noatime, read-only after the first error. The journal of a crashed one is replayed; one
    * with errors is checked first.
-   * @throws Refusal thread_unknown, thread_busy (mounted by someone else), unavailable (the disk is full).
+   * @throws Refusal thread_unknown, thread_busy (mounted by someone else), disk_unavailable.
    */
   async mount(id: FilesystemId): Promise<Mounted> {
-    await this.#requireRoom()
+    try {
+      return await this.#mount(id)
+    } catch (error) {
+      throw await this.#explained(error)
+    }
+  }
+
+  async #mount(id: FilesystemId): Promise<Mounted> {
     const imagePath = this.#pathOf(id)
     await using image = await this.#locked(id)
     const superblock = await readSuperblock(image)
-    if (!superblock || superblock.hasErrors) await check(imagePath)
+    if (!superblock || superblock.hasErrors) await this.#check(imagePath)
     this.#mountNumber += 1
     const path = join(this.#settings.mountsDir, String(this.#mountNumber))
     await mkdir(path, { mode: 0o700 })
     try {
-      await mountChecked(imagePath, image, path)
+      await mountChecked(image, path, () => this.#check(imagePath))
       const root = await Descriptor.open(path, constants.O_RDONLY | constants.O_DIRECTORY)
       await dropLeftovers(root).catch(async (error) => {
         await root.close()
@@ -119,6 +130,14 @@ export class Filesystems {
       await rmdir(path)
       throw error
     }
+  }
+
+  /** A repair that runs out of space in the middle does more damage than it repairs. */
+  async #check(imagePath: string): Promise<void> {
+    if ((await this.room.look()) === 'exhausted') {
+      throw new Refusal('disk_unavailable', { problem: 'its disk is too full to repair the filesystem' })
+    }
+    await check(imagePath)
   }
 
   /**
@@ -156,9 +175,10 @@ export class Filesystems {
 
   /** Enlarges one that is not mounted. There is no way back to a smaller size. @throws Refusal as `mount`. */
   async grow(id: FilesystemId, quota: Quota): Promise<void> {
-    await this.#requireRoom()
-    await using image = await this.#locked(id)
-    await grow(this.#pathOf(id), image, quota)
+    await this.#orExplained(id, async () => {
+      await using image = await this.#locked(id)
+      await grow(this.#pathOf(id), image, quota)
+    })
   }
 
   /** As `grow`, but leaves one alone that is large enough. */
@@ -178,9 +198,10 @@ export class Filesystems {
 
   /** Copies one that is not mounted, sharing blocks where the disk can. @returns false when `to` exists. */
   async fork(from: FilesystemId, to: FilesystemId): Promise<boolean> {
-    await this.#requireRoom()
-    await using _ = await this.#locked(from)
-    return this.#maker.fork(this.#pathOf(from), this.#pathOf(to))
+    return this.#orExplained(to, async () => {
+      await using _ = await this.#locked(from)
+      return this.#maker.fork(this.#pathOf(from), this.#pathOf(to))
+    })
   }
 
   /** Erases one that is not mounted. @throws Refusal thread_unknown, thread_busy. */
@@ -213,20 +234,31 @@ export class Filesystems {
     return join(this.#directoryOf(id.area, id.org), `${id.name}.ext4`)
   }
 
-  async #requireRoom(): Promise<void> {
-    const { bavail, bsize } = await statfs(this.#settings.home)
-    if (bavail * bsize < this.#settings.reserveBytes)
-      throw new Refusal('unavailable', { reason: 'the disk for storage is nearly full' })
+  /** Does work that needs room on the disk. @throws Refusal disk_unavailable without it. */
+  async #orExplained<T>(id: FilesystemId, work: () => Promise<T>): Promise<T> {
+    await this.room.requireFor(id.org)
+    try {
+      return await work()
+    } catch (error) {
+      throw await this.#explained(error)
+    }
+  }
+
+  /** An error of the disk, and any error while the disk is full, is reported as one of the disk. */
+  async #explained(error: unknown): Promise<unknown> {
+    if (error instanceof Refusal) return error
+    const isFull = (await this.room.look().catch(() => 'ample')) === 'exhausted'
+    return diskRefusalOf(error) ?? (isFull ? diskRefusal('its disk is full', error) : error)
   }
 }
 
 /** A mount that fails at damage is tried once more after a check. */
-async function mountChecked(imagePath: string, image: Descriptor, path: string): Promise<void> {
+async function mountChecked(image: Descriptor, path: string, check: () => Promise<void>): Promise<void> {
   try {
     await kernel.mountDisk(image.fd, Buffer.from(path))
   } catch (error) {
     if (!damage.has(codeOf(error) ?? '')) throw error
-    await check(imagePath)
+    await check()
     await kernel.mountDisk(image.fd, Buffer.from(path))
   }
 }

@@ -30,6 +30,12 @@ interface Warm {
   id: FilesystemId
   users: number
   mounting: Promise<Mounted>
+  /** Whether `mounting` creates it when it does not exist. */
+  isCreated: boolean
+  /** Set when `mounting` has resolved. */
+  mounted: Mounted | undefined
+  /** Unmounted after its last use, since it lost writes or accepts none. */
+  hasFailed: boolean
   /** Set while idle. */
   idleTimer: NodeJS.Timeout | undefined
   /** Order of use: the smallest goes first. */
@@ -80,13 +86,27 @@ export class MountCache {
     } catch (error) {
       warm.users -= 1
       if (this.#warm.get(key) === warm) this.#warm.delete(key)
+      // It did not exist for a reader who came a moment earlier; this caller creates it.
+      if (quota && !warm.isCreated) return this.acquire(id, quota)
       throw error
     }
   }
 
   #begin(key: string, id: FilesystemId, quota: Quota | undefined): Warm {
-    const warm: Warm = { id, users: 0, mounting: this.#mount(id, quota), idleTimer: undefined, lastUse: 0 }
-    warm.mounting.catch(() => undefined)
+    const warm: Warm = {
+      id,
+      users: 0,
+      isCreated: quota !== undefined,
+      mounted: undefined,
+      hasFailed: false,
+      mounting: this.#mount(id, quota),
+      idleTimer: undefined,
+      lastUse: 0,
+    }
+    warm.mounting.then(
+      (mounted) => (warm.mounted = mounted),
+      () => undefined,
+    )
     this.#warm.set(key, warm)
     return warm
   }
@@ -123,6 +143,7 @@ export class MountCache {
 
   #startIdling(warm: Warm): void {
     if (this.#warm.get(keyOf(warm.id)) !== warm) return
+    if (warm.hasFailed) return void this.#leave(warm)
     warm.idleTimer = setTimeout(() => void this.#leave(warm), this.#settings.idleMs)
     warm.idleTimer.unref()
   }
@@ -219,6 +240,19 @@ export class MountCache {
       .finally(() => this.#leaving.delete(key))
     this.#leaving.set(key, left)
     return working
+  }
+
+  /** What is mounted now. */
+  get mounted(): Mounted[] {
+    return [...this.#warm.values()].flatMap(({ mounted }) => mounted ?? [])
+  }
+
+  /** Lets one that lost writes, or accepts none, be mounted and checked anew: at once, or after its last use. */
+  distrust({ id }: Pick<Mounted, 'id'>): void {
+    const warm = this.#warm.get(keyOf(id))
+    if (!warm) return
+    warm.hasFailed = true
+    if (warm.idleTimer !== undefined) void this.#leave(warm)
   }
 
   /** Unmounts one at once. @throws Refusal thread_busy or volume_busy when somebody uses it. */

@@ -1,5 +1,6 @@
 /** From a root descriptor to directories and entries, each step by descriptor. */
 import { constants } from 'node:fs'
+import { diskRefusalOf } from '../base/disk-errors.ts'
 import { Refusal } from '../base/errors.ts'
 import { codeOf, kernel, type StatNumbers } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
@@ -150,6 +151,6 @@ export function toRefusal(path: Path, error: unknown): unknown {
     case 'EFBIG':
       return new Refusal('storage_full')
     default:
-      return error
+      return diskRefusalOf(error) ?? error
   }
 }

@@ -11,6 +11,10 @@ import { hasFailed } from './slot-mounts.ts'
 export class RunStorage {
   readonly #thread: ThreadClaim | undefined
   readonly #volumes: VolumesClaim | undefined
+  readonly #storage: OpenStorage | undefined
+  /** Limit of the storage for whose writes the run was ended, since the disk of the server is nearly full. */
+  #endedAtBytes: number | undefined
+  #unwatch: (() => void)[] = []
 
   /**
    * @param storage absent if the runner has no storage.
@@ -18,6 +22,7 @@ export class RunStorage {
    */
   constructor(spec: RunSpec, storage: OpenStorage | undefined) {
     const { thread, volumes = [] } = spec
+    this.#storage = storage
     if (!storage && thread) throw new Refusal('threads_unavailable')
     if (!storage && volumes.length > 0) throw new Refusal('volumes_unavailable')
     this.#volumes = volumes.length > 0 ? storage?.volumes.claim(spec, volumes) : undefined
@@ -35,12 +40,44 @@ export class RunStorage {
     return { dock: await this.#thread?.attach(slot), volumes: await this.#volumes?.attach(slot) }
   }
 
+  /** Ends the run when what it writes would use up the reserve of the disk. @param stop ends it as `cancelled`. */
+  watch(stop: () => void): void {
+    const watch = this.#storage?.watch
+    if (!watch) return
+    for (const { mounted, limitBytes } of this.#writable()) {
+      const end = () => {
+        this.#endedAtBytes = limitBytes
+        stop()
+      }
+      this.#unwatch.push(watch.add({ id: mounted.id, stop: end }))
+    }
+  }
+
   /**
    * How a run ended, seen together with its storage. A program that fails, or dies of a page that could not be written,
    * while storage is full that it could write to, ended for that. Which error the program received only the program
-   * knows: one that fails for another reason on full storage is counted the same.
+   * knows: one that fails for another reason on full storage is counted the same. No run succeeds whose
+   * files the disk could not store.
    */
   async endingOf(ending: Ending): Promise<Ending> {
+    for (const unwatch of this.#unwatch.splice(0)) unwatch()
+    const isKept = !this.#storage?.watch.isShort || (await this.#isKept(this.#storage))
+    if (ending.kind === 'cancelled' && this.#endedAtBytes !== undefined)
+      return { kind: 'disk_quota', limitBytes: this.#endedAtBytes, disk: 'server' }
+    if (!isKept && (ending.kind === 'exited' || hasFailed(ending))) return { kind: 'failed', reason: 'files_lost' }
+    return this.#atLimit(ending)
+  }
+
+  async #isKept({ kept }: OpenStorage): Promise<boolean> {
+    const all = await Promise.all(this.#writable().map(({ mounted }) => kept(mounted)))
+    return all.every(Boolean)
+  }
+
+  #writable() {
+    return [...(this.#thread?.writable ?? []), ...(this.#volumes?.writable ?? [])]
+  }
+
+  async #atLimit(ending: Ending): Promise<Ending> {
     if (!hasFailed(ending)) return ending
     const limitBytes = (await this.#thread?.limitReached()) ?? (await this.#volumes?.limitReached())
     return limitBytes === undefined ? ending : { kind: 'disk_quota', limitBytes }
@@ -61,6 +98,7 @@ export class RunStorage {
    * @throws what detaching throws; all is free then, too, and the slot has ended.
    */
   async release(): Promise<void> {
+    for (const unwatch of this.#unwatch.splice(0)) unwatch()
     try {
       await this.#volumes?.release()
     } finally {

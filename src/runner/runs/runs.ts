@@ -144,6 +144,7 @@ export class Runs {
       slots: { ready, idle, busy },
       jailsWaiting: this.#pool.jailsWaiting,
       filesystemsMounted: this.#storage?.mounts.size.mounted ?? 0,
+      ...(this.#storage && { storageFreeBytes: this.#storage.watch.room.freeBytes }),
       process: processFigures(),
     }
   }
@@ -247,6 +248,7 @@ export class Runs {
     }
     const startMs = wallMs()
     run.slotRun = lease.slot.run(run.spec, input, observer, docked)
+    run.storage.watch(() => run.slotRun?.stop('cancelled'))
     const { jailMs, hostMs, runMs, endedMs, ending, ...measured } = await run.slotRun.ended
     const seen = await run.storage.endingOf(ending)
     const files = run.state === 'running' ? await this.#changes(run, startMs) : undefined

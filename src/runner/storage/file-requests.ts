@@ -131,6 +131,7 @@ export class FileRequests {
       case 'files_write':
         return this.#write(area, message)
       case 'files_make_directory':
+        await this.#storage?.watch.requireFor(where.org)
         await area.writing(where, (root) => makeDirectory(root, message.path))
         this.#send({ type: 'ok', request })
         return
@@ -175,11 +176,17 @@ export class FileRequests {
   async #write(area: Area, { request, where, path }: Ask<'files_write'>): Promise<void> {
     const writing = new Writing((bytes) => this.#send({ type: 'files_room', request, bytes }))
     this.#flows.set(request, writing)
+    await this.#storage?.watch.requireFor(where.org)
     const place = await this.#place(where.org)
+    const unwatch = this.#storage?.watch.add({
+      id: where,
+      stop: () => writing.refuse(new Refusal('disk_unavailable', { problem: 'its disk is nearly full' })),
+    })
     try {
       const bytes = await area.writing(where, (root) => writeFile(root, path, writing.bytes()))
       this.#send({ type: 'files_written', request, bytes })
     } finally {
+      unwatch?.()
       place.release()
     }
   }
@@ -230,6 +237,7 @@ class Writing implements FileFlow {
   readonly #arrived: Buffer[] = []
   #roomBytes = 0
   #end: 'finished' | 'stopped' | undefined
+  #refusal = new Refusal('unavailable', { reason: 'the file was given up' })
   #wake: () => void = () => undefined
 
   constructor(grant: (bytes: number) => void) {
@@ -245,6 +253,14 @@ class Writing implements FileFlow {
 
   stop(): void {
     this.#end ??= 'stopped'
+    this.#wake()
+  }
+
+  /** Ends the write without effect. */
+  refuse(refusal: Refusal): void {
+    this.#refusal = refusal
+    this.#end = 'stopped'
+    this.#arrived.length = 0
     this.#wake()
   }
 
@@ -264,7 +280,7 @@ class Writing implements FileFlow {
         yield piece
         this.#give(piece.length)
       } else if (this.#end === 'finished') return
-      else if (this.#end === 'stopped') throw new Refusal('unavailable', { reason: 'the file was given up' })
+      else if (this.#end === 'stopped') throw this.#refusal
       else await new Promise<void>((resolve) => (this.#wake = resolve))
     }
   }

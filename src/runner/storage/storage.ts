@@ -3,9 +3,11 @@ import { join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
 import type { Log } from '../../observe/log.ts'
 import { keyOf } from '../../storage/filesystem-id.ts'
-import { Filesystems } from '../../storage/filesystems.ts'
+import { Filesystems, type Mounted } from '../../storage/filesystems.ts'
 import { MountCache, type MountCacheSettings } from '../../storage/mount-cache.ts'
 import { probeStorage } from '../../storage/probe.ts'
+import { DiskWatch } from './disk-watch.ts'
+import { keptWrites } from './kept-writes.ts'
 import { ThreadClaims } from './thread-claims.ts'
 import { VolumeClaims } from './volume-claims.ts'
 
@@ -14,7 +16,7 @@ export interface StorageSettings extends MountCacheSettings {
   home: string
   /** Where they are mounted; removed with the runner. */
   mountsDir: string
-  /** Free bytes that storage leaves on the filesystem of `home`. */
+  /** Room on the disk of `home` that is kept for the database and for other organizations; see `DiskRoom`. */
   reserveBytes: number
 }
 
@@ -28,6 +30,9 @@ export interface OpenStorage {
   threads: ThreadClaims
   volumes: VolumeClaims
   mounts: MountCache
+  watch: DiskWatch
+  /** Whether the disk has stored what was written to a filesystem; see `keptWrites`. */
+  kept(mounted: Mounted): Promise<boolean>
   /** Unmounts everything. */
   close(): Promise<void>
 }
@@ -54,10 +59,17 @@ export async function openStorage(settings: StorageSettings, log: Log): Promise<
       recovered: (id) => log.warn({ storage: keyOf(id) }, 'recovered filesystem after unclean shutdown'),
     },
   )
+  const watch = new DiskWatch(filesystems.room, mounts, mountsDir, log)
+  watch.start()
   return {
-    threads: new ThreadClaims(mounts),
-    volumes: new VolumeClaims(mounts),
+    threads: new ThreadClaims(mounts, watch),
+    volumes: new VolumeClaims(mounts, watch),
     mounts,
-    close: () => mounts.close(closePatienceMs),
+    watch,
+    kept: (mounted) => keptWrites(mounted, mounts, log),
+    close: async () => {
+      await watch.stop()
+      await mounts.close(closePatienceMs)
+    },
   }
 }

@@ -5,6 +5,7 @@ import { busy, type FilesystemId, keyOf } from '../../storage/filesystem-id.ts'
 import type { Mounted } from '../../storage/filesystems.ts'
 import type { MountCache, MountLease } from '../../storage/mount-cache.ts'
 import { detach, dockOf, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
+import type { DiskWatch } from './disk-watch.ts'
 
 /** Some ten megabytes. */
 const fencesMax = 100_000
@@ -24,6 +25,7 @@ interface Use {
  */
 export class ThreadClaims {
   readonly #mounts: MountCache
+  readonly #watch: DiskWatch
   readonly #uses = new Map<string, Use>()
   readonly #changes = new ChangeDetector()
   /** Being made or grown. None of these rejects. */
@@ -31,8 +33,9 @@ export class ThreadClaims {
   /** Highest fencing number seen. Kept for this life of the runner: no jail outlives it. */
   readonly #fences = new Map<string, number>()
 
-  constructor(mounts: MountCache) {
+  constructor(mounts: MountCache, watch: DiskWatch) {
     this.#mounts = mounts
+    this.#watch = watch
   }
 
   /**
@@ -45,7 +48,8 @@ export class ThreadClaims {
     if (this.#uses.has(key) || thread.fence < (this.#fences.get(key) ?? 0)) throw busy(id)
     this.#remember(key, thread.fence)
     this.#uses.set(key, { by: 'run', writers: 0 })
-    return new ThreadClaim(id, thread.quota, this.#mounts, this.#changes, () => this.#uses.delete(key))
+    const storage = { mounts: this.#mounts, watch: this.#watch, changes: this.#changes }
+    return new ThreadClaim(id, thread.quota, storage, () => this.#uses.delete(key))
   }
 
   /** BOUNDARY: a front that names threads without end must not make the runner grow: the oldest are forgotten. */
@@ -140,21 +144,29 @@ export class ThreadClaim {
   readonly #id: FilesystemId
   readonly #quota: Quota
   readonly #mounts: MountCache
+  readonly #watch: DiskWatch
   readonly #changes: ChangeDetector
   readonly #free: () => void
   #lease: MountLease | undefined
   #attached: SlotMount | undefined
 
-  constructor(id: FilesystemId, quota: Quota, mounts: MountCache, changes: ChangeDetector, free: () => void) {
+  constructor(
+    id: FilesystemId,
+    quota: Quota,
+    { mounts, watch, changes }: { mounts: MountCache; watch: DiskWatch; changes: ChangeDetector },
+    free: () => void,
+  ) {
     this.#id = id
     this.#quota = quota
     this.#mounts = mounts
+    this.#watch = watch
     this.#changes = changes
     this.#free = free
   }
 
-  /** Mounts it, made first if need be. @throws Refusal unavailable. */
+  /** Mounts it, made first if need be. @throws Refusal unavailable, disk_unavailable. */
   async mount(): Promise<void> {
+    await this.#watch.requireFor(this.#id.org)
     this.#lease = await this.#mounts.acquire(this.#id, this.#quota)
     // A filesystem that cannot be read is reported after the run.
     await this.#changes.settle(keyOf(this.#id), this.#id.name, this.#mounted.root.fd).catch(() => undefined)
@@ -165,6 +177,11 @@ export class ThreadClaim {
     const options = { initPid: slot.pid, name: homeEntry, readOnly: false }
     this.#attached = { slot, mount: await dockOf(slot).attach(this.#mounted, options) }
     return homeEntry
+  }
+
+  /** What is mounted and can be written to. */
+  get writable(): { mounted: Mounted; limitBytes: number }[] {
+    return [{ mounted: this.#mounted, limitBytes: this.#quota.bytes }]
   }
 
   /** @returns the limit that it has come to; `undefined` while there is room. */

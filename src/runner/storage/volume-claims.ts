@@ -1,8 +1,10 @@
 import type { Quota, RunSpec, RunVolume } from '../../base/run.ts'
 import type { Slot } from '../../engine/slots/slot.ts'
 import { type FilesystemId, keyOf, unknown } from '../../storage/filesystem-id.ts'
+import type { Mounted } from '../../storage/filesystems.ts'
 import type { MountCache, MountLease } from '../../storage/mount-cache.ts'
 import { detach, dockOf, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
+import type { DiskWatch } from './disk-watch.ts'
 
 /** Some ten megabytes. */
 const goneMax = 100_000
@@ -16,17 +18,19 @@ const volumesEntry = 'volumes'
  */
 export class VolumeClaims {
   readonly #mounts: MountCache
+  readonly #watch: DiskWatch
   /** Erased ones. No name is used twice, so a run that was requested before cannot create one of them again. */
   readonly #gone = new Set<string>()
 
-  constructor(mounts: MountCache) {
+  constructor(mounts: MountCache, watch: DiskWatch) {
     this.#mounts = mounts
+    this.#watch = watch
   }
 
   /** @throws Refusal volume_unknown when one was erased meanwhile. */
   claim({ orgId }: RunSpec, volumes: readonly RunVolume[]): VolumesClaim {
     for (const { name } of volumes) this.#refuseRemoved({ area: 'volumes', org: orgId, name })
-    return new VolumesClaim(orgId, volumes, this.#mounts)
+    return new VolumesClaim(orgId, volumes, this.#mounts, this.#watch)
   }
 
   /** Work on the files of a volume that changes nothing. @throws Refusal volume_unknown, unavailable. */
@@ -69,17 +73,20 @@ export class VolumesClaim {
   readonly #org: string
   readonly #volumes: readonly RunVolume[]
   readonly #mounts: MountCache
+  readonly #watch: DiskWatch
   readonly #leases: { volume: RunVolume; lease: MountLease }[] = []
   #attached: SlotMount | undefined
 
-  constructor(org: string, volumes: readonly RunVolume[], mounts: MountCache) {
+  constructor(org: string, volumes: readonly RunVolume[], mounts: MountCache, watch: DiskWatch) {
     this.#org = org
     this.#volumes = volumes
     this.#mounts = mounts
+    this.#watch = watch
   }
 
-  /** Mounts them, each made first if need be. @throws Refusal unavailable. */
+  /** Mounts them, each made first if need be. @throws Refusal unavailable, disk_unavailable. */
   async mount(): Promise<void> {
+    if (this.#volumes.some(({ readOnly }) => !readOnly)) await this.#watch.requireFor(this.#org)
     for (const volume of this.#volumes) {
       const id: FilesystemId = { area: 'volumes', org: this.#org, name: volume.name }
       this.#leases.push({ volume, lease: await this.#mounts.acquire(id, volume.quota) })
@@ -95,6 +102,13 @@ export class VolumesClaim {
     }))
     this.#attached = { slot, mount: await dockOf(slot).attachVolumes(volumesEntry, slot.pid, parts) }
     return volumesEntry
+  }
+
+  /** What is mounted and can be written to. */
+  get writable(): { mounted: Mounted; limitBytes: number }[] {
+    return this.#leases
+      .filter(({ volume }) => !volume.readOnly)
+      .map(({ volume, lease: { mounted } }) => ({ mounted, limitBytes: volume.quota.bytes }))
   }
 
   /** @returns the limit that one of those that can be written has come to; `undefined` while there is room in all. */

@@ -31,12 +31,16 @@ export function endingInWords(ending: Ending): string {
     case 'output_limit':
       return `killed for writing more than ${bytesInWords(ending.limitBytes)} to one stream (output limit)`
     case 'disk_quota':
-      return `failed because its storage was full (disk quota: ${bytesInWords(ending.limitBytes)} and a limited number of files); delete files that are not needed`
+      return ending.disk === 'server'
+        ? 'killed because the disk of the server is nearly full (disk quota); delete threads or files that are not needed, or retry later'
+        : `failed because its storage was full (disk quota: ${bytesInWords(ending.limitBytes)} and a limited number of files); delete files that are not needed`
     case 'cancelled':
       return 'cancelled'
     case 'shutdown':
       return 'killed because the server is shutting down; retry later'
     case 'failed':
+      if (ending.reason === 'files_lost')
+        return 'failed because the disk of the server could not store files that the program wrote (files_lost); check the files and retry later'
       return `failed because of a server error (${ending.reason}); the program may have run partially`
   }
 }

@@ -118,8 +118,9 @@ export function endingOnTheWire(ending: Ending): Record<string, unknown> {
         ...(ending.heldAs !== undefined && { held_as: ending.heldAs }),
       }
     case 'output_limit':
-    case 'disk_quota':
       return { kind: ending.kind, limit_bytes: ending.limitBytes }
+    case 'disk_quota':
+      return { kind: ending.kind, limit_bytes: ending.limitBytes, ...(ending.disk && { disk: ending.disk }) }
     case 'cancelled':
     case 'shutdown':
       return { kind: ending.kind }

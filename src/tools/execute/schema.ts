@@ -102,6 +102,11 @@ const Ending = Type.Object(
     held_as: Type.Optional(
       Type.String({ description: 'With `out_of_memory`: `socket_buffers` where those held what is beyond the limit.' }),
     ),
+    disk: Type.Optional(
+      Type.String({
+        description: 'With `disk_quota`: `server` where the disk of the server was nearly full, not the storage.',
+      }),
+    ),
     limit_bytes: Type.Optional(count('With `out_of_memory`, `output_limit` and `disk_quota`.')),
     reason: Type.Optional(oneOf(failureReasons, { description: 'With `failed`.' })),
   },

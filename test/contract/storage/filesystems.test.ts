@@ -244,7 +244,9 @@ inPrivateMounts(import.meta.filename, () => {
 
     it('is not created on a disk that is nearly full', async () => {
       const tight = await openRoom(Number.MAX_SAFE_INTEGER)
-      await expect(tight.filesystems.create(threadId('a'), smallQuota)).rejects.toMatchObject({ code: 'unavailable' })
+      await expect(tight.filesystems.create(threadId('a'), smallQuota)).rejects.toMatchObject({
+        code: 'disk_unavailable',
+      })
       tight.remove()
     })
   })

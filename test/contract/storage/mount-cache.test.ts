@@ -49,6 +49,28 @@ inPrivateMounts(import.meta.filename, () => {
       expect(mountsHere()).toEqual([])
     })
 
+    it('are created for a run also while a reader finds that they do not exist', async () => {
+      const warm = warmWith({})
+      const [, made] = await Promise.allSettled([
+        warm.acquire(threadId('new'), undefined).then((lease) => lease.release()),
+        warm.acquire(threadId('new'), smallQuota).then((lease) => lease.release()),
+      ])
+      expect(made?.status).toBe('fulfilled')
+      await warm.close(1_000)
+    })
+
+    it('are mounted anew after one that accepts no writes was released', async () => {
+      const warm = warmWith({})
+      const lease = await warm.acquire(threadId('a'), smallQuota)
+      warm.distrust(lease.mounted)
+      expect(warm.size.mounted).toBe(1)
+      lease.release()
+      const again = await warm.acquire(threadId('a'), undefined)
+      expect(again.mounted).not.toBe(lease.mounted)
+      again.release()
+      await warm.close(1_000)
+    })
+
     it('are unmounted when they are idle', async () => {
       const warm = warmWith({ idleMs: 30 })
       ;(await warm.acquire(threadId('a'), smallQuota)).release()

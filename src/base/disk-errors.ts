@@ -1,0 +1,28 @@
+import { Refusal } from './errors.ts'
+
+/** System errors that mean that the disk of the server cannot store data, in words for a caller and an operator. */
+const problems: Readonly<Record<string, string>> = {
+  ENOSPC: 'no space or no inodes are left on its disk',
+  EDQUOT: 'its disk quota is used up',
+  EROFS: 'its filesystem is read-only',
+  EIO: 'its disk reports input/output errors',
+}
+
+/** Describes an error that the disk caused, also as the cause of another error; `undefined` for any other error. */
+export function diskProblemOf(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined
+  return problems[String(Reflect.get(error, 'code'))] ?? diskProblemOf(error.cause)
+}
+
+/** Returns the refusal for an error that the disk caused, with the error as its cause; `undefined` for any other error. */
+export function diskRefusalOf(error: unknown): Refusal | undefined {
+  const problem = diskProblemOf(error)
+  return problem === undefined ? undefined : diskRefusal(problem, error)
+}
+
+/** @param problem completes "The server cannot store data now: ...". */
+export function diskRefusal(problem: string, cause: unknown): Refusal {
+  const refusal = new Refusal('disk_unavailable', { problem })
+  refusal.cause = cause
+  return refusal
+}

@@ -1,0 +1,150 @@
+import type { Log } from '../../observe/log.ts'
+import type { DiskLevel, DiskRoom } from '../../storage/disk-room.ts'
+import { failedMounts } from '../../storage/failed-mounts.ts'
+import { type FilesystemId, keyOf } from '../../storage/filesystem-id.ts'
+import { type Mounted, usageOf } from '../../storage/filesystems.ts'
+import type { MountCache } from '../../storage/mount-cache.ts'
+
+/** A run or an upload that can write to a filesystem. */
+export interface Writer {
+  id: FilesystemId
+  /** Ends it: the disk has no room for what it writes. */
+  stop(): void
+}
+
+interface Watched extends Writer {
+  /** Bytes in use when the disk became short; later ones are what it wrote. */
+  usedBefore: number | undefined
+}
+
+/** More than any disk writes; the closer the reserve, the sooner the next look. */
+const bytesPerMs = 4 * 1024 * 1024
+/** A look is one statfs(2) while there is room, 5 µs. */
+const lookMs = { least: 20, most: 250 }
+/** So much of the reserve, as a share, can each writer use that is not ended at once. */
+const writerShare = 1 / 64
+/** While the reserve is exhausted, the same in bytes: metadata of a program that only reads. */
+const idleWriterBytes = 64 * 1024
+/** How often filesystems that accept no writes are looked for. */
+const failedEveryMs = 1_000
+
+/**
+ * Watches the disk of the storage. Quotas can add up to more than the disk holds, so the writers are ended before they
+ * use up the reserve, which is left to the database and to other organizations. What was written to a thread reaches the
+ * disk seconds later; it is counted as if it were there.
+ */
+export class DiskWatch {
+  readonly room: DiskRoom
+  readonly #mounts: MountCache
+  readonly #mountsDir: string
+  readonly #log: Log
+  readonly #writers = new Set<Watched>()
+  #timer: NodeJS.Timeout | undefined
+  #looking: Promise<void> | undefined
+  #lastLevel: DiskLevel = 'ample'
+  #failedLookedMs = 0
+  #closed = false
+
+  constructor(room: DiskRoom, mounts: MountCache, mountsDir: string, log: Log) {
+    this.room = room
+    this.#mounts = mounts
+    this.#mountsDir = mountsDir
+    this.#log = log
+  }
+
+  start(): void {
+    this.#schedule()
+  }
+
+  async stop(): Promise<void> {
+    this.#closed = true
+    clearTimeout(this.#timer)
+    await this.#looking
+  }
+
+  /** Whether what was written may not reach the disk. */
+  get isShort(): boolean {
+    return this.room.level !== 'ample'
+  }
+
+  /** @throws Refusal `disk_unavailable` when this organization cannot write now. Costs nothing while there is room. */
+  async requireFor(org: string): Promise<void> {
+    if (this.room.level === 'reserved' || this.room.level === 'exhausted') await this.room.requireFor(org)
+  }
+
+  /** Adds a writer. @returns a function that removes it. */
+  add(writer: Writer): () => void {
+    const watched: Watched = { ...writer, usedBefore: undefined }
+    this.#writers.add(watched)
+    return () => void this.#writers.delete(watched)
+  }
+
+  #schedule(): void {
+    if (this.#closed) return
+    const untilReserveMs = (this.room.freeBytes - this.room.reserveBytes) / bytesPerMs
+    const delayMs = Math.max(lookMs.least, Math.min(lookMs.most, this.#writers.size > 0 ? untilReserveMs : lookMs.most))
+    this.#timer = setTimeout(() => {
+      this.#looking = this.#look()
+        .catch((error: unknown) => this.#log.error({ err: error }, 'the free disk space could not be read'))
+        .finally(() => this.#schedule())
+    }, delayMs)
+    this.#timer.unref()
+  }
+
+  async #look(): Promise<void> {
+    const level = await this.room.look()
+    if (level !== 'ample') await this.#lookClosely()
+    this.#report(this.room.level)
+    const nowMs = performance.now()
+    if (nowMs - this.#failedLookedMs < failedEveryMs) return
+    this.#failedLookedMs = nowMs
+    const failed = await failedMounts(this.#mountsDir)
+    for (const mounted of this.#mounts.mounted) if (failed.has(mounted.path)) this.#distrust(mounted)
+  }
+
+  async #lookClosely(): Promise<void> {
+    const used = new Map<string, number>()
+    let pendingBytes = 0
+    for (const mounted of this.#mounts.mounted) {
+      const usedBytes = await usedOf(mounted)
+      used.set(keyOf(mounted.id), usedBytes)
+      pendingBytes += Math.max(0, usedBytes - ((await this.#mounts.allocatedBytes(mounted.id)) ?? 0))
+    }
+    const level = await this.room.look(pendingBytes)
+    for (const writer of this.#writers) {
+      const usedNow = used.get(keyOf(writer.id))
+      writer.usedBefore ??= usedNow
+      if (level === 'ample' || level === 'short') continue
+      const isWithin = level === 'reserved' && (await this.room.mayWrite(writer.id.org))
+      const allowedBytes = level === 'reserved' ? this.room.reserveBytes * writerShare : idleWriterBytes
+      if (isWithin || (usedNow ?? 0) - (writer.usedBefore ?? 0) <= allowedBytes) continue
+      this.#log.warn({ storage: keyOf(writer.id), level }, 'a writer was ended: the disk is nearly full')
+      writer.stop()
+      this.#writers.delete(writer)
+    }
+  }
+
+  #report(level: DiskLevel): void {
+    if (level === this.#lastLevel) return
+    const figures = { level, free_bytes: this.room.freeBytes, reserve_bytes: this.room.reserveBytes }
+    if (level === 'reserved' || level === 'exhausted')
+      this.#log.error(figures, 'the disk of the storage is nearly full')
+    else if (level === 'ample' || this.#lastLevel !== 'ample')
+      this.#log.info(figures, 'the disk of the storage has room')
+    this.#lastLevel = level
+  }
+
+  #distrust(mounted: Mounted): void {
+    this.#log.error({ storage: keyOf(mounted.id) }, 'a filesystem accepts no writes; it is mounted anew')
+    this.#mounts.distrust(mounted)
+  }
+}
+
+/** One that was just unmounted uses nothing. */
+async function usedOf(mounted: Mounted): Promise<number> {
+  try {
+    return (await usageOf(mounted)).usedBytes
+  } catch {
+    return 0
+  }
+}
