@@ -189,6 +189,17 @@ static void parse_handover(struct preparation *p)
 	give_up();
 }
 
+/* Opens the standard input of a program without input by its name in the jail, which /proc/self/fd shows. */
+static int open_input(void)
+{
+	int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	if (input < 0 || dup2(input, 0) < 0)
+		return fail("open /dev/null");
+	close(input);
+	return 0;
+}
+
 /* Every step that makes the jail, in order. Those from seccomp_load on cannot be undone. */
 _Noreturn void jail_become_init(const struct child_fds *child_fds)
 {
@@ -198,7 +209,7 @@ _Noreturn void jail_become_init(const struct child_fds *child_fds)
 	if (take_descriptors(child_fds) < 0)
 		give_up();
 	parse_handover(&preparation);
-	if (net_loopback_up() < 0 || mounts_enter(p, handover_source()) < 0)
+	if (net_loopback_up() < 0 || mounts_enter(p, handover_source()) < 0 || (!jail_is_fed(p) && open_input() < 0))
 		give_up();
 	if (sethostname("glovebox", 8) < 0) {
 		fail("set the host name");

@@ -49,9 +49,14 @@ int jail_open_control(struct jail *jail, int *theirs)
 	return open_channel(&jail->control_fd, theirs);
 }
 
+bool jail_is_fed(const struct preparation *p)
+{
+	return p->has_stdin || p->prewarm != PREWARM_NONE || (p->code_file == NULL && p->code_bytes > 0);
+}
+
 static int open_child_fds(struct jail *jail, struct child_fds *child_fds, const struct preparation *p)
 {
-	bool fed = p->has_stdin || p->prewarm != PREWARM_NONE || (p->code_file == NULL && p->code_bytes > 0);
+	bool fed = jail_is_fed(p);
 
 	if (open_pipe(&jail->out, &child_fds->out, PIPE_BYTES) < 0 || open_pipe(&jail->err, &child_fds->err, PIPE_BYTES) < 0)
 		return -1;

@@ -2,6 +2,7 @@
 #ifndef GLOVEBOX_JAIL_H
 #define GLOVEBOX_JAIL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -57,6 +58,9 @@ struct report {
 /* Opens the descriptors of a new jail and prepares the mounts that it needs in the slot. The jail has no init yet. Returns
  * 0, or -1 with fail_text; then nothing stays open. */
 int jail_open(struct jail *jail, struct child_fds *child_fds, const struct preparation *preparation);
+
+/* Whether the standard input of the program is a pipe; otherwise it is /dev/null. */
+bool jail_is_fed(const struct preparation *preparation);
 
 void child_fds_close(struct child_fds *child_fds);
 
