@@ -48,6 +48,11 @@ export async function openApp(config: Config, instance: Instance, version: strin
       tools: productInventory.tools,
       region: config.region,
       runHistoryMs: config.runHistoryMs,
+      requestLimits: {
+        perKey: config.requestsPerKey,
+        perOrg: config.requestsPerOrg,
+        bufferBytes: config.bufferBytes,
+      },
       webhooks: { outbound, toBody: (run) => JSON.stringify(toDelivered(run)) },
     })
     undo.add(() => core.close('leave', 0))

@@ -81,6 +81,24 @@ const server = {
     'Maximum number of open connections. At the limit idle connections are closed; without one, further connections are refused with 503. At most 256 less than the process may open files.',
     { unit: 'count' },
   ),
+  requests_per_key: setting(
+    count(1, 100_000),
+    512,
+    'Maximum number of open requests and streams of one key; further ones are refused with 429.',
+    { unit: 'count' },
+  ),
+  requests_per_org: setting(
+    count(1, 100_000),
+    1024,
+    'Maximum number of open requests and streams of one organization; further ones are refused with 429.',
+    { unit: 'count' },
+  ),
+  buffer_bytes: setting(
+    bytes(64 * MiB, 64 * GiB),
+    256 * MiB,
+    'Memory for request bodies and for responses that clients have not read. One organization can use a quarter of it.',
+    { unit: 'bytes' },
+  ),
   log_level: setting(Type.Enum(logLevels), 'info', 'Minimum level of log messages.'),
   log_format: setting(Type.Enum(logFormats), 'auto', 'auto is pretty on a terminal and JSON lines otherwise.'),
 } as const

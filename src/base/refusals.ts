@@ -367,6 +367,16 @@ export const refusalTexts = {
     message: 'All slots are busy ({running} running) and the queue is full ({waiting} waiting).',
     hint: 'Retry in {retryAfterSeconds} s.',
   },
+  requests_full: {
+    kind: 'rate_limited',
+    message: 'This {who} has reached the maximum of {limit} open requests and streams.',
+    hint: 'Close streams that are not needed, or retry in {retryAfterSeconds} s.',
+  },
+  buffers_full: {
+    kind: 'rate_limited',
+    message: 'The memory for request bodies and unread responses of this organization is used up.',
+    hint: 'Read responses as they arrive, send fewer large bodies at the same time, or retry in {retryAfterSeconds} s.',
+  },
   connections_full: {
     kind: 'unavailable',
     message: 'The server has reached its maximum number of connections.',

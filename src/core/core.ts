@@ -1,3 +1,4 @@
+import type { Capability } from '../base/capabilities.ts'
 import { timestamp } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Profile } from '../base/profile.ts'
@@ -10,6 +11,7 @@ import { HiddenTools } from './access/hidden-tools.ts'
 import { noVariables } from './access/key-env.ts'
 import { Keys, keyWithoutSecret } from './access/keys.ts'
 import { ensureSecret } from './access/master-key.ts'
+import { OpenRequests, type RequestLimits } from './access/open-requests.ts'
 import { Profiles, type ReadProfile, toProfileRow } from './access/profiles.ts'
 import { type Guarded, type GuardedNoun, Rights, type ToolGrant } from './access/rights.ts'
 import { newSealingSecret, Sealing } from './access/sealing.ts'
@@ -93,6 +95,12 @@ export interface Core {
   /** The volumes that the caller's profile mounts. */
   readonly volumes: GuardedNoun<Volumes, typeof volumeNeeds>
 
+  /** What keys have open: bounded, and ended with the right to it. */
+  readonly openRequests: Pick<OpenRequests, 'open' | 'usage'>
+
+  /** Rejects where the caller lacks a capability. @throws Refusal `permission_denied`. */
+  requireCapability(caller: Caller, capability: Capability): Promise<void>
+
   /** Returns the tools that the caller's organization has switched off; a change takes effect within a second. */
   hiddenTools(caller: Caller): Promise<readonly string[]>
 
@@ -159,6 +167,7 @@ export interface CoreDeps {
   region: string
   /** How long the rows of runs are kept. */
   runHistoryMs: number
+  requestLimits: RequestLimits
   /** Counts every run. */
   metrics: Metrics
   /** How endings are delivered to addresses of clients. */
@@ -179,12 +188,18 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   const links = new SignedLinks(store, await ensureSecret(store, vault, 'signing_of_links', newLinkSecret()))
   const hidden = new HiddenTools(store)
   const rights = new Rights(deps.tools, hidden, store)
+  const openRequests = new OpenRequests(
+    deps.requestLimits,
+    (keyId) => keys.callerOf(keyId),
+    (error) => fault(error, log),
+  )
   const retention = new RetentionJob(store, deps.runHistoryMs, log)
   const threads = new Threads(store, runner)
   const tasks = new Tasks(store)
   const maintenance = new StorageMaintenance(threads, volumes, profiles, log)
   await runs.start()
   keys.startWatching()
+  openRequests.start()
   retention.start()
   maintenance.start()
   webhooks.start()
@@ -206,6 +221,8 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
       isOrphan: (task) => tasks.isOrphan(task),
       settle: (id, status, outcome) => tasks.settle(id, status, outcome),
     },
+    openRequests,
+    requireCapability: (caller, capability) => rights.require(caller, capability),
     hiddenTools: (caller) => hidden.of(caller),
     sealing,
     figures: () => figures(runner),
@@ -222,6 +239,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
       await retention.stop()
       await maintenance.stop()
       await keys.stop()
+      await openRequests.stop()
       await runs.stop(what, graceMs)
       await webhooks.stop()
     },

@@ -8,6 +8,8 @@ const largeCharacters = 64 * 1024
 
 /** Sends a JSON text. */
 export async function sendJson(reply: FastifyReply, status: number, json: string): Promise<void> {
+  // Ended from outside, because its key was revoked meanwhile.
+  if (reply.sent) return
   reply.code(status).header('content-type', 'application/json; charset=utf-8')
   if (json.length <= largeCharacters) {
     await reply.send(json)
@@ -15,6 +17,7 @@ export async function sendJson(reply: FastifyReply, status: number, json: string
   }
   reply.header('content-length', Buffer.byteLength(json))
   const writer = startWriting(reply)
+  reply.request.open?.holdUnread(json.length)
   await writer.write(json)
   writer.end()
 }
@@ -43,7 +46,7 @@ export async function sendLines(reply: FastifyReply, lines: AsyncGenerator<objec
 /** Takes the response over from Fastify, with the status and headers set so far. @returns a writer for its body. */
 export function startWriting(reply: FastifyReply): Writer {
   reply.hijack()
-  reply.raw.writeHead(reply.statusCode, Object.fromEntries(headersOf(reply)))
+  if (!reply.raw.headersSent) reply.raw.writeHead(reply.statusCode, Object.fromEntries(headersOf(reply)))
   return new Writer(reply.raw)
 }
 

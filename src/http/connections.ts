@@ -131,9 +131,11 @@ export class Connections {
     const timer = setInterval(() => {
       if (socket.bytesRead > endBytes || monotonicMs() > endMs) socket.destroy()
     }, drainCheckMs).unref()
-    socket.once('close', () => clearInterval(timer))
+    const stop = () => clearInterval(timer)
+    socket.once('close', stop)
     request.once('end', () => {
-      clearInterval(timer)
+      stop()
+      socket.off('close', stop)
       const connection = this.#connections.get(socket)
       if (connection?.isClosing) socket.destroySoon()
       else if (connection?.active === 0) this.#idle.add(socket)

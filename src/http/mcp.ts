@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { escapeLineBreaks } from '../base/json.ts'
+import type { Caller } from '../core/caller.ts'
 import { readsEvents } from '../mcp/accept.ts'
 import { ActiveCalls } from '../mcp/active-calls.ts'
 import type { ChangeFeed } from '../mcp/change-feed.ts'
@@ -38,7 +39,10 @@ export function mcpEndpoint(deps: HttpDeps, catalog: Catalog, changes: ChangeFee
   return {
     post: async (request, reply) => {
       const context = await contextOf(request, reply, deps, catalog, state)
-      return send(reply, await handle(headersOf(request), request.body as Buffer, context), context.log)
+      const body = request.body as Buffer
+      // A stream may stay open for hours; it must not keep the body of its request.
+      request.body = undefined
+      return send(reply, await handle(headersOf(request), body, context), context.log)
     },
     get: async (request, reply) => {
       const header = headersOf(request)
@@ -75,12 +79,15 @@ async function contextOf(
   state: McpState,
 ): Promise<McpContext> {
   const { caller } = request
-  const toolsets = chooseToolsets(queryOf(request, 'toolsets'), caller.profile)
+  const wanted = queryOf(request, 'toolsets')
+  const offerTo = async (to: Caller) =>
+    catalog.offer(to.profile, chooseToolsets(wanted, to.profile), await core.hiddenTools(to), to.tools)
   return {
     ...state,
     core,
     caller,
-    offer: catalog.offer(caller.profile, toolsets, await core.hiddenTools(caller), caller.tools),
+    offer: await offerTo(caller),
+    requireTool: (name) => request.open?.require(async (now) => (await offerTo(now)).tool(name)),
     serverVersion: version,
     baseUrl: baseUrlOf(request, publicUrl),
     streamAfterMs,

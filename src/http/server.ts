@@ -1,7 +1,15 @@
 import cors from '@fastify/cors'
-import { type FastifyBaseLogger, type FastifyInstance, type FastifyRequest, fastify, LogController } from 'fastify'
+import {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  fastify,
+  LogController,
+} from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import type { OpenRequest } from '../core/access/open-requests.ts'
 import type { Admin } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
@@ -11,6 +19,7 @@ import { type Authentication, authenticator } from './authenticate.ts'
 import { toTrustProxy } from './client-address.ts'
 import { Connections } from './connections.ts'
 import { answerError } from './errors.ts'
+import { openRequest } from './open-request.ts'
 import type { Access, HttpDeps } from './operation.ts'
 import { checkContentType, type GuardRules, requestGuard } from './request-guard.ts'
 import { registerRoutes } from './routes.ts'
@@ -34,6 +43,8 @@ declare module 'fastify' {
     caller: Caller
     /** Set on routes with access `admin token`. */
     admin: Admin
+    /** Set when the sender is authenticated. */
+    open: OpenRequest | null
   }
   interface FastifyContextConfig {
     /** A route without it requires a key. */
@@ -93,18 +104,24 @@ export async function buildServer({
   // Declared here so that all requests share one hidden class.
   app.decorateRequest('caller', null as unknown as Caller)
   app.decorateRequest('admin', null as unknown as Admin)
+  app.decorateRequest('open', null)
   const connections = new Connections(app.server, { max: config.connectionsMax, requestTimeoutMs })
   app.addHook('onClose', async () => connections.stop())
   // Hooks use callbacks: a promise per hook would cost more than the hook itself.
   app.addHook('onRequest', (request, reply, done) => {
     const isUpload = request.routeOptions.config?.bodyKind === 'file'
     const refusal = connections.begin(request.raw, reply.raw, isUpload)
+    // Also emitted when the client disconnects, unlike `onResponse`.
+    reply.raw.once('close', () => {
+      connections.end(request.raw)
+      request.open?.close()
+    })
     reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
     if (refusal) reply.header('connection', 'close')
     done(refusal ?? guard(request.raw))
   })
   if (config.allowedOrigins.length > 0) await allowOrigins(app, config.allowedOrigins)
-  app.addHook('onRequest', (request, _reply, done) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const refusal = checkContentType(request.method, request.headers['content-type'])
     if (refusal) return done(refusal)
     // An absolute URL names a host of its own, which could differ from the one that was checked.
@@ -112,10 +129,11 @@ export async function buildServer({
       return done(new Refusal('invalid_request', { problem: 'the address must be a path' }))
     // Before the body is read: the caller is not authenticated, so its memory cannot be accounted.
     if (request.is404) return done(toNotFound(request.url))
-    authenticate(request, authentication, done)
+    authenticate(request, authentication, (error) => {
+      done(error ?? refusalOf(() => registerOpen(core, request, reply)))
+    })
   })
   app.addHook('onResponse', (request, reply, done) => {
-    connections.end(request.raw)
     metrics.answered(request.method, routeOf(request), reply.statusCode)
     const level = reply.statusCode < 400 ? 'debug' : 'info'
     if (log.isLevelEnabled(level)) {
@@ -172,6 +190,23 @@ function toNotFound(url: string): Refusal {
   return oauthPath.test(path)
     ? new Refusal('oauth_unsupported')
     : new Refusal('not_found', { what: path.slice(0, 128) })
+}
+
+/** Registers a request under its key or admin token. @throws Refusal `requests_full`, `buffers_full`. */
+function registerOpen(core: Core, request: FastifyRequest, reply: FastifyReply): void {
+  const { caller, admin } = request
+  if (caller) openRequest(core, request, reply, caller)
+  else if (admin) openRequest(core, request, reply, { orgId: admin.orgId ?? 'instance', keyId: admin.id })
+}
+
+/** Returns what `act` throws. */
+function refusalOf(act: () => void): Error | undefined {
+  try {
+    act()
+    return undefined
+  } catch (error) {
+    return error as Error
+  }
 }
 
 /** Authenticates a request as its route requires, and sets `caller` or `admin`. */

@@ -25,6 +25,9 @@ export function optionalObjectParam(params: Params, name: string): Params {
   return (own(params, name) ?? undefined) === undefined ? {} : objectParam(params, name)
 }
 
+/** Longest string of a list: longer than the URI of usual resources. */
+const maxItemLength = 2_048
+
 /**
  * Reads a list of strings and removes duplicates.
  * @throws Refusal `invalid_argument` when it has more than `maxItems`.
@@ -32,8 +35,10 @@ export function optionalObjectParam(params: Params, name: string): Params {
 export function stringListParam(params: Params, name: string, field: string, maxItems: number): string[] | undefined {
   const value = own(params, name)
   if (value === undefined || value === null) return undefined
-  const isValid = Array.isArray(value) && value.length <= maxItems && value.every((item) => typeof item === 'string')
-  if (!isValid) throw invalidParam(field, `must be a list of at most ${maxItems} strings`)
+  const isShort = (item: unknown) => typeof item === 'string' && item.length <= maxItemLength
+  const isValid = Array.isArray(value) && value.length <= maxItems && value.every(isShort)
+  if (!isValid)
+    throw invalidParam(field, `must be a list of at most ${maxItems} strings of at most ${maxItemLength} characters`)
   return [...new Set(value as string[])]
 }
 

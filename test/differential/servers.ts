@@ -76,6 +76,7 @@ export function ours({ core, caller, log }: Rooms): AnswerTo {
     baseUrl: 'http://localhost',
     streamAfterMs: 60_000,
     wantsSession: false,
+    requireTool: () => {},
     disconnected: () => never,
   }
   return async ({ headers, body }) => {

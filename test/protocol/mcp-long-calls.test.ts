@@ -35,6 +35,7 @@ function call(code: string, reads: keyof typeof accept, streamAfterMs: number): 
     closing: never,
     disconnected: () => never,
     wantsSession: false,
+    requireTool: () => {},
     serverVersion: '0',
     baseUrl: 'http://localhost',
     streamAfterMs,

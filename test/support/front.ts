@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { type Profile, toolsets } from '../../src/base/profile.ts'
 import { loadConfig, readProfile } from '../../src/config.ts'
+import type { RequestLimits } from '../../src/core/access/open-requests.ts'
 import type { ToolGrant } from '../../src/core/access/rights.ts'
 import { Vault } from '../../src/core/access/vault.ts'
 import type { Caller } from '../../src/core/caller.ts'
@@ -59,6 +60,7 @@ export const coreSettings = {
   tools: productInventory.tools,
   region: 'us',
   runHistoryMs: 30 * 24 * 60 * 60 * 1000,
+  requestLimits: { perKey: 512, perOrg: 1024, bufferBytes: 256 * 1024 * 1024 },
   webhooks: {
     outbound: new Outbound(new AllowedDestinations(['127.0.0.1'])),
     toBody: (run: RecordedRun) => JSON.stringify(toDelivered(run)),
@@ -84,6 +86,7 @@ export interface Rooms {
 export async function openRooms(
   profile: Profile = testProfile,
   tools: readonly ToolGrant[] = productInventory.tools,
+  requestLimits: RequestLimits = coreSettings.requestLimits,
 ): Promise<Rooms> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-front-'))
   const lines: string[] = []
@@ -93,7 +96,16 @@ export async function openRooms(
   const store = await openStore(databasePath)
   const runner = new ProcessRunner()
   const metrics = new Metrics()
-  const core = await createCore({ store, runner, profiles: [profile], metrics, log, ...coreSettings, tools })
+  const core = await createCore({
+    store,
+    runner,
+    profiles: [profile],
+    metrics,
+    log,
+    ...coreSettings,
+    tools,
+    requestLimits,
+  })
   const caller = await core.developer()
   const close = async () => {
     runner.close()
@@ -119,8 +131,9 @@ export async function openFront(
   config: Partial<HttpConfig> = {},
   offers?: HttpDeps['offers'],
   tools?: readonly ToolGrant[],
+  requestLimits?: RequestLimits,
 ): Promise<Front> {
-  const rooms = await openRooms(profile, tools)
+  const rooms = await openRooms(profile, tools, requestLimits)
   const app = await buildServer({
     core: rooms.core,
     metrics: rooms.metrics,

@@ -3,7 +3,7 @@ import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 
 /** How soon a change takes effect in every front; until then it costs calls no query. */
-const ttl = 1_000
+const ttl = 250
 /** Organizations whose tools are cached. */
 const max = 10_000
 

@@ -73,6 +73,11 @@ export class Rights {
     return Object.assign(checked, { capability: capabilityOf(need) })
   }
 
+  /** @throws Refusal `permission_denied`. */
+  require(caller: Caller, capability: Capability): Promise<void> {
+    return this.#require(capability, caller, undefined)
+  }
+
   /** Guards the verbs of a noun; methods that `needs` does not list are left out. */
   noun<Noun extends object, Needs extends { readonly [Name in keyof Noun]?: Need }>(
     noun: Noun,

@@ -4,17 +4,26 @@
  */
 export class CoalescingWriter {
   readonly #write: (text: string) => Promise<void>
+  readonly #onBuffered: (characters: number) => void
   #waiting = ''
+  /** Characters of the write in progress. */
+  #writing = 0
   #going: Promise<void> | undefined
 
-  /** @param write resolves when the text was written, or when the consumer has disconnected. */
-  constructor(write: (text: string) => Promise<void>) {
+  /**
+   * @param write resolves when the text was written, or when the consumer has disconnected.
+   * @param onBuffered called with the size of the buffer when it changes.
+   */
+  constructor(write: (text: string) => Promise<void>, onBuffered: (characters: number) => void = () => {}) {
     this.#write = write
+    this.#onBuffered = onBuffered
   }
 
   add(text: string): void {
     this.#waiting += text
-    if (this.#waiting !== '') this.#going ??= this.#go()
+    if (this.#waiting === '') return
+    if (this.#going) this.#onBuffered(this.#writing + this.#waiting.length)
+    else this.#going = this.#go()
   }
 
   /** Resolves when all text was written, or when the consumer has disconnected. */
@@ -26,8 +35,12 @@ export class CoalescingWriter {
     while (this.#waiting !== '') {
       const text = this.#waiting
       this.#waiting = ''
+      this.#writing = text.length
+      this.#onBuffered(this.#writing)
       await this.#write(text)
     }
+    this.#writing = 0
+    this.#onBuffered(0)
     this.#going = undefined
   }
 }

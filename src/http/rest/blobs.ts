@@ -8,6 +8,7 @@ import type { FileStatus, OpenFile } from '../../core/storage/files.ts'
 import type { Link } from '../../core/storage/signed-links.ts'
 import { sendJson, startWriting } from '../answer.ts'
 import { isUnchanged } from '../conditional.ts'
+import { openRequest } from '../open-request.ts'
 import type { Group, Operation, Raw, ServerContext } from '../operation.ts'
 import { attachment, etagOf, readRange } from './download-headers.ts'
 
@@ -33,17 +34,25 @@ const idleTimeoutMs = 60_000
  * Reads the signed link in the path and finds the caller that it was made for.
  * @throws Refusal link_invalid, also when the key of the caller is revoked or expired.
  */
-async function readLink(core: Core, request: FastifyRequest, method: 'GET' | 'PUT'): Promise<[Link, Caller]> {
+async function readLink(
+  core: Core,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  method: 'GET' | 'PUT',
+): Promise<[Link, Caller]> {
   const { token } = request.params as { token: string }
   const link = core.links.read(token, method)
-  return [link, await core.callerOfLink(link)]
+  const caller = await core.callerOfLink(link)
+  openRequest(core, request, reply, caller)
+  request.open?.require((now) => core.requireCapability(now, method === 'GET' ? 'files.read' : 'files.write'))
+  return [link, caller]
 }
 
 /** Sends a file or one range of it. HEAD sends the same headers without the bytes. */
 const getBlob =
   ({ core }: ServerContext): RouteHandlerMethod =>
   async (request, reply) => {
-    const [link, caller] = await readLink(core, request, 'GET')
+    const [link, caller] = await readLink(core, request, reply, 'GET')
     const status = await core.files.stat(caller, link)
     if (status.isDirectory) throw new Refusal('not_a_file', { path: link.path, kind: 'directory' })
     const etag = etagOf(status)
@@ -101,7 +110,7 @@ async function sendBytes(reply: FastifyReply, file: OpenFile, lengthBytes: numbe
 const putBlob =
   ({ core }: ServerContext): RouteHandlerMethod =>
   async (request, reply) => {
-    const [link, caller] = await readLink(core, request, 'PUT')
+    const [link, caller] = await readLink(core, request, reply, 'PUT')
     const sizeBytes = link.sizeBytes ?? 0
     requireLength(request, sizeBytes)
     await core.links.use(link)

@@ -168,7 +168,10 @@ async function sendAsLines(
   reply.header('x-trace-id', accepted.runId)
   const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')
   const lines = new RunLines(accepted, encoding, asked)
-  const paced = new CoalescingWriter((text) => writer.write(text))
+  const paced = new CoalescingWriter(
+    (text) => writer.write(text),
+    (characters) => reply.request.open?.holdUnread(characters),
+  )
   try {
     paced.add(lines.opening())
     for await (const event of events) paced.add(lines.add(event))

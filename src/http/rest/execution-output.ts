@@ -47,6 +47,7 @@ export const executionOutput = keyOperation({
     if (wantsLines(request)) {
       // Refused here, an unknown run is a 404; the stream below could only report it in a line.
       await core.execution(caller, id)
+      request.open?.require((now) => core.execution(now, id))
       const lines = new OutputLines(encodingOf(query.encoding), afterOf(query.after))
       return sendAsLines(core, reply, id, reader, lines, request.log as Log)
     }

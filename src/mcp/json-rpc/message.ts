@@ -27,6 +27,11 @@ export type Message =
   /** Not a message; `id` is `null` where none could be read. */
   | { kind: 'invalid'; id: RequestId | null; refusal: Refusal }
 
+/** Longest id, method, progress token or name. They are kept and repeated while a request lasts; usual ones are UUIDs. */
+const nameMax = 256
+/** Longest URI: the percent-encoded form of the longest path of a file. */
+const uriMax = 16_384
+
 /** Parses one JSON-RPC 2.0 message: https://www.jsonrpc.org/specification */
 export function parseMessage(value: unknown): Message {
   if (!isObject(value)) return invalid(null, 'a message must be an object')
@@ -43,10 +48,33 @@ export function parseMessage(value: unknown): Message {
   if (!isObject(params)) return invalid(readableId, 'params must be an object')
   const meta = own(params, '_meta') ?? undefined
   if (meta !== undefined && !isObject(meta)) return invalid(readableId, 'params._meta must be an object')
+  const long = tooLong(method, params, meta)
+  if (long !== undefined) return invalid(readableId, `${long.field} is longer than ${long.limit} characters`)
   if (!Object.hasOwn(value, 'id')) return { kind: 'notification', method, params }
+  if (isTooLong(id, nameMax)) return invalid(null, `id is longer than ${nameMax} characters`)
   if (readableId === null) return invalid(null, 'id must be a string or a number')
   return { kind: 'request', id: readableId, method, params }
 }
+
+/** Members of `params` that identify something. */
+const nameFields = ['name', 'taskId', 'requestId', 'cursor', 'level', 'protocolVersion'] as const
+
+/** Returns the first member that is too long, and its limit. */
+function tooLong(
+  method: string,
+  params: Params,
+  meta: Params | undefined,
+): { field: string; limit: number } | undefined {
+  if (method.length > nameMax) return { field: 'method', limit: nameMax }
+  for (const field of nameFields) {
+    if (isTooLong(params[field], nameMax)) return { field: `params.${field}`, limit: nameMax }
+  }
+  if (isTooLong(params.uri, uriMax)) return { field: 'params.uri', limit: uriMax }
+  if (meta && isTooLong(meta.progressToken, nameMax)) return { field: 'progressToken', limit: nameMax }
+  return undefined
+}
+
+const isTooLong = (value: unknown, limit: number): boolean => typeof value === 'string' && value.length > limit
 
 /** Returns an own property of a parsed object, and never one of its prototype. */
 export function own(value: Params, name: string): unknown {
@@ -59,7 +87,7 @@ export function isObject(value: unknown): value is Params {
 
 /** BOUNDARY: the only check that an id passes before the server stores it and sends it back. */
 export const isRequestId = (id: unknown): id is RequestId =>
-  typeof id === 'string' || (typeof id === 'number' && Number.isFinite(id)) || isExact(id)
+  (typeof id === 'string' && id.length <= nameMax) || (typeof id === 'number' && Number.isFinite(id)) || isExact(id)
 
 const invalid = (id: RequestId | null, problem: string): Message => ({
   kind: 'invalid',

@@ -105,13 +105,26 @@ const cache = new OfferCache()
 
 const toReply = ({ id }: Request, result: object): JsonReply => resultReply(id, JSON.stringify(result))
 
+const lengthOf = (texts: ReadonlySet<string>): number => [...texts].reduce((sum, text) => sum + text.length, 0)
+
+/** Largest JSON text of the capabilities that a session keeps; those of usual clients have a few hundred characters. */
+const maxCapabilitiesLength = 16_384
+
+function requireSmall(capabilities: Params): Params {
+  if (JSON.stringify(capabilities).length <= maxCapabilitiesLength) return capabilities
+  const problem = `must have at most ${maxCapabilitiesLength} characters as JSON`
+  throw new Refusal('invalid_argument', { field: 'capabilities', problem })
+}
+
 /** Answers `initialize`, which clients may omit. The server remembers it only if the client requested a session. */
 function initialize(request: Request, context: McpContext): JsonReply & { sessionId?: string } {
   const { params } = request
   const { serverVersion, caller, offer, wantsSession, sessions } = context
   const version = toLegacyVersion(own(params, 'protocolVersion')) ?? latestLegacyVersion
   const capabilities = own(params, 'capabilities')
-  const session = wantsSession ? sessions.open(caller.keyId, isObject(capabilities) ? capabilities : {}) : undefined
+  const session = wantsSession
+    ? sessions.open(caller.keyId, isObject(capabilities) ? requireSmall(capabilities) : {})
+    : undefined
   const reply = toReply(request, {
     protocolVersion: version,
     capabilities: capabilitiesFor(context, session !== undefined),
@@ -145,6 +158,8 @@ function setLevel(params: Params, session: Session | undefined): object {
 
 /** Subscriptions of one session. */
 const maxSubscriptions = 256
+/** Length of all URIs that one session subscribes to. */
+const maxSubscribedLength = 65_536
 
 /** @throws Refusal `invalid_argument`, `method_not_found` without a session. */
 function subscribe(
@@ -155,6 +170,11 @@ function subscribe(
   if (!session) throw new Refusal('method_not_found', { method })
   const uri = stringParam(params, 'uri')
   if (method === 'resources/unsubscribe') session.subscriptions.delete(uri)
+  else if (lengthOf(session.subscriptions) + uri.length > maxSubscribedLength)
+    throw new Refusal('invalid_argument', {
+      field: 'uri',
+      problem: `exceeds the ${maxSubscribedLength} characters that the subscriptions of a session can have`,
+    })
   else if (session.subscriptions.size < maxSubscriptions) session.subscriptions.add(uri)
   else throw invalidParam('uri', `exceeds the limit of ${maxSubscriptions} subscriptions in one session`)
   return {}

@@ -54,10 +54,11 @@ function execute(
   { method, params }: CallRequest,
   { era }: RequestScope,
   toolContext: ToolContext,
-  { caller, offer }: McpContext,
+  { caller, offer, requireTool }: McpContext,
 ): Promise<object> {
   switch (method) {
     case 'tools/call': {
+      requireTool(String(own(params, 'name')))
       const result = callTool(caller, params, offer, toolContext).then((full) => downgradeContent(era.version, full))
       // Invalid arguments are results that the model sees since 2025-11-25, and JSON-RPC errors before.
       // https://modelcontextprotocol.io/specification/2025-11-25/server/tools#error-handling

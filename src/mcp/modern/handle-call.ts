@@ -2,6 +2,7 @@ import { InputNeeded, type InputRequests, type InputResponses, logLevels } from 
 import { disconnectReason, type Progress, type ToolContext } from '../../tools/tool.ts'
 import type { McpContext, StreamReply } from '../handle.ts'
 import { encodeNotification, type JsonReply, resultReply } from '../json-rpc/encode.ts'
+import { own } from '../json-rpc/message.ts'
 import { type CallRequest, callTool, getPrompt, readResource } from '../methods.ts'
 import { ProgressEncoder } from '../progress-encoder.ts'
 import { type ResponseChannel, respond } from '../respond.ts'
@@ -71,10 +72,11 @@ class ModernCall {
   }
 
   #execute(): Promise<object> {
-    const { caller, offer } = this.#context
+    const { caller, offer, requireTool } = this.#context
     const { method, params } = this.#call
     switch (method) {
       case 'tools/call':
+        requireTool(String(own(params, 'name')))
         return callTool(caller, params, offer, this.#toolContext()).catch(toToolErrorResult)
       case 'prompts/get':
         return getPrompt(caller, params, offer, this.#toolContext())
