@@ -7,7 +7,8 @@
 #include "frames.h"
 #include "prepare.h"
 
-#define SOURCES_BYTES (2 * (size_t)SOURCE_MAX_BYTES)
+/* Source text, standard input, and the variables of a prewarmed jail, which come in one frame. */
+#define SOURCES_BYTES (2 * (size_t)SOURCE_MAX_BYTES + FRAME_IN_MAX_BYTES)
 
 /* Of source text and payloads, what stays resident between runs. */
 #define KEPT_RESIDENT_BYTES 65536u

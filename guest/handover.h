@@ -14,7 +14,8 @@ void handover_keep(const uint8_t *payload, size_t length);
 /* Returns the payload stored last. */
 const uint8_t *handover_payload(size_t *length);
 
-/* Returns the memory for source text and standard input: SOURCE_MAX_BYTES for each. */
+/* Returns the memory for source text and standard input: SOURCE_MAX_BYTES for each, and a
+ * frame of variables. */
 uint8_t *handover_source(void);
 
 /* Overwrite the data, and return large amounts of memory to the kernel. */

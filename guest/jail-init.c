@@ -121,49 +121,50 @@ static void hide_init(void)
 	give_up();
 }
 
-static void open_namespaces(int ns_fds[JAIL_NAMESPACES])
+static void open_namespaces(int passed[JAIL_PASSED])
 {
 	static const char *const names[] = {"pid", "mnt", "net", "ipc", "uts"};
 	char path[32];
 
 	for (size_t i = 0; i < JAIL_NAMESPACES; i++) {
 		snprintf(path, sizeof(path), "/proc/self/ns/%s", names[i]);
-		ns_fds[i] = open(path, O_RDONLY | O_CLOEXEC);
-		if (ns_fds[i] < 0) {
+		passed[i] = open(path, O_RDONLY | O_CLOEXEC);
+		if (passed[i] < 0) {
 			fail("open %s", path);
 			give_up();
 		}
 	}
 }
 
-static void report_namespaces(const int ns_fds[JAIL_NAMESPACES])
+static void report_made(const int passed[JAIL_PASSED])
 {
 	struct report report = {.kind = REPORT_MADE};
+	size_t count = passed[JAIL_CODE] < 0 ? JAIL_NAMESPACES : JAIL_PASSED;
 
-	if (pass_send(CHANNEL, &report, sizeof(report), ns_fds, JAIL_NAMESPACES) < 0)
+	if (pass_send(CHANNEL, &report, sizeof(report), passed, count) < 0)
 		_exit(EXIT_JAIL_FAILED);
 }
 
-/* Lets storage be attached after the program has been started. */
-static void offer_mount_namespace(void)
+/* Lets storage be attached, and the source text be written, after the program has been started. */
+static void offer_mount_namespace(int code)
 {
-	int ns_fds[JAIL_NAMESPACES];
+	int passed[JAIL_PASSED] = {[JAIL_CODE] = code};
 
-	open_namespaces(ns_fds);
-	report_namespaces(ns_fds);
+	open_namespaces(passed);
+	report_made(passed);
 	descriptors_close_from(CHANNEL + 1);
 }
 
 /* The init of a jail that the zygote's child joins: it has no main process of its own. Reports the namespaces of the jail,
  * confines itself as any init, and reaps orphans until the guest kills it. */
-static _Noreturn void wait_as_init(void)
+static _Noreturn void wait_as_init(int code)
 {
-	int ns_fds[JAIL_NAMESPACES];
+	int passed[JAIL_PASSED] = {[JAIL_CODE] = code};
 
-	open_namespaces(ns_fds);
+	open_namespaces(passed);
 	if (seccomp_load() < 0 || ids_drop_capabilities() < 0)
 		give_up();
-	report_namespaces(ns_fds);
+	report_made(passed);
 	descriptors_close_from(0);
 	for (;;) {
 		sigset_t child;
@@ -209,7 +210,12 @@ _Noreturn void jail_become_init(const struct child_fds *child_fds)
 	if (take_descriptors(child_fds) < 0)
 		give_up();
 	parse_handover(&preparation);
-	if (net_loopback_up() < 0 || mounts_enter(p, handover_source()) < 0 || (!jail_is_fed(p) && open_input() < 0))
+	if (net_loopback_up() < 0)
+		give_up();
+	int code = mounts_enter(p);
+	if (code == -1 || (!jail_is_fed(p) && open_input() < 0))
+		give_up();
+	if (p->prewarm == PREWARM_NONE && code >= 0 && mounts_write_code(code, handover_source(), p->code_bytes) < 0)
 		give_up();
 	if (sethostname("glovebox", 8) < 0) {
 		fail("set the host name");
@@ -218,9 +224,9 @@ _Noreturn void jail_become_init(const struct child_fds *child_fds)
 	handover_close();
 	hide_init();
 	if (p->prewarm == PREWARM_FORK)
-		wait_as_init();
+		wait_as_init(code);
 	if (p->prewarm == PREWARM_EXEC)
-		offer_mount_namespace();
+		offer_mount_namespace(code);
 	if (seccomp_load() < 0)
 		give_up();
 

@@ -95,12 +95,14 @@ int jail_open(struct jail *jail, struct child_fds *child_fds, const struct prepa
 	return -1;
 }
 
-/* Only REPORT_MADE carries namespaces, and all of them. */
-static int keep_namespaces(struct jail *jail, const struct cmsghdr *header)
+/* Only REPORT_MADE carries descriptors: all namespaces, and the code file of a jail that has one. */
+static int keep_passed(struct jail *jail, const struct cmsghdr *header)
 {
-	if (header->cmsg_len != CMSG_LEN(sizeof(jail->ns_fds)))
+	size_t bytes = header->cmsg_len - CMSG_LEN(0);
+
+	if (bytes != JAIL_NAMESPACES * sizeof(int) && bytes != JAIL_PASSED * sizeof(int))
 		return -1;
-	memcpy(jail->ns_fds, CMSG_DATA(header), sizeof(jail->ns_fds));
+	memcpy(jail->passed, CMSG_DATA(header), bytes);
 	return 0;
 }
 
@@ -108,7 +110,7 @@ int jail_report(struct jail *jail, int from, struct report *report)
 {
 	union {
 		struct cmsghdr header;
-		char space[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(jail->ns_fds))];
+		char space[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(jail->passed))];
 	} control;
 	struct iovec body = {.iov_base = report, .iov_len = sizeof(*report)};
 	struct msghdr message = {
@@ -130,7 +132,7 @@ int jail_report(struct jail *jail, int from, struct report *report)
 			return -1;
 		if (header->cmsg_type == SCM_CREDENTIALS)
 			memcpy(&sender, CMSG_DATA(header), sizeof(sender));
-		else if (header->cmsg_type != SCM_RIGHTS || keep_namespaces(jail, header) < 0)
+		else if (header->cmsg_type != SCM_RIGHTS || keep_passed(jail, header) < 0)
 			return -1;
 	}
 	if (report->kind == REPORT_READY)
@@ -171,6 +173,6 @@ void jail_forget(struct jail *jail)
 	jail_close(&jail->err);
 	jail_close(&jail->pictures);
 	jail_close(&jail->control_fd);
-	for (size_t i = 0; i < JAIL_NAMESPACES; i++)
-		jail_close(&jail->ns_fds[i]);
+	for (size_t i = 0; i < JAIL_PASSED; i++)
+		jail_close(&jail->passed[i]);
 }

@@ -10,7 +10,8 @@
 #include "zygote-protocol.h"
 #include "prepare.h"
 
-enum jail_namespace { JAIL_PID, JAIL_MNT, JAIL_NET, JAIL_IPC, JAIL_UTS, JAIL_NAMESPACES };
+/* What the init of a prewarmed jail passes on: its namespaces, and the descriptor that writes its CODE_FILE if it has one. */
+enum jail_passed { JAIL_PID, JAIL_MNT, JAIL_NET, JAIL_IPC, JAIL_UTS, JAIL_NAMESPACES, JAIL_CODE = JAIL_NAMESPACES, JAIL_PASSED };
 
 /* A jail, as the guest holds it. Descriptors are close-on-exec and non-blocking; -1 if absent. */
 struct jail {
@@ -23,12 +24,13 @@ struct jail {
 	/* Of a prewarmed jail: */
 	pid_t main;                  /* 0: not known yet */
 	int control_fd;              /* receives the reports of a process that the zygote forked; sends its request */
-	int ns_fds[JAIL_NAMESPACES]; /* until that process has joined; JAIL_MNT until storage is attached */
+	/* Until that process has joined; JAIL_MNT until storage is attached, JAIL_CODE until the source text is written. */
+	int passed[JAIL_PASSED];
 };
 
 /* No jail. */
 #define JAIL_NONE {.init = -1, .channel = -1, .in = -1, .out = -1, .err = -1, .pictures = -1, .control_fd = -1, \
-		   .ns_fds = {-1, -1, -1, -1, -1}}
+		   .passed = {-1, -1, -1, -1, -1, -1}}
 
 /* The descriptors of the jail: the other ends of those above. */
 struct child_fds {
@@ -46,7 +48,7 @@ enum report_kind {
 	REPORT_READY = 1,  /* the main process waits for GO; `value` is its pid as the guest sees it */
 	REPORT_FAILED = 2, /* making the jail failed: `text` */
 	REPORT_STATUS = 3, /* the main process ended: `value` is its wait status */
-	REPORT_MADE = 4,   /* a prewarmed jail is made; descriptors of its namespaces are attached */
+	REPORT_MADE = 4,   /* a prewarmed jail is made; its descriptors are attached */
 };
 
 struct report {
@@ -68,7 +70,7 @@ void child_fds_close(struct child_fds *child_fds);
  * reports on the channel. */
 _Noreturn void jail_become_init(const struct child_fds *child_fds);
 
-/* Receives the next report from `channel` or `control_fd`, and the namespaces attached to it. Returns 1; 0 when there is
+/* Receives the next report from `channel` or `control_fd`, and the descriptors attached to it. Returns 1; 0 when there is
  * none now; -1 when no more will come. */
 int jail_report(struct jail *jail, int from, struct report *report);
 

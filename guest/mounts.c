@@ -202,26 +202,45 @@ static int write_whole(int fd, const uint8_t *bytes, uint64_t left)
 	return 0;
 }
 
-/* The source text belongs to root and is read-only, as is its filesystem: a run cannot change its own source. */
-static int mount_code(const struct preparation *p, const uint8_t *code)
+/* Creates the file of the source text. Its descriptor refers to a copy of the mount, so that the mount itself can be
+ * sealed while the text is still to be written. */
+static int create_code(const char *name)
 {
-	char path[sizeof(CODE_DIRECTORY) + 1 + NAME_MAX + 1];
+	char path[sizeof("glovebox/") + NAME_MAX + 1];
+
+	snprintf(path, sizeof(path), "glovebox/%s", name);
+	int copy = (int)syscall(SYS_open_tree, AT_FDCWD, IMAGE "/run", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (copy < 0)
+		return fail("copy the mount of the code file");
+	int fd = openat(copy, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	if (fd < 0)
+		fail("make the code file");
+	close(copy);
+	return fd;
+}
+
+int mounts_write_code(int fd, const uint8_t *code, uint64_t bytes)
+{
+	int written = write_whole(fd, code, bytes);
+
+	close(fd);
+	return written < 0 ? fail("write the code file") : 0;
+}
+
+/* The source text belongs to root and is read-only, as is its mount: a run cannot change its own source. Returns the
+ * descriptor of its file, which is empty yet; NO_CODE where there is none; -1 with fail_text. */
+static int mount_code(const struct preparation *p)
+{
+	uint64_t bytes = p->prewarm == PREWARM_NONE ? p->code_bytes : SOURCE_MAX_BYTES;
 
 	if (p->code_file == NULL)
-		return 0;
-	if (mount_tmpfs(IMAGE "/run", SEALED, "mode=0755", p->code_bytes + 65536) < 0)
+		return NO_CODE;
+	if (mount_tmpfs(IMAGE "/run", SEALED, "mode=0755", bytes + 65536) < 0)
 		return -1;
 	if (make_directory(CODE_DIRECTORY, 0755) < 0)
 		return -1;
-	snprintf(path, sizeof(path), CODE_DIRECTORY "/%s", p->code_file);
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-	if (fd < 0)
-		return fail("make the code file");
-	int written = write_whole(fd, code, p->code_bytes);
-	if (written < 0)
-		fail("write the code file");
-	close(fd);
-	return written < 0 ? -1 : binds_seal(IMAGE "/run", 0, READ_ONLY);
+	int fd = create_code(p->code_file);
+	return fd < 0 || binds_seal(IMAGE "/run", 0, READ_ONLY) < 0 ? -1 : fd;
 }
 
 static int enter_image(void)
@@ -237,13 +256,14 @@ static int enter_image(void)
 	return chdir("/") < 0 ? fail("enter the new root") : 0;
 }
 
-int mounts_enter(const struct preparation *p, const uint8_t *code)
+int mounts_enter(const struct preparation *p)
 {
 	if (proc_mount() < 0 || mount_views(p->cpus) < 0 || mount_writable(p->tmp_bytes) < 0)
 		return -1;
-	if (mount_home(p) < 0 || mount_volumes(p) < 0 || mount_code(p, code) < 0)
+	if (mount_home(p) < 0 || mount_volumes(p) < 0)
 		return -1;
-	return enter_image();
+	int code = mount_code(p);
+	return code == -1 || enter_image() < 0 ? -1 : code;
 }
 
 int mounts_clone_storage(const char *name)

@@ -159,14 +159,17 @@ static const char *check_whole(const struct preparation *p)
 	if (p->code_bytes > SOURCE_MAX_BYTES || p->stdin_bytes > SOURCE_MAX_BYTES)
 		return "CODE_BYTES or STDIN_BYTES is too large";
 	if (p->prewarm != PREWARM_NONE &&
-	    (p->code_bytes > 0 || p->code_file != NULL || p->has_stdin || p->dock != NULL || p->volumes != NULL))
+	    (p->code_bytes > 0 || p->has_stdin || p->dock != NULL || p->volumes != NULL))
 		return "AHEAD with what belongs to a run";
+	if (p->prewarm == PREWARM_FORK && p->code_file == NULL)
+		return "a fork without CODE_FILE";
 	return NULL;
 }
 
 static const char *check_begin(const struct preparation *p)
 {
-	return p->code_bytes > SOURCE_MAX_BYTES ? "CODE_BYTES is too large" : NULL;
+	return p->code_bytes > SOURCE_MAX_BYTES || p->stdin_bytes > SOURCE_MAX_BYTES
+		? "CODE_BYTES or STDIN_BYTES is too large" : NULL;
 }
 
 static const char *check_zygote(const struct preparation *p)
@@ -233,9 +236,11 @@ const char *prepare_parse(struct preparation *p, const uint8_t *payload, size_t 
 	return parse(p, payload, length, UINT32_MAX, check_whole);
 }
 
+#define BEGIN_TAGS (TAG(ENV) | TAG(DOCK) | TAG(VOLUMES) | TAG(CODE_BYTES) | TAG(STDIN_BYTES))
+
 const char *prepare_parse_begin(struct preparation *p, const uint8_t *payload, size_t length)
 {
-	return parse(p, payload, length, TAG(ENV) | TAG(DOCK) | TAG(VOLUMES) | TAG(CODE_BYTES), check_begin);
+	return parse(p, payload, length, BEGIN_TAGS, check_begin);
 }
 
 const char *prepare_parse_zygote(struct preparation *p, const uint8_t *payload, size_t length)

@@ -36,7 +36,7 @@ enum record_tag {
 /* How the main process of a prewarmed jail starts. */
 enum prewarm {
 	PREWARM_NONE = 0,
-	PREWARM_EXEC = 1, /* by exec at GO; it waits for source text on its standard input */
+	PREWARM_EXEC = 1, /* by exec at GO; it waits for its standard input */
 	PREWARM_FORK = 2, /* by a fork of the zygote */
 };
 
@@ -67,7 +67,7 @@ struct preparation {
 /* Parses the payload of a PREPARE frame. Returns NULL, or a message; then nothing is allocated. */
 const char *prepare_parse(struct preparation *preparation, const uint8_t *payload, size_t length);
 
-/* The same for BEGIN (ENV, DOCK, VOLUMES and CODE_BYTES) and ZYGOTE (ARG and ENV). */
+/* The same for BEGIN (ENV, DOCK, VOLUMES, CODE_BYTES and STDIN_BYTES) and ZYGOTE (ARG and ENV). */
 const char *prepare_parse_begin(struct preparation *preparation, const uint8_t *payload, size_t length);
 const char *prepare_parse_zygote(struct preparation *preparation, const uint8_t *payload, size_t length);
 

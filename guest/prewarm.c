@@ -5,22 +5,45 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mounts.h"
+
+static bool awaits_newline(const struct run *run)
+{
+	return run->preparation.prewarm == PREWARM_EXEC && run->preparation.code_file != NULL;
+}
+
+/* Of a jail with CODE_FILE, standard input does not carry the source text as well. */
+static void write_code(struct run *run)
+{
+	struct source *source = &run->source;
+	int code = run->jail.passed[JAIL_CODE];
+
+	if (code < 0)
+		return;
+	run->jail.passed[JAIL_CODE] = -1;
+	source->fed = source->code_bytes;
+	if (mounts_write_code(code, source->bytes, source->code_bytes) < 0)
+		jail_kill(&run->jail);
+}
+
 void prewarm_hand_over(struct run *run)
 {
 	if (!source_is_whole(&run->source) || run->state != RUN_AWAITS_REQUEST)
 		return;
+	write_code(run);
 	run_enter(run, RUN_RUNNING);
 	if (run->preparation.prewarm == PREWARM_FORK && jail_send_request(&run->jail, run->request) < 0)
 		jail_kill(&run->jail); /* it is dead, and its end is about to be reaped */
 }
 
-/* Variables precede the source text, each with its NUL. */
-static bool add_variables(struct run *run, char *const *variables)
+/* What precedes the standard input of the program: to a fork, the variables, each with its NUL; to a started program, a
+ * newline that says that CODE_FILE is written. */
+static bool add_preamble(struct run *run, char *const *variables)
 {
 	for (; *variables != NULL; variables++)
-		if (!source_add(&run->source, FRAME_CODE, (const uint8_t *)*variables, strlen(*variables) + 1))
+		if (!source_add(&run->source, FRAME_STDIN, (const uint8_t *)*variables, strlen(*variables) + 1))
 			return false;
-	return true;
+	return !awaits_newline(run) || source_add(&run->source, FRAME_STDIN, (const uint8_t *)"\n", 1);
 }
 
 static size_t bytes_of(char *const *variables)
@@ -35,12 +58,12 @@ static size_t bytes_of(char *const *variables)
 /* A request that cannot be sent means that the jail or the jailer is dead; its end is about to be reaped. */
 static void request_storage(struct run *run, const char *dock, const char *volumes)
 {
-	int mounts = run->jail.ns_fds[JAIL_MNT];
+	int mounts = run->jail.passed[JAIL_MNT];
 
 	run_enter(run, RUN_AWAITS_STORAGE);
 	if (mounts < 0 || jailer_attach(&run->jailer, mounts, dock, volumes, run->preparation.home) < 0)
 		jail_kill(&run->jail);
-	jail_close(&run->jail.ns_fds[JAIL_MNT]);
+	jail_close(&run->jail.passed[JAIL_MNT]);
 }
 
 const char *prewarm_begin(struct run *run, const struct frame *frame)
@@ -58,13 +81,12 @@ const char *prewarm_begin(struct run *run, const struct frame *frame)
 	size_t env_bytes = bytes_of(asked.env);
 	run->request = (struct run_request){
 		.env_bytes = (uint32_t)env_bytes,
-		.code_bytes = (uint32_t)asked.code_bytes,
 		.has_storage = has_storage,
 	};
-	source_open(&run->source, env_bytes + asked.code_bytes, 0);
+	source_open(&run->source, asked.code_bytes, env_bytes + awaits_newline(run) + asked.stdin_bytes);
 	if (env_bytes > 0 && run->preparation.prewarm == PREWARM_EXEC)
 		error = "variables for a program that is already started";
-	else if (!add_variables(run, asked.env))
+	else if (!add_preamble(run, asked.env))
 		error = "variables that do not fit";
 	else if (has_storage)
 		request_storage(run, asked.dock, asked.volumes);
@@ -107,11 +129,11 @@ void prewarm_join(struct run *run)
 			[JOIN_ERR] = child_fds->err,
 			[JOIN_PICTURES] = child_fds->pictures,
 			[JOIN_CONTROL] = theirs,
-			[JOIN_PID] = jail->ns_fds[JAIL_PID],
-			[JOIN_MNT] = jail->ns_fds[JAIL_MNT],
-			[JOIN_NET] = jail->ns_fds[JAIL_NET],
-			[JOIN_IPC] = jail->ns_fds[JAIL_IPC],
-			[JOIN_UTS] = jail->ns_fds[JAIL_UTS],
+			[JOIN_PID] = jail->passed[JAIL_PID],
+			[JOIN_MNT] = jail->passed[JAIL_MNT],
+			[JOIN_NET] = jail->passed[JAIL_NET],
+			[JOIN_IPC] = jail->passed[JAIL_IPC],
+			[JOIN_UTS] = jail->passed[JAIL_UTS],
 		};
 		is_requested = zygote_join(&run->zygote, &run->preparation, passed) == 0;
 	}

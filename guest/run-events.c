@@ -38,7 +38,7 @@ static const char *wait_for_go(struct run *run, pid_t main, struct outbox *outbo
 	run->jail.main = main;
 	for (size_t i = 0; i < JAIL_NAMESPACES; i++)
 		if (i != JAIL_MNT)
-			jail_close(&run->jail.ns_fds[i]);
+			jail_close(&run->jail.passed[i]);
 	write_u32(pid, (uint32_t)main);
 	return outbox_send(outbox, FRAME_WAITING, run->number, pid, sizeof(pid)) ? NULL : OUTBOX_IS_FULL;
 }

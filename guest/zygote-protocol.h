@@ -54,11 +54,10 @@ struct zygote_report {
 	char text[FAIL_TEXT_BYTES];
 };
 
-/* To the child: its standard input carries this many bytes of variables (NAME=value, each with its NUL), and then of source
- * text. */
+/* To the child: its CODE_FILE is written, and its standard input carries this many bytes of variables (NAME=value, each with
+ * its NUL), and then what the program reads. */
 struct run_request {
 	uint32_t env_bytes;
-	uint32_t code_bytes;
 	uint32_t has_storage; /* it was attached at the home directory after the fork */
 };
 

@@ -93,7 +93,7 @@ static char *read_whole(size_t bytes)
 	return text;
 }
 
-static void take_request(const struct join *join, struct program_text *source)
+static void take_request(const struct join *join)
 {
 	struct run_request request;
 	ssize_t got;
@@ -112,7 +112,6 @@ static void take_request(const struct join *join, struct program_text *source)
 		_exit(EXIT_ZYGOTE_FAILED);
 	explicit_bzero(variables, request.env_bytes);
 	free(variables);
-	*source = (struct program_text){.text = read_whole(request.code_bytes), .bytes = request.code_bytes};
 }
 
 /* Takes the page faults of the run while it is not requested yet: a fork shares every page until one side writes to it,
@@ -142,7 +141,7 @@ static void fault_ahead(void)
 		fclose(maps);
 }
 
-void child_become_run(const struct join *join, const int passed[JOIN_DESCRIPTORS], struct program_text *source)
+void child_become_run(const struct join *join, const int passed[JOIN_DESCRIPTORS])
 {
 	/* Replaces the socket of the zygote. */
 	if (dup3(passed[JOIN_CONTROL], CONTROL_FD, O_CLOEXEC) < 0)
@@ -157,5 +156,5 @@ void child_become_run(const struct join *join, const int passed[JOIN_DESCRIPTORS
 	struct pollfd request = {.fd = CONTROL_FD, .events = POLLIN};
 	if (poll(&request, 1, QUIET_MS) == 0)
 		fault_ahead();
-	take_request(join, source);
+	take_request(join);
 }

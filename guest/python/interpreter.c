@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -144,6 +145,52 @@ static void thaw_main(void)
 		python.untrack(thawed[i]);
 		python.track(thawed[i]);
 	}
+}
+
+int interpreter_lock(void)
+{
+	int (*ensure)(void) = NULL;
+
+	*(void **)&ensure = dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+	return ensure == NULL ? 0 : ensure();
+}
+
+void interpreter_unlock(int state)
+{
+	void (*release)(int) = NULL;
+
+	*(void **)&release = dlsym(RTLD_DEFAULT, "PyGILState_Release");
+	if (release != NULL)
+		release(state);
+}
+
+void interpreter_import_from_home(const char *program)
+{
+	void *(*find_in_sys)(const char *) = NULL;
+	void *(*item)(void *, ssize_t) = NULL;
+	int (*set_item)(void *, ssize_t, void *) = NULL;
+	const char *(*text_of)(void *) = NULL;
+	void *(*text)(const char *) = NULL;
+	char home[1025];
+
+	*(void **)&find_in_sys = dlsym(RTLD_DEFAULT, "PySys_GetObject");
+	*(void **)&item = dlsym(RTLD_DEFAULT, "PyList_GetItem");
+	*(void **)&set_item = dlsym(RTLD_DEFAULT, "PyList_SetItem");
+	*(void **)&text_of = dlsym(RTLD_DEFAULT, "PyUnicode_AsUTF8");
+	*(void **)&text = dlsym(RTLD_DEFAULT, "PyUnicode_DecodeFSDefault");
+	if (find_in_sys == NULL || item == NULL || set_item == NULL || text_of == NULL || text == NULL)
+		return;
+	void *path = find_in_sys("path");
+	void *first = path == NULL ? NULL : item(path, 0);
+	const char *directory = first == NULL ? NULL : text_of(first);
+	size_t length = directory == NULL ? 0 : strlen(directory);
+	bool is_of_program = length > 0 && strncmp(directory, program, length) == 0 && program[length] == '/' &&
+			     strchr(program + length + 1, '/') == NULL;
+	if (!is_of_program || getcwd(home, sizeof(home)) == NULL)
+		return;
+	void *own = text(home);
+	if (own != NULL)
+		set_item(path, 0, own); /* takes the reference */
 }
 
 int interpreter_begin(const char *variables, size_t bytes)

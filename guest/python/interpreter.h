@@ -16,6 +16,14 @@ pid_t interpreter_fork(void);
 /* What the interpreter does after a fork, in the child. */
 void interpreter_after_fork(void);
 
+/* Takes the global lock of the interpreter. Returns its state before, for interpreter_unlock. */
+int interpreter_lock(void);
+void interpreter_unlock(int state);
+
+/* Makes the working directory, which is the home, the first one to import from, instead of the directory of the program.
+ * Nothing happens when the interpreter does not import from there (`-P`, PYTHONSAFEPATH). */
+void interpreter_import_from_home(const char *program);
+
 /* Sets the environment of a run: NAME=value, each with its NUL. Returns 0, or -1 after the interpreter has printed why. */
 int interpreter_begin(const char *variables, size_t bytes);
 

@@ -1,11 +1,14 @@
 /* The Python zygote: a shared object that an unmodified python3 is started with (LD_PRELOAD).
  *
- * The interpreter is started as `python3 -u -`. It initializes itself completely and then reads its program from standard
- * input, with no frame on its stack. This object replaces that stream: the first read imports the modules to preload and
- * then forks for each run. The child joins its jail, and its read returns the source text of the run. So parsing,
- * tracebacks, shutdown and exit code are those of the interpreter, and nothing is imitated.
+ * The interpreter is started as `python3 -u FILE`. It initializes itself completely and then opens its program, with no
+ * frame on its stack. This object intercepts that call: the first one imports the modules to preload and then forks for each
+ * run. The child joins its jail, and the call returns the file of its program. So parsing, tracebacks, shutdown and exit
+ * code are those of the interpreter, and nothing is imitated.
  *
- * Only the child reads its request, from a pipe of its own: no fork ever contains code or variables of another run. */
+ * Only the child reads its request, from a pipe of its own: no fork ever contains code or variables of another run.
+ *
+ * An interpreter that is started for one run is preloaded with this object too, without PRELOAD_VARIABLE: like a fork, it
+ * imports from the home directory first. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -30,8 +33,8 @@
 /* Names of the modules to preload, separated by commas. */
 #define PRELOAD_VARIABLE "GLOVEBOX_PRELOAD"
 
-static struct program_text source;
-static size_t source_read;
+/* The program, as the interpreter names it on its command line. */
+#define PROGRAM_VARIABLE "GLOVEBOX_PROGRAM"
 
 /* Forks into the pid namespace of a jail. Returns the pid of the child, 0 in the child, or -1 with fail_text. */
 static pid_t fork_into(const int passed[JOIN_DESCRIPTORS])
@@ -88,7 +91,7 @@ static void keep_child(struct children *children, pid_t child)
 	report_failure(fail_text());
 }
 
-/* Forks on request. Returns only in a child, which has its source text then. */
+/* Forks on request. Returns only in a child, whose source text is in its file then. */
 static void serve(void)
 {
 	struct children children;
@@ -110,7 +113,7 @@ static void serve(void)
 			_exit(0); /* the guest is gone */
 		pid_t child = fork_into(passed);
 		if (child == 0) {
-			child_become_run(&join, passed, &source);
+			child_become_run(&join, passed);
 			return;
 		}
 		if (child < 0)
@@ -121,37 +124,41 @@ static void serve(void)
 	}
 }
 
+static char program[256];
 static char preload[4096];
-static FILE *program;
+static bool is_zygote;
 
-/* The interpreter asks for the descriptor of its standard input, from which it makes sys.stdin: that of the real one. */
-__attribute__((visibility("default"))) int fileno(FILE *file)
+typedef FILE *(*opener)(const char *, const char *);
+
+/* Opens a file; before the program is opened for the first time, makes the process one of its run. */
+static FILE *open_file(const char *name, const char *path, const char *mode)
 {
-	static int (*usual)(FILE *);
+	opener usual = NULL;
 
-	if (file == program)
-		return 0;
-	if (usual == NULL)
-		*(void **)&usual = dlsym(RTLD_NEXT, "fileno");
-	return usual(file);
-}
-
-/* Reads from the stream that replaces standard input. */
-static ssize_t read_program(void *unused, char *into, size_t size)
-{
-	static bool has_served;
-
-	(void)unused;
-	if (!has_served) {
-		has_served = true;
+	*(void **)&usual = dlsym(RTLD_NEXT, name);
+	if (program[0] == '\0' || strcmp(path, program) != 0)
+		return usual(path, mode);
+	/* The interpreter may have released its lock for this call. */
+	int lock = interpreter_lock();
+	if (is_zygote) {
 		interpreter_preload(preload);
 		serve();
 	}
-	if (size > source.bytes - source_read)
-		size = source.bytes - source_read;
-	memcpy(into, source.text + source_read, size);
-	source_read += size;
-	return (ssize_t)size;
+	interpreter_import_from_home(program);
+	interpreter_unlock(lock);
+	program[0] = '\0';
+	return usual(path, mode);
+}
+
+__attribute__((visibility("default"))) FILE *fopen(const char *restrict path, const char *restrict mode)
+{
+	return open_file("fopen", path, mode);
+}
+
+/* The same function; the name depends on how the interpreter was compiled. */
+__attribute__((visibility("default"))) FILE *fopen64(const char *restrict path, const char *restrict mode)
+{
+	return open_file("fopen64", path, mode);
 }
 
 /* Removes a variable, from the environment block that /proc shows as well. */
@@ -165,22 +172,33 @@ static void hide_variable(const char *name)
 	unsetenv(name);
 }
 
+/* What the run itself has in LD_PRELOAD follows the path of this object and a colon. */
+static void restore_ld_preload(void)
+{
+	const char *value = getenv("LD_PRELOAD");
+	const char *rest = value == NULL ? NULL : strchr(value, ':');
+	char *kept = rest == NULL ? NULL : strdup(rest + 1);
+
+	hide_variable("LD_PRELOAD");
+	if (kept != NULL)
+		setenv("LD_PRELOAD", kept, 1);
+	free(kept);
+}
+
 __attribute__((constructor)) static void become_zygote(void)
 {
-	const cookie_io_functions_t functions = {.read = read_program};
+	const char *path = getenv(PROGRAM_VARIABLE);
 	const char *names = getenv(PRELOAD_VARIABLE);
 
-	if (names == NULL)
+	if (path == NULL)
 		return;
-	strncpy(preload, names, sizeof(preload) - 1);
+	strncpy(program, path, sizeof(program) - 1);
+	if (names != NULL)
+		strncpy(preload, names, sizeof(preload) - 1);
+	is_zygote = names != NULL;
+	hide_variable(PROGRAM_VARIABLE);
 	hide_variable(PRELOAD_VARIABLE);
-	hide_variable("LD_PRELOAD");
-	if (seccomp_build() < 0)
+	restore_ld_preload();
+	if (is_zygote && seccomp_build() < 0)
 		report_failure(fail_text());
-	program = fopencookie(NULL, "r", functions);
-	if (program == NULL) {
-		fail("take the place of standard input");
-		report_failure(fail_text());
-	}
-	stdin = program;
 }

@@ -14,22 +14,25 @@ export interface JailRequest extends Command, DockMounts {
 }
 
 /** What begins a run in a jail that waits. */
-export function beginFramesOf(jail: PrewarmedJail, { env, code, dock, volumes }: JailRequest): Buffer[] {
+export function beginFramesOf(jail: PrewarmedJail, { env, code, stdin, dock, volumes }: JailRequest): Buffer[] {
+  const stdinBytes = stdin?.length ?? 0
   return [
-    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length, dock, volumes }),
+    encodeBegin(jail.number, { env: jail.variablesOf(env), codeBytes: code.length, stdinBytes, dock, volumes }),
     ...encodeBytes(toGuest.code, jail.number, code),
+    ...encodeBytes(toGuest.stdin, jail.number, stdin ?? new Uint8Array()),
   ]
 }
 
 /** What makes a jail for a run, and begins it. */
 export function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {
-  const { argv, codeFile, env, code, stdin, dock, volumes, limits } = request
+  const { argv, codeFile, env, ownEnv, code, dock, volumes, limits } = request
+  const stdin = request.stdin ?? (request.hasInputPipe ? new Uint8Array() : undefined)
   if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
   return [
     encodePrepare(number, {
       ...limits,
       argv,
-      env,
+      env: { ...env, ...ownEnv },
       home,
       ...(codeFile === undefined ? {} : { codeFile }),
       shownCpus,

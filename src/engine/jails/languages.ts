@@ -6,6 +6,10 @@ export interface Command {
   argv: readonly string[]
   /** Name of the file in `codeDir` that holds the source text; absent: the program reads it from its standard input. */
   codeFile?: string
+  /** Variables that its interpreter needs, and that the code does not see. */
+  ownEnv?: Readonly<Record<string, string>>
+  /** Whether an input that was not given is an empty pipe, as a process that waits for its run has it, or /dev/null. */
+  hasInputPipe?: boolean
 }
 
 /** A language that this machine's image has. */
@@ -36,6 +40,14 @@ export const fixedEnv: Readonly<Record<string, string>> = {
   TERM: 'dumb',
   // Every python below the program too, not just the one we start: what it printed before a timeout is there.
   PYTHONUNBUFFERED: '1',
+  // A cached module is matched by the size and the second of its source: one that was rewritten within that second would
+  // be imported as it was before. Packages that pip installs bring their bytecode.
+  PYTHONDONTWRITEBYTECODE: '1',
+  // There is no network, and a second attempt finds none either: they fail at once.
+  PIP_RETRIES: '0',
+  PIP_DISABLE_PIP_VERSION_CHECK: '1',
+  npm_config_fetch_retries: '0',
+  npm_config_update_notifier: 'false',
 }
 
 /**
@@ -51,45 +63,81 @@ export const figuresEnv: Readonly<Record<string, string>> = {
 /** Where the image has `guest/node/prelude.cjs`, which node loads before the code of a run. */
 export const preludePath = 'opt/glovebox/lib/prelude.cjs'
 
+/** Where the image has the shared object that prepares a python interpreter for a run, and forks it. */
+export const pythonZygotePath = 'opt/glovebox/lib/python-zygote.so'
+
+interface Start {
+  program: string
+  /** Name of the file in `codeDir` that contains the source text. */
+  codeFile: string
+  /** What follows the program. @param file the path of that file. */
+  words(file: string): readonly string[]
+  versionArgs: readonly string[]
+  /** Whether it can be started before its source text is known. */
+  waits: boolean
+}
+
 /**
- * How each language is started. Python and node read the source from standard input when that is free: their messages
- * then say `<stdin>` and `[stdin]` with the user's own line numbers. A shell cannot: its commands would eat the script.
+ * How each language is started: every program is a file, so that messages, debuggers and further processes find its
+ * source. The file is not in the home directory, whose content belongs to the caller.
  */
-const table: Record<
-  Language,
-  { program: string; command(path: string, stdinGiven: boolean): Command; versionArgs: readonly string[] }
-> = {
+const table: Record<Language, Start> = {
   python: {
     program: 'python3',
-    versionArgs: ['--version'],
+    codeFile: 'main.py',
     // -u: what was printed before a timeout is there.
-    command: (path, stdinGiven) =>
-      stdinGiven ? { argv: [path, '-u', `${codeDir}/main.py`], codeFile: 'main.py' } : { argv: [path, '-u', '-'] },
+    words: (file) => ['-u', file],
+    versionArgs: ['--version'],
+    waits: true,
   },
   node: {
     program: 'node',
+    codeFile: 'main.js',
+    // The prelude feeds it the file.
+    words: () => ['--require', `/${preludePath}`, '-'],
     versionArgs: ['--print', '"Node.js " + process.version'],
-    command: (path, stdinGiven) => {
-      const argv = [path, '--require', `/${preludePath}`]
-      return stdinGiven ? { argv: [...argv, `${codeDir}/main.js`], codeFile: 'main.js' } : { argv: [...argv, '-'] }
-    },
+    waits: true,
   },
   bash: {
     program: 'bash',
+    codeFile: 'main.sh',
+    words: (file) => [file],
     versionArgs: ['-c', 'echo "bash $BASH_VERSION"'],
-    command: (path) => ({ argv: [path, `${codeDir}/main.sh`], codeFile: 'main.sh' }),
+    waits: false,
   },
 }
 
-/** @param stdinGiven whether the caller gave a standard input, so that the source text needs another way in. */
-export function commandOf({ language, path }: LanguageFound, stdinGiven: boolean): Command {
-  return table[language].command(path, stdinGiven)
+/** @param env of the run. */
+export function commandOf({ language, path }: LanguageFound, env: Readonly<Record<string, string>>): Required<Command> {
+  const { words, codeFile, waits } = table[language]
+  const file = `${codeDir}/${codeFile}`
+  const own = {
+    LD_PRELOAD: [`/${pythonZygotePath}`, env.LD_PRELOAD].filter(Boolean).join(':'),
+    GLOVEBOX_PROGRAM: file,
+  }
+  return { argv: [path, ...words(file)], codeFile, ownEnv: language === 'python' ? own : {}, hasInputPipe: waits }
+}
+
+const byteOrderMark = Buffer.from('\ufeff')
+
+/**
+ * Returns the source text as its interpreter takes it. Python and node read what Windows tools write, a byte order mark and
+ * CRLF; bash takes them for parts of words. A text that ends only some of its lines so keeps them.
+ */
+export function sourceFor(language: Language, code: Uint8Array): Uint8Array {
+  if (language !== 'bash') return code
+  const bytes = Buffer.from(code.buffer, code.byteOffset, code.byteLength)
+  const text = bytes.indexOf(byteOrderMark) === 0 ? bytes.subarray(byteOrderMark.length) : bytes
+  if (!text.includes('\r\n')) return text
+  const lines = text.toString('latin1').split('\n')
+  const last = lines.pop() ?? ''
+  if (!lines.every((line) => line.endsWith('\r'))) return text
+  return Buffer.from([...lines.map((line) => line.slice(0, -1)), last].join('\n'), 'latin1')
 }
 
 /** How the interpreter of a jail that is made ahead comes about, and which runs it may then be given to. */
-export interface PrewarmCommand {
+export interface PrewarmCommand extends Required<Command> {
   method: PrewarmMethod
-  argv: readonly string[]
   /** Whether a run with these variables of its own behaves there as in an interpreter of its own. */
   takes(env: Readonly<Record<string, string>>): boolean
 }
@@ -101,22 +149,25 @@ export interface PrewarmCommand {
 const readEarly =
   /^(PYTHON|LC_|LANG|MALLOC_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|VECLIB_|NUMEXPR_|KMP_|OPENSSL_|SSL_|TZDIR$|TZPATH$|MPL|XDG_)/
 
+/** Says to the prelude that the program is not there yet. */
+const early = { GLOVEBOX_EARLY: '1' }
+
 /**
  * @param env the variables that the next run is expected to have.
  * @param hosted whether the language has a host in the slot.
- * @returns undefined where nothing can be made ahead: bash reads its program from a file, which is part of the jail.
+ * @returns undefined where nothing can be made ahead: bash does not wait for its program.
  */
 export function prewarmCommandOf(
-  { language, path }: LanguageFound,
+  found: LanguageFound,
   env: Readonly<Record<string, string>>,
   hosted: boolean,
 ): PrewarmCommand | undefined {
-  const { argv, codeFile } = table[language].command(path, false)
-  if (codeFile !== undefined) return undefined
-  if (!hosted) return { method: 'exec', argv, takes: (other) => sameVariables(env, other) }
+  if (!table[found.language].waits || (found.language === 'python' && !hosted)) return undefined
+  const command = commandOf(found, env)
+  if (!hosted) return { ...command, ownEnv: early, method: 'exec', takes: (other) => sameVariables(env, other) }
   const takes = (other: Readonly<Record<string, string>>) =>
     Object.entries(other).every(([name, value]) => !readEarly.test(name) || fixedEnv[name] === value)
-  return { method: 'fork', argv, takes }
+  return { ...command, method: 'fork', takes }
 }
 
 function sameVariables(one: Readonly<Record<string, string>>, other: Readonly<Record<string, string>>): boolean {
@@ -124,23 +175,21 @@ function sameVariables(one: Readonly<Record<string, string>>, other: Readonly<Re
   return names.length === Object.keys(other).length && names.every((name) => one[name] === other[name])
 }
 
-/** Where the image has the shared object that makes an interpreter a host. */
-export const pythonZygotePath = 'opt/glovebox/lib/python-zygote.so'
-
 /** The interpreter of a language as a host: forked for each run. @param env of every run. @returns undefined where a language has none. */
 export function zygoteCommandOf(
-  { language, path }: LanguageFound,
+  found: LanguageFound,
   preload: readonly string[],
   env: Readonly<Record<string, string>>,
 ): { argv: readonly string[]; env: Record<string, string> } | undefined {
-  if (language !== 'python') return undefined
+  if (found.language !== 'python') return undefined
+  const { argv, ownEnv } = commandOf(found, {})
   const oneThread = Object.fromEntries(
     ['OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS', 'NUMEXPR_NUM_THREADS'].map((name) => [name, '1']),
   )
   return {
-    argv: table.python.command(path, false).argv,
+    argv,
     // What is imported must leave no thread behind: a fork has only the one that forks.
-    env: { ...env, ...oneThread, LD_PRELOAD: `/${pythonZygotePath}`, GLOVEBOX_PRELOAD: preload.join(',') },
+    env: { ...env, ...oneThread, ...ownEnv, GLOVEBOX_PRELOAD: preload.join(',') },
   }
 }
 

@@ -53,6 +53,7 @@ export class PrewarmedJail {
       encodePrepare(number, {
         ...spec.limits,
         argv: command.argv,
+        codeFile: command.codeFile,
         env,
         home,
         prewarm: command.method,
@@ -67,9 +68,9 @@ export class PrewarmedJail {
   }
 
   /** Whether a run can take it: nothing of the run shows that the jail was there before. */
-  fits(spec: RunSpec, stdin: Uint8Array | undefined): boolean {
+  fits(spec: RunSpec): boolean {
     if (this.#phase !== 'making' && this.#phase !== 'ready') return false
-    if (spec.language !== this.#spec.language || stdin !== undefined) return false
+    if (spec.language !== this.#spec.language) return false
     return fixedLimits.every((name) => spec.limits[name] === this.#spec.limits[name]) && this.#command.takes(spec.env)
   }
 

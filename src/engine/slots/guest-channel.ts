@@ -155,9 +155,14 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
 /** The run of a jail that was made ahead. @throws RangeError as `encodePrepare` does. */
 export function encodeBegin(
   run: number,
-  of: { env: Readonly<Record<string, string>>; codeBytes: number } & DockMounts,
+  of: { env: Readonly<Record<string, string>>; codeBytes: number; stdinBytes: number } & DockMounts,
 ): Buffer {
-  const records = [...variables(of.env), ...docked(of), u64(tag.codeBytes, of.codeBytes)]
+  const records = [
+    ...variables(of.env),
+    ...docked(of),
+    u64(tag.codeBytes, of.codeBytes),
+    u64(tag.stdinBytes, of.stdinBytes),
+  ]
   return encodeFrame(toGuest.begin, run, Buffer.concat(records))
 }
 

@@ -9,7 +9,7 @@ import type { ProcessorShare, Processors } from '../cgroups/processors.ts'
 import type { Image } from '../images/image.ts'
 import type { JailRequest } from '../jails/jail-frames.ts'
 import { JailRun, type RunObserver, type SlotRun } from '../jails/jail-run.ts'
-import { commandOf, type LanguageFound, prewarmCommandOf } from '../jails/languages.ts'
+import { commandOf, type LanguageFound, prewarmCommandOf, sourceFor } from '../jails/languages.ts'
 import { PrewarmedJail } from '../jails/prewarmed-jail.ts'
 import { Zygotes } from '../jails/zygotes.ts'
 import { Guest } from './guest.ts'
@@ -233,10 +233,11 @@ export class Slot {
    * @throws Error when the slot is not bound, not healthy, busy, or does not have the language.
    */
   run(spec: RunSpec, input: RunInput, observer: RunObserver, docked: DockMounts = {}): SlotRun {
-    const command = commandOf(this.#language(spec.language), input.stdin !== undefined)
     const env = { ...this.#parts.env, ...spec.env }
-    const request = { ...command, ...input, env, ...docked, limits: spec.limits }
-    return this.#execute(request, observer, this.#prewarmed?.fits(spec, input.stdin) ? this.#prewarmed : undefined)
+    const command = commandOf(this.#language(spec.language), env)
+    const code = sourceFor(spec.language, input.code)
+    const request = { ...command, ...input, code, env, ...docked, limits: spec.limits }
+    return this.#execute(request, observer, this.#prewarmed?.fits(spec) ? this.#prewarmed : undefined)
   }
 
   /**
@@ -252,7 +253,7 @@ export class Slot {
     const command = prewarmCommandOf(found, spec.env, host === 'ready')
     if (command === undefined) return
     const shownCpus = this.#parts.processors?.countFor(spec.limits.cpus) ?? Math.ceil(spec.limits.cpus)
-    const env = command.method === 'fork' ? {} : { ...this.#parts.env, ...spec.env }
+    const env = command.method === 'fork' ? {} : { ...this.#parts.env, ...spec.env, ...command.ownEnv }
     this.#prewarmed = new PrewarmedJail(this.#runSlot(shownCpus), ++this.#jails, spec, command, env)
   }
 

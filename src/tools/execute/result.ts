@@ -4,6 +4,7 @@ import { type StreamText, type Transcript, toTranscript } from '../../core/runs/
 import { limitsOnTheWire } from '../limits.ts'
 import type { ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'
+import { limitNotes, limitsMet } from './limits-met.ts'
 import { richContent, richFields, richNotes } from './rich.ts'
 
 /** Optional parts of a result. The result of a run that is fetched later has all of them. */
@@ -31,7 +32,8 @@ export function executionResult({ runId, ending, result, output }: Execution): T
 
 export const succeeded = (ending: Ending): boolean => ending.kind === 'exited' && ending.code === 0
 
-export function toMarkdown({ result, stdout, stderr, outputLost }: Transcript): string {
+export function toMarkdown(transcript: Transcript): string {
+  const { result, stdout, stderr, outputLost } = transcript
   const { ending } = result
   const parts = ['## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
@@ -41,7 +43,7 @@ export function toMarkdown({ result, stdout, stderr, outputLost }: Transcript): 
     parts.push(`**Note:** ${result.oomKills} of its processes were killed because memory ran out`)
   }
   if (outputLost) parts.push(outputLostNote)
-  parts.push(...richNotes(result))
+  parts.push(...limitNotes(transcript), ...richNotes(result))
   return parts.join('\n\n')
 }
 
@@ -63,11 +65,10 @@ function fenceFor(text: string): string {
   return '`'.repeat(Math.max(3, longest + 1))
 }
 
-export function toStructuredContent(
-  { runId, result, stdout, stderr }: Transcript,
-  asked: Asked,
-): Record<string, unknown> {
+export function toStructuredContent(transcript: Transcript, asked: Asked): Record<string, unknown> {
+  const { runId, result, stdout, stderr } = transcript
   const { ending, limits } = result
+  const met = limitsMet(transcript)
   return {
     status: 'ended',
     ending: endingOnTheWire(ending),
@@ -83,6 +84,7 @@ export function toStructuredContent(
     cpu_time_ms: toMicroseconds(result.cpuTimeMs),
     memory_peak_bytes: result.memoryPeakBytes,
     oom_kills: result.oomKills,
+    ...(met.length > 0 && { limits_met: met }),
     limits: { timeout_ms: limits.timeoutMs, ...limitsOnTheWire(limits) },
     ...(asked.timings && { timings: timingsOnTheWire(result.timings) }),
     ...richFields(result),

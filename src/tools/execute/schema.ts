@@ -3,6 +3,7 @@ import { failureReasons, fileKinds, languages, type Ending as RunEnding } from '
 import { subjectLimit } from '../../core/audit/subjects.ts'
 import { idempotencyKeyLimit } from '../../core/runs/idempotency.ts'
 import { stdinLimitBytes, timeoutLimitSeconds } from '../../core/runs/request.ts'
+import { limitsThatRefuse } from './limits-met.ts'
 
 type EndingKind = RunEnding['kind']
 
@@ -156,6 +157,11 @@ const measured = {
   images_dropped: Type.Optional(count('Images that were dropped because they were too many or too large.')),
   images_ignored: Type.Optional(Type.Boolean({ description: 'Whether invalid image data was ignored.' })),
   oom_kills: Type.Optional(count('Processes killed because memory ran out, even if the program itself survived.')),
+  limits_met: Type.Optional(
+    Type.Array(oneOf(limitsThatRefuse), {
+      description: 'Limits that the program met although the run did not end for them; absent if there are none.',
+    }),
+  ),
   limits: Type.Optional(
     Type.Object({
       timeout_ms: measure(),

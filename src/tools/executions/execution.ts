@@ -10,6 +10,7 @@ import {
   wholeCharacters,
 } from '../../core/runs/transcript.ts'
 import { endingInWords } from '../execute/ending-words.ts'
+import { limitNotes } from '../execute/limits-met.ts'
 import { endingOnTheWire, outputLostNote, section, succeeded, toStructuredContent } from '../execute/result.ts'
 import { richContent, richNotes } from '../execute/rich.ts'
 import type { Offers, ToolResult } from '../tool.ts'
@@ -48,7 +49,7 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   else {
     parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
     if (output === null) parts.push(outputLostNote)
-    if (result) parts.push(...richNotes(result))
+    if (result) parts.push(...limitNotes({ result, stderr }), ...richNotes(result))
   }
   return {
     content: [{ type: 'text', text: parts.join('\n\n') }, ...(result ? richContent(result, kept.images) : [])],

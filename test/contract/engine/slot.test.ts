@@ -41,7 +41,7 @@ inPrivateMounts(import.meta.filename, () => {
       it('runs python, with its exit code and correct line numbers in tracebacks', async () => {
         const ran = await runs('python', 'print("héllo")\n\n1/0\n')
         expect(ran).toMatchObject({ ending: { kind: 'exited', code: 1 }, stdout: 'héllo\n' })
-        expect(ran.stderr).toContain('File "<stdin>", line 3')
+        expect(ran.stderr).toContain('File "/run/glovebox/main.py", line 3')
         expect((await runs('python', 'raise SystemExit(3)')).ending).toEqual({ kind: 'exited', code: 3 })
         expect((await runs('python', 'import os; os._exit(7)')).ending).toEqual({ kind: 'exited', code: 7 })
       })

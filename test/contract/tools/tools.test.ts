@@ -53,6 +53,40 @@ function transcript(
 }
 
 describe('the text of a result', () => {
+  it.each([
+    ['pids', "RuntimeError: can't start new thread\n", 'processes and threads are allowed'],
+    ['pids', 'main.sh: fork: retry: Resource temporarily unavailable\n', 'processes and threads are allowed'],
+    ['pids', 'Error: spawn /bin/true EAGAIN\n', 'processes and threads are allowed'],
+    ['open_files', "OSError: [Errno 24] Too many open files: 'a'\n", 'open files are allowed in each process'],
+    ['open_files', "Error: EMFILE: too many open files, open 'a'\n", 'open files are allowed in each process'],
+    ['file_size', 'OSError: [Errno 27] File too large\n', 'a file may be at most'],
+    ['storage', "cp: error writing '/tmp/a': No space left on device\n", '/tmp holds at most'],
+    ['storage', 'Error: ENOSPC: no space left on device, write\n', '/tmp holds at most'],
+  ])('names the limit %s that standard error shows', (name, stderr, words) => {
+    const run = transcript('', stderr, { kind: 'exited', code: 1 })
+    expect(toMarkdown(run)).toContain(`**Note:** a limit was met: `)
+    expect(toMarkdown(run)).toContain(words)
+    expect(toStructuredContent(run, { timings: false })).toMatchObject({ limits_met: [name] })
+  })
+
+  it.each([
+    'curl: (6) Could not resolve host: example.org\n',
+    "fatal: unable to access 'https://example.org/': Could not resolve host: example.org\n",
+    'socket.gaierror: [Errno -3] Temporary failure in name resolution\n',
+    'npm error request failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org\n',
+    "Err:1 http://deb.debian.org Temporary failure resolving 'deb.debian.org'\n",
+    'connect: Network is unreachable\n',
+  ])('says that a run has no network after %j', (stderr) => {
+    const text = toMarkdown(transcript('', stderr, { kind: 'exited', code: 1 }))
+    expect(text.match(/a run has no network/g)).toHaveLength(1)
+  })
+
+  it('names no limit and no network that only standard output mentions', () => {
+    const run = transcript('Too many open files\nNetwork is unreachable\n', 'ValueError: no\n')
+    expect(toMarkdown(run)).not.toContain('**Note:**')
+    expect(toStructuredContent(run, { timings: false })).not.toHaveProperty('limits_met')
+  })
+
   it('shows non-empty streams and the exit code', () => {
     expect(toMarkdown(transcript('Python 3.14\n'))).toBe(
       '## Execution Result\n\n**stdout:**\n```\nPython 3.14\n```\n\n**Exit code:** 0',

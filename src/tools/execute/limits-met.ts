@@ -1,0 +1,58 @@
+import type { Limits } from '../../base/run.ts'
+import type { Transcript } from '../../core/runs/transcript.ts'
+import { bytesInWords } from './ending-words.ts'
+
+/** Limits that a program can meet without being ended for it. */
+export const limitsThatRefuse = ['pids', 'open_files', 'file_size', 'storage'] as const
+export type LimitMet = (typeof limitsThatRefuse)[number]
+
+interface Kind {
+  /** What programs and libraries print when the kernel refuses. */
+  signs: RegExp
+  inWords(limits: Limits): string
+}
+
+/**
+ * The kernel counts no refusals of these limits, except those of a whole cgroup, which a run never meets. So they are found
+ * by the error texts of the C library (strerror(3)) and of the interpreters.
+ */
+const kinds: Record<LimitMet, Kind> = {
+  pids: {
+    signs:
+      /can't start new thread|[Rr]esource temporarily unavailable|\bspawn\w* \S+ EAGAIN\b|ERR_WORKER_INIT_FAILED|pthread_create/,
+    inWords: ({ pids }) => `${pids} processes and threads are allowed at a time`,
+  },
+  open_files: {
+    signs: /Too many open files|\bEMFILE\b/,
+    inWords: ({ openFiles }) => `${openFiles} open files are allowed in each process`,
+  },
+  file_size: {
+    signs: /File too large|File size limit exceeded|\bEFBIG\b/,
+    inWords: ({ fileBytes }) => `a file may be at most ${bytesInWords(fileBytes)} long`,
+  },
+  storage: {
+    signs: /No space left on device|Disk quota exceeded|\bENOSPC\b|\bEDQUOT\b/,
+    inWords: ({ tmpBytes, homeBytes }) =>
+      `/tmp holds at most ${bytesInWords(tmpBytes)}, and a home directory without a thread ${bytesInWords(homeBytes)}`,
+  },
+}
+
+/** Texts of the C library, of curl, git, pip, npm, apt, and of the languages, for a name or an address out of reach. */
+const noNetworkSigns =
+  /Temporary failure (?:in name resolution|resolving)|Name or service not known|No address associated with hostname|Could(?: not|n't) resolve host|unable to resolve host address|Network is unreachable|\bEAI_AGAIN\b|\bENETUNREACH\b|getaddrinfo ENOTFOUND/
+
+const noNetworkNote =
+  '**Note:** a run has no network. An operator can install packages on the machine of the server, and files can be uploaded to a thread'
+
+/** Returns the limits that a run met although its ending does not name them, as far as its standard error says so. */
+export function limitsMet({ result, stderr }: Pick<Transcript, 'result' | 'stderr'>): LimitMet[] {
+  if (result.ending.kind === 'disk_quota') return []
+  return limitsThatRefuse.filter((name) => kinds[name].signs.test(stderr.text))
+}
+
+/** Returns a sentence for a model about each of these limits, and about the network that its program looked for. */
+export function limitNotes(transcript: Pick<Transcript, 'result' | 'stderr'>): string[] {
+  const { limits } = transcript.result
+  const met = limitsMet(transcript).map((name) => `**Note:** a limit was met: ${kinds[name].inWords(limits)}`)
+  return noNetworkSigns.test(transcript.stderr.text) ? [...met, noNetworkNote] : met
+}
