@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "code-file.h"
 #include "descriptors.h"
 #include "handover.h"
 #include "ids.h"
@@ -215,7 +216,7 @@ _Noreturn void jail_become_init(const struct child_fds *child_fds)
 	int code = mounts_enter(p);
 	if (code == -1 || (!jail_is_fed(p) && open_input() < 0))
 		give_up();
-	if (p->prewarm == PREWARM_NONE && code >= 0 && mounts_write_code(code, handover_source(), p->code_bytes) < 0)
+	if (p->prewarm == PREWARM_NONE && code >= 0 && code_file_write(code, handover_source(), p->code_bytes) < 0)
 		give_up();
 	if (sethostname("glovebox", 8) < 0) {
 		fail("set the host name");

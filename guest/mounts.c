@@ -12,14 +12,13 @@
 #include <unistd.h>
 
 #include "binds.h"
+#include "code-file.h"
 #include "devices.h"
 #include "fail.h"
 #include "ids.h"
 #include "overlays.h"
 #include "proc.h"
 #include "views.h"
-
-#define CODE_DIRECTORY IMAGE "/run/glovebox"
 
 /* The directory of the slot in which storage is mounted while a run uses it. */
 #define DOCK "/dock"
@@ -190,59 +189,6 @@ static int mount_writable(uint64_t tmp_bytes)
 	return 0;
 }
 
-static int write_whole(int fd, const uint8_t *bytes, uint64_t left)
-{
-	while (left > 0) {
-		ssize_t put = write(fd, bytes, left);
-		if (put < 0)
-			return -1;
-		bytes += put;
-		left -= (uint64_t)put;
-	}
-	return 0;
-}
-
-/* Creates the file of the source text. Its descriptor refers to a copy of the mount, so that the mount itself can be
- * sealed while the text is still to be written. */
-static int create_code(const char *name)
-{
-	char path[sizeof("glovebox/") + NAME_MAX + 1];
-
-	snprintf(path, sizeof(path), "glovebox/%s", name);
-	int copy = (int)syscall(SYS_open_tree, AT_FDCWD, IMAGE "/run", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (copy < 0)
-		return fail("copy the mount of the code file");
-	int fd = openat(copy, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-	if (fd < 0)
-		fail("make the code file");
-	close(copy);
-	return fd;
-}
-
-int mounts_write_code(int fd, const uint8_t *code, uint64_t bytes)
-{
-	int written = write_whole(fd, code, bytes);
-
-	close(fd);
-	return written < 0 ? fail("write the code file") : 0;
-}
-
-/* The source text belongs to root and is read-only, as is its mount: a run cannot change its own source. Returns the
- * descriptor of its file, which is empty yet; NO_CODE where there is none; -1 with fail_text. */
-static int mount_code(const struct preparation *p)
-{
-	uint64_t bytes = p->prewarm == PREWARM_NONE ? p->code_bytes : SOURCE_MAX_BYTES;
-
-	if (p->code_file == NULL)
-		return NO_CODE;
-	if (mount_tmpfs(IMAGE "/run", SEALED, "mode=0755", bytes + 65536) < 0)
-		return -1;
-	if (make_directory(CODE_DIRECTORY, 0755) < 0)
-		return -1;
-	int fd = create_code(p->code_file);
-	return fd < 0 || binds_seal(IMAGE "/run", 0, READ_ONLY) < 0 ? -1 : fd;
-}
-
 static int enter_image(void)
 {
 	if (chdir(IMAGE) < 0)
@@ -262,7 +208,7 @@ int mounts_enter(const struct preparation *p)
 		return -1;
 	if (mount_home(p) < 0 || mount_volumes(p) < 0)
 		return -1;
-	int code = mount_code(p);
+	int code = code_file_mount(p);
 	return code == -1 || enter_image() < 0 ? -1 : code;
 }
 

@@ -18,13 +18,9 @@ int mounts_check_point(const char *path);
  * unless they exist. */
 int mounts_prepare_run(const struct preparation *preparation);
 
-/* In the init of a jail: makes the mounts of the run, makes the image the root, and detaches the root of the slot. Returns a
- * descriptor that writes the empty CODE_FILE, or NO_CODE when there is none. */
-#define NO_CODE (-2)
+/* In the init of a jail: makes the mounts of the run, makes the image the root, and detaches the root of the slot. Returns what
+ * code_file_mount does. */
 int mounts_enter(const struct preparation *preparation);
-
-/* Writes the source text to that descriptor, and closes it. */
-int mounts_write_code(int fd, const uint8_t *code, uint64_t bytes);
 
 /* The directory of a jail that contains the volumes of its run. */
 #define VOLUMES "/volumes"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mounts.h"
+#include "code-file.h"
 
 static bool awaits_newline(const struct run *run)
 {
@@ -22,7 +22,7 @@ static void write_code(struct run *run)
 		return;
 	run->jail.passed[JAIL_CODE] = -1;
 	source->fed = source->code_bytes;
-	if (mounts_write_code(code, source->bytes, source->code_bytes) < 0)
+	if (code_file_write(code, source->bytes, source->code_bytes) < 0)
 		jail_kill(&run->jail);
 }
 

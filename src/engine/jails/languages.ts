@@ -118,7 +118,7 @@ export function commandOf({ language, path }: LanguageFound, env: Readonly<Recor
   return { argv: [path, ...words(file)], codeFile, ownEnv: language === 'python' ? own : {}, hasInputPipe: waits }
 }
 
-const byteOrderMark = Buffer.from('\ufeff')
+const byteOrderMark = Buffer.of(0xef, 0xbb, 0xbf)
 
 /**
  * Returns the source text as its interpreter takes it. Python and node read what Windows tools write, a byte order mark and

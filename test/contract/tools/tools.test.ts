@@ -73,8 +73,8 @@ describe('the text of a result', () => {
     'curl: (6) Could not resolve host: example.org\n',
     "fatal: unable to access 'https://example.org/': Could not resolve host: example.org\n",
     'socket.gaierror: [Errno -3] Temporary failure in name resolution\n',
-    'npm error request failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org\n',
-    "Err:1 http://deb.debian.org Temporary failure resolving 'deb.debian.org'\n",
+    'npm error request failed, reason: getaddrinfo EAI_AGAIN packages.example\n',
+    "Err:1 http://packages.example Temporary failure resolving 'packages.example'\n",
     'connect: Network is unreachable\n',
   ])('says that a run has no network after %j', (stderr) => {
     const text = toMarkdown(transcript('', stderr, { kind: 'exited', code: 1 }))

@@ -1,0 +1,69 @@
+#include "code-file.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "binds.h"
+#include "fail.h"
+#include "views.h"
+
+#define CODE_DIRECTORY IMAGE "/run/glovebox"
+
+static int write_whole(int fd, const uint8_t *bytes, uint64_t left)
+{
+	while (left > 0) {
+		ssize_t put = write(fd, bytes, left);
+		if (put < 0)
+			return -1;
+		bytes += put;
+		left -= (uint64_t)put;
+	}
+	return 0;
+}
+
+/* Creates the file of the source text. Its descriptor refers to a copy of the mount, so that the mount itself can be
+ * sealed while the text is still to be written. */
+static int create_code(const char *name)
+{
+	char path[sizeof("glovebox/") + NAME_MAX + 1];
+
+	snprintf(path, sizeof(path), "glovebox/%s", name);
+	int copy = (int)syscall(SYS_open_tree, AT_FDCWD, IMAGE "/run", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (copy < 0)
+		return fail("copy the mount of the code file");
+	int fd = openat(copy, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	if (fd < 0)
+		fail("make the code file");
+	close(copy);
+	return fd;
+}
+
+int code_file_write(int fd, const uint8_t *code, uint64_t bytes)
+{
+	int written = write_whole(fd, code, bytes);
+
+	close(fd);
+	return written < 0 ? fail("write the code file") : 0;
+}
+
+int code_file_mount(const struct preparation *p)
+{
+	uint64_t bytes = p->prewarm == PREWARM_NONE ? p->code_bytes : SOURCE_MAX_BYTES;
+	char options[96];
+
+	if (p->code_file == NULL)
+		return NO_CODE;
+	snprintf(options, sizeof(options), "mode=0755,size=%" PRIu64 ",nr_inodes=16", bytes + 65536);
+	if (mount("tmpfs", IMAGE "/run", "tmpfs", SEALED, options) < 0)
+		return fail("mount /run");
+	if (mkdir(CODE_DIRECTORY, 0755) < 0)
+		return fail("make the directory of the code file");
+	int fd = create_code(p->code_file);
+	return fd < 0 || binds_seal(IMAGE "/run", 0, READ_ONLY) < 0 ? -1 : fd;
+}
