@@ -31,11 +31,6 @@
 /* Pseudo-terminals of one jail. */
 #define PTYS_MAX 64
 
-static int make_directory(const char *path, mode_t mode)
-{
-	return mkdir(path, mode) < 0 ? fail("make %s", path) : 0;
-}
-
 /* BOUNDARY: the image is not trusted. A symbolic link in the path of a mount point would redirect the mount, so each
  * component must be a directory. The check stays valid, since the image is read-only to everything in the slot. */
 int mounts_check_point(const char *path)
