@@ -7,8 +7,8 @@
 
 #include "prepare.h"
 
-/* Mounts /run with the empty CODE_FILE. Returns a descriptor that writes the file, NO_CODE for a preparation without CODE_FILE, or -1 with
- * fail_text. */
+/* Mounts /run with the empty CODE_FILE. Returns a descriptor that writes the file, NO_CODE for a preparation without
+ * CODE_FILE, or -1 with fail_text. */
 #define NO_CODE (-2)
 int code_file_mount(const struct preparation *preparation);
 
