@@ -34,7 +34,7 @@ export const nodePrograms: Record<string, string> = {
   'speaks over loopback':
     'const net = require("net"); const s = net.createServer((c) => c.end("hi")).listen(0, "127.0.0.1", () => net.connect(s.address().port, "127.0.0.1").on("data", (d) => console.log(String(d))).on("close", () => s.close()))',
   'uses timers':
-    'setTimeout(() => console.log("b"), 5); setImmediate(() => console.log("a")); queueMicrotask(() => console.log("first"))',
+    'setImmediate(() => { console.log("a"); setTimeout(() => console.log("b"), 5) }); queueMicrotask(() => console.log("first"))',
   'knows the time since its start':
     'console.log(performance.now() > 0, process.uptime() > 0, process.cpuUsage().user > 0)',
 }
