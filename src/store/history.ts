@@ -8,7 +8,7 @@ import type { Tables } from './tables.ts'
 
 export const history = (db: Kysely<Tables>): Store['history'] => ({
   async page(orgId, filter, before, limit) {
-    const scanned = scannedRuns(db, orgId, filter, before)
+    const scanned = scannedRuns(orgId, filter, before)
     let query = db
       .selectFrom('runs')
       .selectAll()
@@ -62,7 +62,7 @@ export const history = (db: Kysely<Tables>): Store['history'] => ({
  * The newest runs that one index finds for the most selective part of a filter, in the order of the page, as `id` and
  * `createdAt`. The rest of the filter is held against each of them.
  */
-function scannedRuns(db: Kysely<Tables>, orgId: string, { metadata = [], ...filter }: RunFilter, before: AfterRow) {
+function scannedRuns(orgId: string, { metadata = [], ...filter }: RunFilter, before: AfterRow) {
   const [pair] = metadata
   const conditions = [
     sql`org_id = ${orgId}`,

@@ -249,7 +249,7 @@ describe('the list of executions', () => {
       ['/v1/executions?status=failed&status=success', 'status must be given once'],
       ['/v1/executions?colour=red', 'colour is not a parameter'],
       ['/v1/executions?metadata.=1', 'metadata. is not a parameter'],
-      [`/v1/executions?${Array.from({ length: 9 }, (_, n) => `metadata.k${n}=1`).join('&')}`, 'at most 8'],
+      [`/v1/executions?${Array.from({ length: 9 }, (_, n) => `metadata.k${n}=1`).join('&')}`, 'the maximum is 8'],
       ['/v1/executions/trc_x?colour=red', 'colour is not a parameter'],
       ['/v1/executions/trc_x/output?after=1', 'application/x-ndjson'],
     ]

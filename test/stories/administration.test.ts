@@ -52,7 +52,7 @@ describe('administration on the command line', () => {
     const second = (await glovebox('keys', 'rotate', id)).stdout.trim()
     expect([(await run(first.trim(), 'true')).status, (await run(second, 'true')).status]).toEqual([401, 200])
     expect((await glovebox('keys', 'update', id, '--tools', 'execution_get')).code).toBe(0)
-    expect((await run(second, 'true')).status).toBe(404)
+    expect((await run(second, 'true')).status).toBe(403)
     expect((await glovebox('keys', 'revoke', id)).code).toBe(0)
     expect((await run(second, 'true')).status).toBe(401)
   })
