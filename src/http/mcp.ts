@@ -87,7 +87,9 @@ async function contextOf(
     core,
     caller,
     offer: await offerTo(caller),
-    requireTool: (name) => request.open?.require(async (now) => (await offerTo(now)).tool(name)),
+    requireTool: (name) => {
+      if (typeof name === 'string') request.open?.require(async (now) => (await offerTo(now)).tool(name))
+    },
     serverVersion: version,
     baseUrl: baseUrlOf(request, publicUrl),
     streamAfterMs,

@@ -37,8 +37,8 @@ export interface McpContext extends McpState {
   streamAfterMs: number
   /** The client requested a session. Only requests of the server to the client need one. */
   wantsSession: boolean
-  /** Ends the request when its key may no longer use a tool. */
-  requireTool(name: string): void
+  /** Ends the request when its key may no longer use a tool. @param name as it was sent: not yet checked. */
+  requireTool(name: unknown): void
   /** Returns a signal that aborts when the client closes the connection before the response is complete. */
   disconnected(): AbortSignal
   log: Log

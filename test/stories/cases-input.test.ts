@@ -114,8 +114,6 @@ describe('an environment variable of a call', () => {
 
 describe('an invalid call', () => {
   it.each<[string, object]>([
-    ['a working directory, which there is no field for', { code: '1', cwd: '/does/not/exist' }],
-    ['a field of another product', { code: '1', sessionId: 'x' }],
     ['no code', { language: 'bash' }],
     ['code that is no text', { code: 7 }],
     ['a language that is none', { code: '1', language: 'cobol' }],
@@ -130,6 +128,19 @@ describe('an invalid call', () => {
     expect(answer.status).toBe(400)
     expect(answer.body.error).toMatch(/validation_error|invalid_request/)
     expect(answer.body.message).not.toBe('')
+  })
+
+  it.each<[string, object]>([
+    ['cwd', { code: '1', cwd: '/does/not/exist' }],
+    ['sessionId', { code: '1', sessionId: 'x' }],
+  ])('with an unknown field is accepted, and a warning names the field: %s', async (field, body) => {
+    const response = await fetch(`${story.url}/v1/sandbox/execute`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ language: 'bash', ...body }),
+    })
+    expect(response.status).toBe(200)
+    expect(response.headers.get('x-glovebox-warning')).toContain(field)
   })
 
   it('to run a faulty program succeeds and reports the error of the program', async () => {

@@ -38,11 +38,19 @@ const refusedArguments: [what: string, args: object, said: RegExp][] = [
   [
     'too many variables',
     { code, env_vars: Object.fromEntries(Array.from({ length: 65 }, (_, i) => [`V${i}`, ''])) },
-    /65 variables; at most 64/,
+    /65 variables; the maximum is 64/,
   ],
   ['metadata that is a list', { code, metadata: [] }, /metadata must be (an )?object/],
-  ['too much metadata', { code, metadata: { a: 'x'.repeat(16_384) } }, /metadata is \d+ bytes as JSON; at most 16384/],
-  ['too much input', { code, stdin: 'x'.repeat(2 * 1024 * 1024 + 1) }, /stdin is 2097153 bytes; at most 2097152/],
+  [
+    'too much metadata',
+    { code, metadata: { a: 'x'.repeat(16_384) } },
+    /metadata is \d+ bytes as JSON; the maximum is 16384/,
+  ],
+  [
+    'too much input',
+    { code, stdin: 'x'.repeat(2 * 1024 * 1024 + 1) },
+    /stdin is 2097153 bytes; the maximum is 2097152/,
+  ],
 ]
 
 describe('invalid arguments', () => {

@@ -58,7 +58,7 @@ function execute(
 ): Promise<object> {
   switch (method) {
     case 'tools/call': {
-      requireTool(String(own(params, 'name')))
+      requireTool(own(params, 'name'))
       const result = callTool(caller, params, offer, toolContext).then((full) => downgradeContent(era.version, full))
       // Invalid arguments are results that the model sees since 2025-11-25, and JSON-RPC errors before.
       // https://modelcontextprotocol.io/specification/2025-11-25/server/tools#error-handling

@@ -76,7 +76,7 @@ class ModernCall {
     const { method, params } = this.#call
     switch (method) {
       case 'tools/call':
-        requireTool(String(own(params, 'name')))
+        requireTool(own(params, 'name'))
         return callTool(caller, params, offer, this.#toolContext()).catch(toToolErrorResult)
       case 'prompts/get':
         return getPrompt(caller, params, offer, this.#toolContext())
