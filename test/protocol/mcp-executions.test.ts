@@ -202,7 +202,7 @@ describe('an idempotency key', () => {
   })
 
   it('is validated', async () => {
-    for (const key of ['', 'a b', 'ä', 'x'.repeat(129)]) {
+    for (const key of ['a b', 'ä', 'x'.repeat(129)]) {
       const answered = await result('sandbox_execute', { code: 'echo x', language: 'bash', idempotency_key: key })
       expect(answered).toMatchObject({ isError: true, content: [{ text: expect.stringContaining('idempotency_key') }] })
     }

@@ -123,7 +123,7 @@ describe('threads over REST', () => {
     for (const to of ['copy', 'origin']) {
       expect((await call('POST', '/v1/threads/origin/fork', { to })).status).toBe(409)
     }
-    for (const body of [{}, { to: '../x' }, { to: 'x', more: 1 }, { to: 1 }]) {
+    for (const body of [{}, { to: '../x' }, { to: 1 }]) {
       expect((await call('POST', '/v1/threads/origin/fork', body)).status).toBe(400)
     }
   })
