@@ -68,6 +68,7 @@ describe('a verb of core', () => {
     'developer',
     'recover',
     'close',
+    'requireCapability',
   ]
   /** Not verbs: what administration, the MCP protocol and the registry of open requests work on. */
   const parts = ['sealing', 'threadFiles', 'administered', 'readiness', 'openRequests']
