@@ -175,7 +175,7 @@ describe('volumes of a real server', () => {
     expect(await glovebox('volumes', 'delete', 'data')).toMatchObject({ code: 0 })
     await until(() => server.warnings.length > 0, 'the server says that it keeps the volume')
     expect(server.warnings).toMatchObject([
-      { msg: 'a volume was not removed, since a profile mounts it', volume: 'data' },
+      { msg: 'volume not removed: a profile mounts it', volume: 'data' },
     ])
     expect((await execute(url, 'bash', 'ls /volumes/data | wc -l')).stdout).toBe('8\n')
   }, 120_000)
