@@ -174,9 +174,7 @@ describe('volumes of a real server', () => {
     // The command does not know the flags that the server was started with.
     expect(await glovebox('volumes', 'delete', 'data')).toMatchObject({ code: 0 })
     await until(() => server.warnings.length > 0, 'the server says that it keeps the volume')
-    expect(server.warnings).toMatchObject([
-      { msg: 'volume not removed: a profile mounts it', volume: 'data' },
-    ])
+    expect(server.warnings).toMatchObject([{ msg: 'volume not removed: a profile mounts it', volume: 'data' }])
     expect((await execute(url, 'bash', 'ls /volumes/data | wc -l')).stdout).toBe('8\n')
   }, 120_000)
 })

@@ -105,7 +105,7 @@ inPrivateMounts(import.meta.filename, () => {
         mkdirSync(join(dockOf(other).dir, 'bare'))
         const ran = await bash('echo lost >note', 'bare', other)
         expect(ran.ending).toEqual({ kind: 'failed', reason: 'jail_failed' })
-        expect(other.unhealthyReason).toMatch(/holds no storage/)
+        expect(other.unhealthyReason).toMatch(/no storage is mounted/)
         await other.destroy()
       })
 
