@@ -49,7 +49,7 @@ describe('a master key', () => {
     await openVault(store, source())
     const good = readFileSync(source().file, 'utf8')
     writeFileSync(source().file, `${randomBytes(32).toString('base64')}\n`)
-    await expect(openVault(store, source())).rejects.toThrow('not the one')
+    await expect(openVault(store, source())).rejects.toThrow('does not match the key')
     writeFileSync(source().file, 'short\n')
     await expect(openVault(store, source())).rejects.toThrow('32 bytes')
     rmSync(source().file)
