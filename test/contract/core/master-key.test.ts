@@ -57,7 +57,7 @@ describe('a master key', () => {
     expect(existsSync(source().file)).toBe(false)
     expect(await openVault(store, { ...source(), value: good.trim() })).toBeInstanceOf(Vault)
     await expect(openVault(store, { ...source(), value: randomBytes(32).toString('base64') })).rejects.toThrow(
-      'not the one',
+      'does not match the key',
     )
   })
 
