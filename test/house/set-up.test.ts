@@ -102,7 +102,7 @@ describe('the count at the end of .ci/run', () => {
     ['the checks failed', five, false, ['0', '1'], '5 passed, 1 failed'],
     [
       'more tests were skipped than allowed',
-      [...five, ...Array<Status>(23).fill('skipped')],
+      [...five, ...Array<Status>(24).fill('skipped')],
       false,
       ['0', '0'],
       '5 passed, 0 failed, 23 skipped',
