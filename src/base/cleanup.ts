@@ -1,8 +1,8 @@
 type Undo = () => Promise<void> | void
 
 /**
- * Acquired resources with their release functions. `run` releases the newest first, once, and continues after failures;
- * `keep` transfers the responsibility to a new owner.
+ * Acquired resources with their release functions. `run` releases the newest first and continues after failures; what
+ * failed stays registered, so that another `run` repeats it. `keep` transfers the responsibility to a new owner.
  */
 export class Cleanup {
   #undos: Undo[] = []
@@ -32,13 +32,16 @@ export class Cleanup {
    */
   async run(): Promise<void> {
     const failures: unknown[] = []
+    const left: Undo[] = []
     for (let undo = this.#undos.pop(); undo; undo = this.#undos.pop()) {
       try {
         await undo()
       } catch (error) {
         failures.push(error)
+        left.unshift(undo)
       }
     }
+    this.#undos.unshift(...left)
     if (failures.length > 0) throw new AggregateError(failures, 'cleaning up failed')
   }
 }

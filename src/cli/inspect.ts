@@ -9,7 +9,8 @@ import { findPreloadProblem } from '../engine/jails/preload.ts'
 import { type Machine, openMachine } from '../engine/machine.ts'
 import { capture, probeLimits, usable } from '../engine/probe.ts'
 import { type EngineSettings, type RuntimeName, runtimeNames } from '../engine/settings.ts'
-import { createSlot, type Slot } from '../engine/slots/slot.ts'
+import { createSlot } from '../engine/slots/create-slot.ts'
+import type { Slot } from '../engine/slots/slot.ts'
 
 /** One thing looked at. */
 export interface Check {

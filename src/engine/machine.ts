@@ -8,9 +8,10 @@ import { openImage } from './images/image.ts'
 import { makeMountsPrivate, mountEmpty, requireOwnMountNamespace, unmount } from './mounts.ts'
 import { probe, type RejectedRuntime } from './probe.ts'
 import type { EngineSettings, RuntimeName } from './settings.ts'
+import type { SlotMachine } from './slots/create-slot.ts'
 import { IdRanges } from './slots/id-ranges.ts'
 import { type Reclaimed, reclaim, removeTree } from './slots/reclaim.ts'
-import type { OpenDock, SlotMachine } from './slots/slot.ts'
+import type { OpenDock } from './slots/slot.ts'
 
 export type { EngineSettings } from './settings.ts'
 

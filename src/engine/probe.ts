@@ -3,8 +3,9 @@ import { type Language, type Limits, languages } from '../base/run.ts'
 import { fixedEnv, type LanguageFound, versionCommands } from './jails/languages.ts'
 import { findProgram } from './jails/programs.ts'
 import { type EngineSettings, type RuntimeName, runtimeNames } from './settings.ts'
+import { createSlot, type SlotMachine } from './slots/create-slot.ts'
 import { Runtime } from './slots/runtime.ts'
-import { createSlot, type Slot, type SlotMachine, type SlotRunResult } from './slots/slot.ts'
+import type { Slot, SlotRunResult } from './slots/slot.ts'
 
 /** A runtime that is not used, with the reason and the remedy. */
 export interface RejectedRuntime {

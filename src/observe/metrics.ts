@@ -8,7 +8,8 @@ export interface RunnerFigures {
   waiting: number
   /** Runs that have one. */
   running: number
-  slots: { ready: number; idle: number; busy: number }
+  /** `undying`: used slots that could not be removed yet. */
+  slots: { ready: number; idle: number; busy: number; undying: number }
   /** Prewarmed jails. */
   jailsWaiting: number
   /** Mounted threads and volumes, used or kept warm; 0 without storage. */
@@ -17,6 +18,8 @@ export interface RunnerFigures {
   storageFreeBytes?: number
   process: ProcessFigures
 }
+
+const slotStates = ['ready', 'idle', 'busy', 'undying'] as const
 
 /** From a tenth of a millisecond, which a warm slot takes, to the longest run of usual profiles. */
 const bucketsSeconds = [
@@ -51,7 +54,7 @@ export class Metrics {
   readonly #runnerUp = this.#gauge('runner_up', '1 if a runner is connected; its other metrics are absent otherwise.')
   readonly #waiting = this.#gauge('queue_waiting', 'Runs that wait for a turn.')
   readonly #running = this.#gauge('runs_running', 'Runs that have their turn.')
-  readonly #slots = this.#gauge('slots', 'Slots by state.', ['state'])
+  readonly #slots = this.#gauge('slots', 'Slots by state; undying ones could not be removed yet.', ['state'])
   readonly #jails = this.#gauge('jails_waiting', 'Jails that were made ahead and wait for their run.')
   readonly #mounted = this.#gauge('filesystems_mounted', 'Threads and volumes that are mounted, used or kept warm.')
   readonly #storageFree = this.#gauge('storage_free_bytes', 'Free space on the disk of threads and volumes.')
@@ -110,7 +113,7 @@ export class Metrics {
 
   #tellRunner(runner: RunnerFigures): void {
     const { slots } = runner
-    for (const state of ['ready', 'idle', 'busy'] as const) this.#slots.set({ state }, slots[state])
+    for (const state of slotStates) this.#slots.set({ state }, slots[state])
     this.#waiting.set(runner.waiting)
     this.#running.set(runner.running)
     this.#jails.set(runner.jailsWaiting)
@@ -121,7 +124,7 @@ export class Metrics {
 
   /** Removes metrics that were not reported, instead of repeating the last value. */
   #forgetRunner(): void {
-    for (const state of ['ready', 'idle', 'busy']) this.#slots.remove({ state })
+    for (const state of slotStates) this.#slots.remove({ state })
     for (const gauge of [this.#waiting, this.#running, this.#jails, this.#mounted, this.#storageFree]) gauge.remove()
     const ofProcess = [this.#cpu, this.#busy, this.#resident, this.#heap, this.#files, this.#uptime]
     for (const gauge of ofProcess) gauge.remove({ part: 'runner' })

@@ -38,6 +38,7 @@ export class Dock {
   /** The directory that the slot binds. */
   readonly dir: string
   #released = false
+  #unmounted = false
   /** User namespace of the slot. Opened once, like the mount points, because every run uses both. */
   #namespace: { pid: number; descriptor: Descriptor } | undefined
   readonly #places = new Set<string>()
@@ -125,11 +126,14 @@ export class Dock {
     }
   }
 
-  /** Removes the dock after its slot was destroyed, and detaches everything. */
+  /** Removes the dock after its slot was destroyed, and detaches everything. Can be repeated after a failure. */
   async release(): Promise<void> {
     this.#released = true
-    await this.#namespace?.descriptor.close()
-    await kernel.unmount(Buffer.from(this.dir), 1)
+    const namespace = this.#namespace
+    this.#namespace = undefined
+    await namespace?.descriptor.close()
+    if (!this.#unmounted) await kernel.unmount(Buffer.from(this.dir), 1)
+    this.#unmounted = true
     // Remaining attachments were unmounted with the dock; their directories remain.
     for (const name of await readdir(this.dir)) await rmdir(join(this.dir, name))
     await rmdir(this.dir)

@@ -1,7 +1,8 @@
 /** Promise 13: a run cannot change a volume that is read-only for it. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Machine } from '../../src/engine/machine.ts'
-import { createSlot, type Slot } from '../../src/engine/slots/slot.ts'
+import { createSlot } from '../../src/engine/slots/create-slot.ts'
+import type { Slot } from '../../src/engine/slots/slot.ts'
 import { Dock } from '../../src/storage/dock.ts'
 import type { Mounted } from '../../src/storage/filesystems.ts'
 import { type EngineMachine, engineMachine, installed, prewarm, start, testLimits } from '../support/engine-machine.ts'

@@ -1,6 +1,6 @@
 /** A separate engine for one test file: own directories, own cgroups, and the guest built from the current sources. */
 import { randomBytes } from 'node:crypto'
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Language, Limits, RunSpec } from '../../src/base/run.ts'
@@ -44,6 +44,15 @@ export function engineMachine(runtime: 'auto' | RuntimeName): EngineMachine {
     ],
     remove: () => rmSync(dir, { recursive: true, force: true }),
   }
+}
+
+/** A cgroup in one leaf of a slot: nothing can remove the slot while it exists. @returns its removal. */
+export function holdSlot(settings: EngineSettings, slotId: string): () => void {
+  const place = cgroupsOf(settings).find((path) => existsSync(join(path, slotId, 'run')))
+  if (place === undefined) throw new Error(`${slotId} has no cgroup`)
+  const held = join(place, slotId, 'run', 'held')
+  mkdirSync(held)
+  return () => rmdirSync(held)
 }
 
 function cgroupsOf({ cgroupRoot, instanceId }: EngineSettings): string[] {

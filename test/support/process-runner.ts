@@ -62,7 +62,7 @@ export class ProcessRunner implements Runner {
   async stats(): Promise<RunnerFigures> {
     if (!this.readiness.ready) throw new Refusal('unavailable', { reason: this.readiness.reason })
     const running = [...this.#runs.values()].filter((run) => !run.transcript.ended).length
-    const slots = { ready: 0, idle: 0, busy: running }
+    const slots = { ready: 0, idle: 0, busy: running, undying: 0 }
     return { waiting: 0, running, slots, jailsWaiting: 0, filesystemsMounted: 0, process: processFigures() }
   }
 

@@ -1,6 +1,6 @@
 import type { RunSpec } from '../../base/run.ts'
 import { probeLimits } from '../probe.ts'
-import { createSlot, type SlotMachine } from '../slots/slot.ts'
+import { createSlot, type SlotMachine } from '../slots/create-slot.ts'
 
 /** What importing may take, large modules on a slow machine included. */
 const importWithinMs = 60_000

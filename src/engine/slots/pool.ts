@@ -1,5 +1,8 @@
 import type { RunSpec } from '../../base/run.ts'
+import { type BoundSlot, bindingOf, isForOneRun, mostDispensable, retired } from './bound-slot.ts'
+import { SlotLeft } from './create-slot.ts'
 import { memoryIsShort } from './memory-pressure.ts'
+import { Removals } from './removals.ts'
 import type { Slot } from './slot.ts'
 
 export interface PoolSettings {
@@ -28,18 +31,10 @@ export interface PoolEvents {
 /** Makes an unbound slot. */
 export type MakeSlot = () => Promise<Slot>
 
-interface Bound {
-  slot: Slot
-  binding: string
-  orgId: string
-  keyId: string
-  /** Set while idle. */
-  idleTimer: NodeJS.Timeout | undefined
-}
-
-/** A slot for one run; the pool takes it back, or ends it, on `release`. */
+/** A slot for one run. */
 export interface Lease {
   slot: Slot
+  /** Gives the slot back to the pool, which may end it. Resolves when it waits for another run or nothing of it is left. */
   release(): Promise<void>
 }
 
@@ -61,11 +56,13 @@ export class SlotPool {
   readonly #memoryIsShort: () => boolean
   readonly #pressureTimer: NodeJS.Timeout
   readonly #ready: Slot[] = []
-  readonly #idle: Bound[] = []
-  readonly #busy = new Set<Bound>()
+  readonly #idle: BoundSlot[] = []
+  readonly #busy = new Set<BoundSlot>()
   /** Being made or being ended. None of these rejects. */
   readonly #inTransit = new Set<Promise<unknown>>()
-  /** Every slot from before it is made until it is gone: what the ceiling is about. */
+  /** Slots that could not be removed. */
+  readonly #undying: Removals
+  /** Every slot from before it is made until nothing of it is left: what the ceiling is about. */
   #total = 0
   #failures = 0
   #lastFailure: string | undefined
@@ -79,20 +76,24 @@ export class SlotPool {
     this.#settings = settings
     this.#events = events
     this.#memoryIsShort = isShort
+    this.#undying = new Removals((error) => events.failed(error))
     this.#pressureTimer = setInterval(() => void this.#relieve(), pressureLookMs)
     this.#pressureTimer.unref()
   }
 
   /** Why no slot can be had, as far as the last attempt shows; `undefined` when all is well. */
   get trouble(): string | undefined {
-    return this.#closed ? 'the pool is closed' : this.#lastFailure
+    if (this.#closed) return 'the pool is closed'
+    const { slotsMax } = this.#settings
+    return this.#undying.size >= slotsMax ? `none of the ${slotsMax} slots could be removed` : this.#lastFailure
   }
 
-  get size(): { ready: number; idle: number; busy: number; inTransit: number } {
+  get size(): { ready: number; idle: number; busy: number; undying: number; inTransit: number } {
     return {
       ready: this.#ready.length,
       idle: this.#idle.length,
       busy: this.#busy.size,
+      undying: this.#undying.size,
       inTransit: this.#inTransit.size,
     }
   }
@@ -119,10 +120,10 @@ export class SlotPool {
     return { slot: bound.slot, release: () => this.#release(bound, spec) }
   }
 
-  async #bindAnother(spec: RunSpec, binding: string): Promise<Bound> {
+  async #bindAnother(spec: RunSpec, binding: string): Promise<BoundSlot> {
     const slot = await this.#takeFresh()
     const { orgId, keyId } = spec
-    const bound: Bound = { slot, binding, orgId, keyId, idleTimer: undefined }
+    const bound: BoundSlot = { slot, binding, orgId, keyId, idleTimer: undefined }
     this.#busy.add(bound)
     void slot.lost.then(() => this.#retireIdle(bound))
     this.#refill()
@@ -142,7 +143,7 @@ export class SlotPool {
     await Promise.all(this.#idle.filter((bound) => bound.keyId === keyId).map((bound) => this.#retireIdle(bound)))
   }
 
-  /** Ends every slot that is not busy, and accepts no more work. */
+  /** Ends every slot that is not busy, and accepts no more work. What cannot be removed is left to the next start. */
   async close(): Promise<void> {
     this.#closed = true
     clearInterval(this.#pressureTimer)
@@ -153,9 +154,11 @@ export class SlotPool {
       ...ready.map((slot) => this.#end(slot)),
       ...[...this.#idle].map((bound) => this.#retireIdle(bound)),
     ])
+    while (this.#inTransit.size > 0) await Promise.all(this.#inTransit)
+    await this.#undying.close()
   }
 
-  #takeIdle(binding: string): Bound | undefined {
+  #takeIdle(binding: string): BoundSlot | undefined {
     const index = this.#idle.findLastIndex((bound) => bound.binding === binding)
     if (index < 0) return undefined
     const bound = this.#idle.splice(index, 1)[0]!
@@ -174,25 +177,17 @@ export class SlotPool {
       const ready = this.#takeReady()
       if (ready) return ready
       if (this.#total < this.#settings.slotsMax) return this.#makeNow()
-      const dispensable = this.#mostDispensable()
+      const dispensable = mostDispensable(this.#idle)
       if (dispensable) await this.#retireIdle(dispensable)
       else if (this.#inTransit.size > 0) await Promise.race(this.#inTransit)
-      else throw new Error(`all ${this.#settings.slotsMax} slots are taken`)
+      else throw new Error(`all ${this.#settings.slotsMax} slots are taken (${this.#undying.size} cannot be removed)`)
     }
-  }
-
-  /** Of the org that has most slots idling, the one that idled longest: one org's many keys do not cost another its few. */
-  #mostDispensable(): Bound | undefined {
-    const idling = new Map<string, number>()
-    for (const { orgId } of this.#idle) idling.set(orgId, (idling.get(orgId) ?? 0) + 1)
-    const most = Math.max(...idling.values())
-    return this.#idle.find(({ orgId }) => idling.get(orgId) === most)
   }
 
   /** Gives memory back, one slot at a time, before the kernel takes it from somebody. */
   async #relieve(): Promise<void> {
     if (this.#closed || !this.#memoryIsShort()) return
-    const dispensable = this.#mostDispensable()
+    const dispensable = mostDispensable(this.#idle)
     if (dispensable) await this.#retireIdle(dispensable)
   }
 
@@ -222,20 +217,24 @@ export class SlotPool {
     }
   }
 
-  async #release(bound: Bound, spec: RunSpec): Promise<void> {
+  async #release(bound: BoundSlot, spec: RunSpec): Promise<void> {
     if (!this.#busy.delete(bound)) return
     const { slot } = bound
     const { idleMs, runsPerSlot, zygoteMaxAgeMs } = this.#settings
     const youngMs = zygoteMaxAgeMs - slot.zygoteAgeMs
     const isSpent = isForOneRun(spec) || bound.binding === retired || slot.runs >= runsPerSlot || youngMs <= 0
-    if (this.#closed || isSpent || slot.degraded || !slot.healthy || this.#memoryIsShort()) return this.#end(slot)
+    if (this.#closed || isSpent || slot.degraded || !slot.healthy || this.#memoryIsShort()) {
+      await this.#end(slot)
+      // Holds the place of its run until then: slots that cannot be removed leave fewer runs at once, first to their org.
+      return this.#undying.removed(slot)
+    }
     bound.idleTimer = setTimeout(() => void this.#retireIdle(bound), Math.min(idleMs, youngMs))
     this.#idle.push(bound)
     // After the answer: who calls again at once pays as before, who calls a little later finds all done.
     if (this.#settings.prewarmJails) slot.prewarm(spec)
   }
 
-  async #retireIdle(bound: Bound): Promise<void> {
+  async #retireIdle(bound: BoundSlot): Promise<void> {
     const index = this.#idle.indexOf(bound)
     if (index < 0) return
     this.#idle.splice(index, 1)
@@ -248,7 +247,8 @@ export class SlotPool {
     try {
       return await this.#make()
     } catch (error) {
-      this.#total -= 1
+      if (error instanceof SlotLeft) this.#keepRemoving(error, error.remove)
+      else this.#total -= 1
       throw error
     }
   }
@@ -267,14 +267,25 @@ export class SlotPool {
     })
   }
 
+  /** Never rejects: what could not be removed counts as a slot until it is. */
   async #end(slot: Slot): Promise<void> {
     try {
       await this.#transit(() => slot.destroy())
+      this.#total -= 1
     } catch (error) {
       this.#events.failed(error)
-    } finally {
-      this.#total -= 1
+      this.#keepRemoving(slot, () => slot.destroy())
     }
+  }
+
+  #keepRemoving(what: object, remove: () => Promise<void>): void {
+    const gone = () => {
+      this.#total -= 1
+      this.#events.changed()
+      this.#refill()
+    }
+    this.#undying.add(what, remove, gone)
+    this.#events.changed()
   }
 
   /** Keeps ready slots in stock, one at a time, so that a burst does not start a herd of makers. */
@@ -328,16 +339,4 @@ export class SlotPool {
       this.#inTransit.delete(settled)
     }
   }
-}
-
-/** No run has this binding, so a slot that carries it is never taken again. */
-const retired = ''
-
-const isForOneRun = ({ reuse, thread }: RunSpec): boolean =>
-  reuse === 'never' || (reuse === 'thread' && thread === undefined)
-
-function bindingOf(spec: RunSpec): string {
-  if (isForOneRun(spec)) return spec.runId
-  const { keyId, profile, profileRevision } = spec
-  return JSON.stringify([keyId, profile, profileRevision, ...(spec.reuse === 'thread' ? [spec.thread?.id] : [])])
 }

@@ -1,25 +1,17 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { Cleanup } from '../../base/cleanup.ts'
+import type { Cleanup } from '../../base/cleanup.ts'
 import { monotonicMs } from '../../base/clock.ts'
-import { newId } from '../../base/ids.ts'
 import type { Language, Limits, RunInput, RunSpec } from '../../base/run.ts'
-import type { Cgroups, SlotCgroup } from '../cgroups/cgroups.ts'
+import type { SlotCgroup } from '../cgroups/cgroups.ts'
 import type { ProcessorShare, Processors } from '../cgroups/processors.ts'
-import type { Image } from '../images/image.ts'
 import type { JailRequest } from '../jails/jail-frames.ts'
 import { JailRun, type RunObserver, type SlotRun } from '../jails/jail-run.ts'
 import { commandOf, type LanguageFound, prewarmCommandOf, sourceFor } from '../jails/languages.ts'
 import { PrewarmedJail } from '../jails/prewarmed-jail.ts'
-import { Zygotes } from '../jails/zygotes.ts'
-import { Guest } from './guest.ts'
+import type { Zygotes } from '../jails/zygotes.ts'
+import type { Guest } from './guest.ts'
 import type { DockMounts } from './guest-channel.ts'
-import { hostPidOf } from './host-pid.ts'
-import type { IdRanges } from './id-ranges.ts'
-import { type OciConfig, toOciConfig } from './oci-config.ts'
 import type { RunSlot } from './run-slot.ts'
-import type { Container, Runtime } from './runtime.ts'
-import { withSlotDevices } from './slot-devices.ts'
+import type { Container } from './runtime.ts'
 
 export type { RunObserver, SlotRun, SlotRunResult } from '../jails/jail-run.ts'
 
@@ -32,108 +24,17 @@ export interface SlotDock {
 /** Makes the dock of a slot at a path that does not exist yet. */
 export type OpenDock<Dock extends SlotDock = SlotDock> = (dir: string) => Promise<Dock>
 
-/** What slots are made from on this machine. */
-export interface SlotMachine {
-  runtime: Runtime
-  cgroups: Cgroups
-  ids: IdRanges
-  image: Pick<Image, 'slotRoot' | 'env'>
-  bundlesDir: string
-  /** Where docks are made. */
-  docksDir: string
-  /** Where device nodes are made. */
-  devicesDir: string
-  /** Absent where there is no storage: slots have no dock then. */
-  openDock: OpenDock | undefined
-  /** Absent where runs cannot be bound to processors. */
-  processors: Processors | undefined
-  /** The most open files that this machine lets a run have. */
-  openFilesMax: number
-  languages: readonly LanguageFound[]
-}
-
 /**
  * Tasks that the leaf may hold beyond the run's own limit: the jailer, a language host and the jail's init, and some more, so that
  * RLIMIT_NPROC is met first and only hurts the run.
  */
 const pidsHeadroom = 8
 
-/**
- * Moves what the processes of runs are forked from into `run`: the jailer, a language host. From then on they are born
- * under its limits. What it used before stays charged to `base`.
- * @throws Error when it cannot be moved.
- */
-async function moveToRunCgroup(slotPid: number, cgroup: SlotCgroup, residents: Set<number>): Promise<void> {
-  const pid = hostPidOf(slotPid, 'slot', cgroup.basePids())
-  await cgroup.moveToRun(pid)
-  if (!cgroup.holds(pid)) throw new Error('the kernel does not show a forker where runs are limited')
-  residents.add(pid)
-}
-
 /** Of the memory limit: what may still be held of an ended run when the next one may begin. */
 const memoryHeldShare = 1 / 4
 
-/** Prepares an unbound slot. Whatever was acquired before a failure is released, newest first. */
-export async function createSlot(host: SlotMachine): Promise<Slot> {
-  const startedMs = monotonicMs()
-  const id = newId('slot')
-  const undo = new Cleanup()
-  try {
-    const ids = host.ids.lease()
-    const cgroup = host.cgroups.create(id)
-    undo.add(async () => {
-      await cgroup.remove()
-      ids.release() // Only now: while something lives in the cgroup, its ids are in use.
-    })
-    const dock = host.openDock && undo.owns(await host.openDock(join(host.docksDir, id)))
-    const devicesDir = join(host.devicesDir, id)
-    const spec = {
-      devicesDir,
-      slotRoot: host.image.slotRoot,
-      arch: process.arch,
-      openFilesMax: host.openFilesMax,
-      ...(dock && { dockDir: dock.dir }),
-    }
-    const bundle = writeBundle(join(host.bundlesDir, id), toOciConfig(spec, ids, cgroup))
-    undo.add(() => rmSync(bundle, { recursive: true, force: true }))
-    undo.add(() => host.runtime.delete(id))
-    undo.add(() => cgroup.kill())
-    const container = await withSlotDevices(devicesDir, () => host.runtime.run(bundle, id))
-    const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
-    const residents = new Set<number>()
-    await moveToRunCgroup(guest.jailerPid, cgroup, residents)
-    const { env } = host.image
-    const hosts = new Zygotes(guest, env, (slotPid) => moveToRunCgroup(slotPid, cgroup, residents))
-    const { languages, processors } = host
-    return new Slot({
-      id,
-      container,
-      cgroup,
-      guest,
-      residents,
-      hosts,
-      env,
-      dock,
-      languages,
-      processors,
-      undo,
-      startedMs,
-    })
-  } catch (error) {
-    await undo.run().catch((left: Error) => {
-      throw new AggregateError([error, left], `${(error as Error).message} (and something of it is left)`)
-    })
-    throw error
-  }
-}
-
-function writeBundle(dir: string, config: OciConfig): string {
-  mkdirSync(dir, { recursive: true, mode: 0o700 })
-  writeFileSync(join(dir, 'config.json'), JSON.stringify(config))
-  return dir
-}
-
-interface Parts {
+/** What a slot consists of. */
+export interface Parts {
   id: string
   container: Container
   cgroup: SlotCgroup
@@ -313,12 +214,17 @@ export class Slot {
 
   /**
    * Ends everything in the slot and leaves nothing behind. Idempotent.
-   * @throws AggregateError when something could not be removed; its id range then stays taken.
+   * @throws AggregateError when something could not be removed; its id range stays taken until another call succeeds.
    */
   destroy(): Promise<void> {
     this.#unhealthyReason ??= 'it was destroyed'
     // Later by a tick, so that what #end calls finds this promise.
-    this.#destroyed ??= Promise.resolve().then(() => this.#end())
+    this.#destroyed ??= Promise.resolve()
+      .then(() => this.#end())
+      .catch((error: unknown) => {
+        this.#destroyed = undefined
+        throw error
+      })
     return this.#destroyed
   }
 

@@ -137,11 +137,11 @@ export class Runs {
 
   /** How much is going on here now. */
   figures(): RunnerFigures {
-    const { ready, idle, busy } = this.#pool.size
+    const { ready, idle, busy, undying } = this.#pool.size
     return {
       waiting: this.#queue.waiting,
       running: this.#queue.running,
-      slots: { ready, idle, busy },
+      slots: { ready, idle, busy, undying },
       jailsWaiting: this.#pool.jailsWaiting,
       filesystemsMounted: this.#storage?.mounts.size.mounted ?? 0,
       ...(this.#storage && { storageFreeBytes: this.#storage.watch.room.freeBytes }),
@@ -217,9 +217,9 @@ export class Runs {
     await run.storage.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     result.timings = { ...result.timings, drainMs: monotonicMs() - endedMs }
     this.#finish(run, result)
+    this.#passive()
     await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     place.release()
-    this.#passive()
   }
 
   #passive(): void {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
+import { createSlot } from '../../../src/engine/slots/create-slot.ts'
+import type { Slot } from '../../../src/engine/slots/slot.ts'
 import {
   type EngineMachine,
   engineMachine,
@@ -50,6 +51,25 @@ inPrivateMounts(import.meta.filename, () => {
       const code = 'import os; print(os.getppid())'
       expect((await observe(fresh!, code)).said[0]).toBe('1\n')
       expect((await observeHosted(code)).said[0]).toBe('0\n')
+    })
+
+    it('answers at once when it exits at once, and makes no process that it does not have to wait for', async () => {
+      const code = `
+import ctypes, os, platform, signal
+CLONE_PARENT, clone = 0x8000, 56 if platform.machine() == 'x86_64' else 220
+libc = ctypes.CDLL(None, use_errno=True)
+made = libc.syscall(clone, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+if made == 0:
+    signal.pause()
+for _ in range(4):
+    if os.fork() == 0:
+        signal.pause()
+print(made, os.strerror(ctypes.get_errno()), flush=True)
+os._exit(0)
+`
+      const expected = { ending: { kind: 'exited', code: 0 }, said: ['-1 Operation not permitted\n', ''] }
+      expect(await observeHosted(code)).toMatchObject(expected)
+      expect(await observe(fresh!, code)).toMatchObject(expected)
     })
 
     for (const [does, code] of Object.entries(pythonPrograms)) {

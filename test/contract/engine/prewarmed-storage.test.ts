@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Language } from '../../../src/base/run.ts'
 import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
+import { createSlot } from '../../../src/engine/slots/create-slot.ts'
+import type { Slot } from '../../../src/engine/slots/slot.ts'
 import { Dock } from '../../../src/storage/dock.ts'
 import {
   type EngineMachine,

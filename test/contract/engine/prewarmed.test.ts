@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { findPreloadProblem } from '../../../src/engine/jails/preload.ts'
 import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
+import { createSlot } from '../../../src/engine/slots/create-slot.ts'
+import type { Slot } from '../../../src/engine/slots/slot.ts'
 import {
   type EngineMachine,
   engineMachine,

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
+import { createSlot } from '../../../src/engine/slots/create-slot.ts'
+import type { Slot } from '../../../src/engine/slots/slot.ts'
 import {
   type EngineMachine,
   engineMachine,

@@ -1,11 +1,12 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { RunSpec } from '../../../src/base/run.ts'
 import type { Machine } from '../../../src/engine/machine.ts'
+import { createSlot, SlotLeft } from '../../../src/engine/slots/create-slot.ts'
 import { memoryIsShort } from '../../../src/engine/slots/memory-pressure.ts'
 import { type Lease, type PoolSettings, SlotPool } from '../../../src/engine/slots/pool.ts'
-import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
-import { type EngineMachine, engineMachine, testLimits } from '../../support/engine-machine.ts'
+import type { Slot } from '../../../src/engine/slots/slot.ts'
+import { type EngineMachine, engineMachine, holdSlot, testLimits } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 
 const calm: PoolSettings = {
@@ -67,6 +68,7 @@ inPrivateMounts(import.meta.filename, () => {
       const { ending } = await slot.run(spec, { code: Buffer.from(code), stdin: undefined }, observer).ended
       expect(ending).toEqual({ kind: 'exited', code: 0 })
     }
+    const leases = () => readdirSync(machine.settings.idLeaseDir).length
     const until = (holds: () => boolean) => expect.poll(holds, { timeout: 10_000 }).toBe(true)
 
     beforeAll(async () => {
@@ -75,7 +77,7 @@ inPrivateMounts(import.meta.filename, () => {
     })
     afterEach(async () => {
       await pool.close()
-      expect(pool.size).toEqual({ ready: 0, idle: 0, busy: 0, inTransit: 0 })
+      expect(pool.size).toEqual({ ready: 0, idle: 0, busy: 0, undying: 0, inTransit: 0 })
       expect(failures).toEqual([])
       failures = []
       made = 0
@@ -213,7 +215,7 @@ inPrivateMounts(import.meta.filename, () => {
       await open({ slotsReady: 1, slotsMax: 6, idleMs: 100 })
       await Promise.all(['a', 'b', 'c'].map((key) => use(runOf(key))))
       await until(() => pool.size.idle + pool.size.busy + pool.size.inTransit === 0)
-      expect(pool.size).toEqual({ ready: 1, idle: 0, busy: 0, inTransit: 0 })
+      expect(pool.size).toEqual({ ready: 1, idle: 0, busy: 0, undying: 0, inTransit: 0 })
     })
 
     it('ends the longest idle slot when there is no room for another', async () => {
@@ -274,6 +276,50 @@ inPrivateMounts(import.meta.filename, () => {
       failing = 2
       await expect(pool.acquire(runOf('key_b'))).rejects.toThrow('the runtime failed')
       expect(failures).toHaveLength(3)
+      failures = []
+    })
+
+    it('counts a slot that cannot be removed, with its ids and its place, and removes it when that is possible', async () => {
+      await open({ slotsReady: 0, slotsMax: 1, runsPerSlot: 1 })
+      const spec = runOf('key_a')
+      const lease = await pool.acquire(spec)
+      await trueIn(lease, spec)
+      const letGo = holdSlot(machine.settings, lease.slot.id)
+      let released = false
+      const releasing = lease.release().then(() => {
+        released = true
+      })
+      await until(() => failures.length === 2)
+      expect(pool.size).toMatchObject({ busy: 0, idle: 0, undying: 1 })
+      expect(pool.trouble).toBe('none of the 1 slots could be removed')
+      expect(released).toBe(false)
+      expect(leases()).toBe(1)
+      await expect(pool.acquire(runOf('key_b'))).rejects.toThrow('all 1 slots are taken (1 cannot be removed)')
+      letGo()
+      await releasing
+      expect(pool.size.undying).toBe(0)
+      expect(pool.trouble).toBeUndefined()
+      expect(leases()).toBe(0)
+      failures = []
+      await use(runOf('key_b'))
+    })
+
+    it('counts what is left of a slot that could not be created', async () => {
+      let remove = (): Promise<void> => Promise.reject(new Error('still busy'))
+      let attempts = 0
+      const make = () =>
+        Promise.reject(
+          new SlotLeft(new Error('no runtime'), new Error('busy'), () => {
+            attempts += 1
+            return remove()
+          }),
+        )
+      await open({ slotsReady: 0, slotsMax: 2 }, make)
+      await expect(pool.acquire(runOf('key_a'))).rejects.toThrow('no runtime (and something of it is left)')
+      expect(pool.size.undying).toBe(2)
+      await until(() => attempts >= 4)
+      remove = () => Promise.resolve()
+      await until(() => pool.size.undying === 0)
       failures = []
     })
 

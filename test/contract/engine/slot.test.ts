@@ -4,7 +4,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot, type Slot } from '../../../src/engine/slots/slot.ts'
+import { createSlot } from '../../../src/engine/slots/create-slot.ts'
+import type { Slot } from '../../../src/engine/slots/slot.ts'
 import {
   type EngineMachine,
   engineMachine,
