@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { parse as parseContentType } from 'content-type'
 import { Refusal } from '../base/errors.ts'
 
-type Head = Pick<IncomingMessage, 'headers' | 'rawHeaders'>
+type Head = Pick<IncomingMessage, 'headers' | 'rawHeaders'> & Partial<Pick<IncomingMessage, 'method' | 'url'>>
 
 export interface GuardRules {
   /** Whether requests need no key. */
@@ -37,7 +37,7 @@ export function requestGuard(rules: GuardRules): (head: Head) => Refusal | undef
 }
 
 function checkHead(
-  { headers, rawHeaders }: Head,
+  { headers, rawHeaders, method, url }: Head,
   rules: GuardRules,
   isKnownHost: (host: string) => boolean,
 ): Refusal | undefined {
@@ -52,11 +52,30 @@ function checkHead(
   const originAllowed = origin !== undefined && (isOwn || rules.allowedOrigins.includes(origin))
   if (origin !== undefined && !originAllowed) return new Refusal('origin_not_allowed', { origin: printable(origin) })
   const site = headers['sec-fetch-site']
-  if (site !== undefined && site !== 'none' && site !== 'same-origin' && !originAllowed) {
+  if (
+    site !== undefined &&
+    site !== 'none' &&
+    site !== 'same-origin' &&
+    !originAllowed &&
+    !isDownload({ headers, method, url })
+  ) {
     return new Refusal('origin_not_allowed', { origin: printable(`Sec-Fetch-Site: ${site}`) })
   }
   return undefined
 }
+
+/**
+ * Whether a user follows a signed link from a web page. The page cannot read the response, and the browser saves the file
+ * instead of showing it: https://developer.mozilla.org/docs/Web/HTTP/Headers/Sec-Fetch-Mode
+ */
+const isDownload = ({ headers, method, url }: Pick<Head, 'headers' | 'method' | 'url'>): boolean =>
+  method === 'GET' &&
+  url?.startsWith(blobPath) === true &&
+  headers['sec-fetch-mode'] === 'navigate' &&
+  (headers['sec-fetch-dest'] ?? 'document') === 'document'
+
+/** Path of signed links. */
+const blobPath = '/v1/blobs/'
 
 /**
  * BOUNDARY: requires JSON in UTF-8 for every POST. Browsers send it to another origin only after a preflight request:

@@ -94,6 +94,11 @@ export async function buildServer({
     keepAliveTimeout: keepAliveTimeoutMs,
     forceCloseConnections: 'idle',
     exposeHeadRoutes: false,
+    // Runs for malformed URLs, for which Fastify calls no hooks.
+    frameworkErrors: (error, request, reply) => {
+      setCommonHeaders(request, reply)
+      void answerError(guard(request.raw) ?? error, request, reply)
+    },
     trustProxy: config.trustedProxies.length > 0 && toTrustProxy(config.trustedProxies),
   })
   // Fastify passes the bytes on: our own parser bounds the depth and number of values.
@@ -116,7 +121,7 @@ export async function buildServer({
       connections.end(request.raw)
       request.open?.close()
     })
-    reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
+    setCommonHeaders(request, reply)
     if (refusal) reply.header('connection', 'close')
     done(refusal ?? guard(request.raw))
   })
@@ -255,6 +260,10 @@ function endConnectionsOnClose(app: FastifyInstance): void {
     if (closing) raw.socket.destroySoon()
     done()
   })
+}
+
+function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
+  reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
 }
 
 /** Returns the path pattern of a route: the path itself comes from the client and is unbounded. */

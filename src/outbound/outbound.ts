@@ -54,6 +54,7 @@ export class Outbound {
     requireAllowed(destination, addresses, this.#allowed)
     const address = addresses[0]!
     const request = url.protocol === 'https:' ? secureRequest : plainRequest
+    let isAnswered = false
     return new Promise((resolve, reject) => {
       const sent = request(
         {
@@ -69,6 +70,7 @@ export class Outbound {
           maxHeaderSize: 16 * 1024,
         },
         (answer) => {
+          isAnswered = true
           let readBytes = 0
           answer.on('data', (piece: Buffer) => {
             readBytes += piece.length
@@ -79,7 +81,16 @@ export class Outbound {
           answer.on('close', () => resolve(answer.statusCode ?? 0))
         },
       )
+      // A server that switches protocols has answered; the connection is not used further.
+      sent.on('upgrade', (answer, socket) => {
+        socket.destroy()
+        resolve(answer.statusCode ?? 0)
+      })
       sent.on('error', reject)
+      // Every request settles, whatever Node makes of the answer. One that was answered settles with its answer.
+      sent.on('close', () => {
+        if (!isAnswered) reject(new Error('the connection was closed without an answer'))
+      })
       sent.end(body)
     })
   }

@@ -31,7 +31,8 @@ export interface DeliveryRow {
 export interface RunExtras {
   /** Kept for as long as the row is. */
   code?: Uint8Array | undefined
-  delivery?: Pick<DeliveryRow, 'id' | 'url' | 'host'> | undefined
+  /** `pendingMax` limits the pending deliveries of the organization, checked in the same transaction. */
+  delivery?: (Pick<DeliveryRow, 'id' | 'url' | 'host'> & { pendingMax: number }) | undefined
 }
 
 export interface RunFilter {

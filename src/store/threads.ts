@@ -1,62 +1,65 @@
-import { type Kysely, sql } from 'kysely'
-import type { ThreadRows } from './storage-rows.ts'
+import { type Kysely, sql, type Transaction } from 'kysely'
+import { quotaBytesOf, requireStorageRoom } from './storage-limit.ts'
+import type { ThreadRow, ThreadRows } from './storage-rows.ts'
 import type { Tables } from './tables.ts'
 
 export const threads = (db: Kysely<Tables>): ThreadRows => ({
   get: (orgId, id) =>
     db.selectFrom('threads').selectAll().where('orgId', '=', orgId).where('id', '=', id).executeTakeFirst(),
 
-  async lock({ orgId, id, runId, subject, profile = null, quotaBytes = null }, at, until) {
-    const locked = await db
-      .insertInto('threads')
-      .values({
-        ...{ orgId, id, createdAt: at, lastUsedAt: at, subject, profile, quotaBytes },
-        ...{ lockedBy: runId, lockedUntil: until, fence: 1, state: null },
-      })
-      .onConflict((conflict) =>
-        conflict
-          .columns(['orgId', 'id'])
-          .doUpdateSet({
-            lockedBy: runId,
-            lockedUntil: until,
-            lastUsedAt: at,
-            fence: sql`threads.fence + 1`,
-            subject: sql`coalesce(threads.subject, excluded.subject)`,
-            profile: sql`coalesce(excluded.profile, threads.profile)`,
-            quotaBytes: atLeast,
-          })
-          .where((where) =>
-            where.and([
-              where('threads.state', 'is', null),
-              where.or([where('threads.lockedBy', 'is', null), where('threads.lockedUntil', '<', at)]),
-              where.or([
-                where('threads.subject', 'is', null),
-                where('threads.subject', '=', sql.ref<string>('excluded.subject')),
+  lock: ({ orgId, id, runId, subject, profile = null, quotaBytes = null }, at, until) =>
+    withinLimit(db, { orgId, id, quotaBytes }, async (transaction) => {
+      const locked = await transaction
+        .insertInto('threads')
+        .values({
+          ...{ orgId, id, createdAt: at, lastUsedAt: at, subject, profile, quotaBytes },
+          ...{ lockedBy: runId, lockedUntil: until, fence: 1, state: null },
+        })
+        .onConflict((conflict) =>
+          conflict
+            .columns(['orgId', 'id'])
+            .doUpdateSet({
+              lockedBy: runId,
+              lockedUntil: until,
+              lastUsedAt: at,
+              fence: sql`threads.fence + 1`,
+              subject: sql`coalesce(threads.subject, excluded.subject)`,
+              profile: sql`coalesce(excluded.profile, threads.profile)`,
+              quotaBytes: atLeast,
+            })
+            .where((where) =>
+              where.and([
+                where('threads.state', 'is', null),
+                where.or([where('threads.lockedBy', 'is', null), where('threads.lockedUntil', '<', at)]),
+                where.or([
+                  where('threads.subject', 'is', null),
+                  where('threads.subject', '=', sql.ref<string>('excluded.subject')),
+                ]),
               ]),
-            ]),
-          ),
-      )
-      .returning('fence')
-      .executeTakeFirst()
-    return locked?.fence
-  },
+            ),
+        )
+        .returning('fence')
+        .executeTakeFirst()
+      return locked?.fence
+    }),
 
-  async use({ orgId, id, profile, quotaBytes }, at) {
-    const used = await db
-      .insertInto('threads')
-      .values({
-        ...{ orgId, id, createdAt: at, lastUsedAt: at, subject: null, profile, quotaBytes },
-        ...{ ...unlocked, fence: 0, state: null },
-      })
-      .onConflict((conflict) =>
-        conflict
-          .columns(['orgId', 'id'])
-          .doUpdateSet({ lastUsedAt: at, profile, quotaBytes: atLeast })
-          .where('threads.state', 'is', null),
-      )
-      .executeTakeFirst()
-    return used.numInsertedOrUpdatedRows === 1n
-  },
+  use: ({ orgId, id, profile, quotaBytes }, at) =>
+    withinLimit(db, { orgId, id, quotaBytes }, async (transaction) => {
+      const used = await transaction
+        .insertInto('threads')
+        .values({
+          ...{ orgId, id, createdAt: at, lastUsedAt: at, subject: null, profile, quotaBytes },
+          ...{ ...unlocked, fence: 0, state: null },
+        })
+        .onConflict((conflict) =>
+          conflict
+            .columns(['orgId', 'id'])
+            .doUpdateSet({ lastUsedAt: at, profile, quotaBytes: atLeast })
+            .where('threads.state', 'is', null),
+        )
+        .executeTakeFirst()
+      return used.numInsertedOrUpdatedRows === 1n
+    }),
 
   async renew(runIds, until) {
     if (runIds.length === 0) return
@@ -101,14 +104,15 @@ export const threads = (db: Kysely<Tables>): ThreadRows => ({
       .limit(limit)
       .execute(),
 
-  async beginMaking(row) {
-    const inserted = await db
-      .insertInto('threads')
-      .values({ ...row, ...unlocked, fence: 0, state: 'making' })
-      .onConflict((conflict) => conflict.columns(['orgId', 'id']).doNothing())
-      .executeTakeFirst()
-    return inserted.numInsertedOrUpdatedRows === 1n
-  },
+  beginMaking: (row) =>
+    withinLimit(db, row, async (transaction) => {
+      const inserted = await transaction
+        .insertInto('threads')
+        .values({ ...row, ...unlocked, fence: 0, state: 'making' })
+        .onConflict((conflict) => conflict.columns(['orgId', 'id']).doNothing())
+        .executeTakeFirst()
+      return inserted.numInsertedOrUpdatedRows === 1n
+    }),
 
   async beginRemoval(orgId, id, at, unusedSince) {
     const changed = await db
@@ -153,14 +157,7 @@ export const threads = (db: Kysely<Tables>): ThreadRows => ({
       .limit(limit)
       .execute(),
 
-  async quotaBytes(orgId) {
-    const sum = await db
-      .selectFrom('threads')
-      .select((select) => select.fn.sum<number | string | null>('quotaBytes').as('bytes'))
-      .where('orgId', '=', orgId)
-      .executeTakeFirst()
-    return Number(sum?.bytes ?? 0)
-  },
+  quotaBytes: (orgId) => quotaBytesOf(db, 'threads', orgId),
 })
 
 /** A quota never shrinks: keeps the larger one of the row and the new value. */
@@ -168,3 +165,27 @@ const atLeast = sql<number | null>`case when threads.quota_bytes > excluded.quot
   else coalesce(excluded.quota_bytes, threads.quota_bytes) end`
 
 const unlocked = { lockedBy: null, lockedUntil: null }
+
+/**
+ * Runs a write that can create or enlarge a thread, in one transaction with the check of the storage limit.
+ * @param write returns something falsy where it changed nothing.
+ * @throws Refusal limit_reached; then nothing is changed.
+ */
+const withinLimit = <Result>(
+  db: Kysely<Tables>,
+  { orgId, id, quotaBytes }: Pick<ThreadRow, 'orgId' | 'id' | 'quotaBytes'>,
+  write: (transaction: Transaction<Tables>) => Promise<Result>,
+): Promise<Result> =>
+  db.transaction().execute(async (transaction) => {
+    // Changes nothing; a write that comes first takes the lock, so that no other process writes in between.
+    const before = await transaction
+      .updateTable('threads')
+      .set({ fence: sql`fence` })
+      .where('orgId', '=', orgId)
+      .where('id', '=', id)
+      .returning('quotaBytes')
+      .executeTakeFirst()
+    const result = await write(transaction)
+    if (result && (quotaBytes ?? 0) > (before?.quotaBytes ?? 0)) await requireStorageRoom(transaction, orgId)
+    return result
+  })

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { quotaBytesOf, requireStorageRoom } from './storage-limit.ts'
 import type { VolumeRows } from './storage-rows.ts'
 import type { Tables } from './tables.ts'
 
@@ -9,7 +10,9 @@ export const volumes = (db: Kysely<Tables>): VolumeRows => ({
       .values(volume)
       .onConflict((conflict) => conflict.columns(['orgId', 'slug']).doNothing())
       .executeTakeFirst()
-    return inserted.numInsertedOrUpdatedRows === 1n
+    if (inserted.numInsertedOrUpdatedRows !== 1n) return false
+    await requireStorageRoom(db, volume.orgId)
+    return true
   },
 
   async ofSlugs(orgId, slugs) {
@@ -47,8 +50,16 @@ export const volumes = (db: Kysely<Tables>): VolumeRows => ({
       .where('other.slug', '=', slug ?? '')
       .executeTakeFirst()
     if (isTaken) return 'taken'
-    const changed = await db.updateTable('volumes').set(changes).where('id', '=', id).executeTakeFirst()
-    return changed.numUpdatedRows === 1n
+    const changed = await db
+      .updateTable('volumes')
+      .set(changes)
+      .where('id', '=', id)
+      .returning('orgId')
+      .executeTakeFirst()
+    if (changed === undefined) return false
+    // A quota only grows.
+    if (changes.quotaBytes !== undefined) await requireStorageRoom(db, changed.orgId)
+    return true
   },
 
   async setRemoving(id, at) {
@@ -67,12 +78,5 @@ export const volumes = (db: Kysely<Tables>): VolumeRows => ({
 
   removing: () => db.selectFrom('volumes').selectAll().where('removingAt', 'is not', null).execute(),
 
-  async quotaBytes(orgId) {
-    const sum = await db
-      .selectFrom('volumes')
-      .select((select) => select.fn.sum<number | string | null>('quotaBytes').as('bytes'))
-      .where('orgId', '=', orgId)
-      .executeTakeFirst()
-    return Number(sum?.bytes ?? 0)
-  },
+  quotaBytes: (orgId) => quotaBytesOf(db, 'volumes', orgId),
 })

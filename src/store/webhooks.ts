@@ -1,4 +1,5 @@
 import type { Kysely, Transaction } from 'kysely'
+import { Refusal } from '../base/errors.ts'
 import type { DeliveryRow, RunExtras } from './run-history.ts'
 import type { RunRow, Store } from './store.ts'
 import type { Tables } from './tables.ts'
@@ -28,27 +29,35 @@ export const deliveries = (db: Kysely<Tables>): Store['deliveries'] => ({
     await db.updateTable('deliveries').set(changes).where('id', '=', id).execute()
   },
 
-  async outstanding(orgId, max) {
-    const some = await db
-      .selectFrom('deliveries')
-      .select('id')
-      .where('orgId', '=', orgId)
-      .where('status', 'in', ['waiting', 'due'])
-      .limit(max)
-      .execute()
-    return some.length
-  },
+  outstanding: (orgId, max) => outstanding(db, orgId, max),
 
   async drop(runId) {
     await db.deleteFrom('deliveries').where('runId', '=', runId).execute()
   },
 })
 
-/** The outbox row that is written with the row of a run. */
+/** How soon a client should retry when its organization has too many pending deliveries, in seconds. */
+const fullSeconds = 30
+
+export const webhooksFull = (amount: number): Refusal =>
+  new Refusal('webhooks_full', { amount, retryAfterSeconds: fullSeconds })
+
+async function outstanding(db: Kysely<Tables>, orgId: string, max: number): Promise<number> {
+  const some = await db
+    .selectFrom('deliveries')
+    .select('id')
+    .where('orgId', '=', orgId)
+    .where('status', 'in', ['waiting', 'due'])
+    .limit(max)
+    .execute()
+  return some.length
+}
+
+/** Writes the outbox row of a run with its row. @throws Refusal webhooks_full; the transaction is rolled back then. */
 export async function promiseDelivery(
   db: Transaction<Tables>,
   { id: runId, orgId, createdAt }: Pick<RunRow, 'id' | 'orgId' | 'createdAt'>,
-  delivery: NonNullable<RunExtras['delivery']>,
+  { pendingMax, ...delivery }: NonNullable<RunExtras['delivery']>,
 ): Promise<void> {
   const row: DeliveryRow = {
     ...delivery,
@@ -61,6 +70,7 @@ export async function promiseDelivery(
     updatedAt: createdAt,
   }
   await db.insertInto('deliveries').values(row).execute()
+  if ((await outstanding(db, orgId, pendingMax + 1)) > pendingMax) throw webhooksFull(pendingMax)
 }
 
 /** Makes the delivery of a run due; part of the transaction that writes the ending. */

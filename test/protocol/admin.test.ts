@@ -119,6 +119,7 @@ describe('the admin API', () => {
       ['GET', `/admin/v1/orgs?cursor=x`, undefined, 'cursor'],
       ['GET', `/admin/v1/orgs?page=2`, undefined, 'page'],
       ['GET', `/admin/v1/orgs/${org}/usage?from=today`, undefined, 'from'],
+      ['GET', `/admin/v1/orgs/${org}/usage?from=2027-02-30`, undefined, 'from'],
     ]
     for (const [method, path, body, field] of wrong) {
       const answer = await call(method, path, body)
@@ -256,6 +257,14 @@ describe('a key', () => {
     expect(await (await going).json()).toMatchObject({ status: 'cancelled' })
     expect((await run(secret)).status).toBe(401)
     expect((await call('POST', `/admin/v1/orgs/${org}/keys/${id}/rotate`, {})).status).toBe(409)
+  })
+
+  it('stays as it is when nothing is changed', async () => {
+    const org = await newOrg()
+    const { id } = await newKey(org)
+    const path = `/admin/v1/orgs/${org}/keys/${id}`
+    const before = await call('GET', path)
+    expect(await call('PATCH', path, {})).toMatchObject({ status: 200, body: before.body })
   })
 
   it('cannot be restored once revoked', async () => {

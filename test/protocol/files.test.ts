@@ -77,7 +77,7 @@ describe('a signed link', () => {
     const { headers: sent } = await download('page', 'page.html')
     expect(sent.get('content-disposition')).toBe('attachment; filename="page.html"')
     expect(sent.get('x-content-type-options')).toBe('nosniff')
-    expect(sent.get('content-security-policy')).toBe('sandbox')
+    expect(sent.get('content-security-policy')).toBe("sandbox; default-src 'none'")
     expect(sent.get('content-type')).toBe('application/octet-stream')
   })
 

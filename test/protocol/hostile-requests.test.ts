@@ -252,6 +252,15 @@ describe('requests that no library sends', () => {
     expect(faults()).toEqual([])
   })
 
+  it('are rejected in the usual form when the URL is malformed, after the checks of every request', async () => {
+    const own = await sendRaw(front.port, rawRequest('GET', '/v1/executions/%zz', { host }))
+    expect(statusOf(own)).toBe(400)
+    expect(own).toMatch(/x-trace-id: .*\r\n/)
+    expect(own).toContain('"error":"')
+    const foreign = await sendRaw(front.port, rawRequest('GET', '/v1/executions/%zz', { host: 'evil.example' }))
+    expect(statusOf(foreign)).toBe(403)
+  })
+
   it('are rejected with two Host headers', async () => {
     const twice = `GET /healthz HTTP/1.1\r\nhost: ${host}\r\nhost: evil.example\r\nconnection: close\r\n\r\n`
     const answer = await sendRaw(front.port, twice)

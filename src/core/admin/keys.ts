@@ -97,6 +97,7 @@ export async function updateKey(
   await requireInOrg(on.store, admin, 'admin', orgId)
   const key = await ofOrg(on, orgId, id)
   const changes = await toChanges(on, key, settings, knownTools)
+  if (Object.keys(changes).length === 0) return toView(on, key)
   await withAudit(
     on.store,
     { admin, action: 'key.update', orgId, target: id, details: auditDetails(settings) },

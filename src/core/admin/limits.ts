@@ -3,6 +3,7 @@ import { Refusal } from '../../base/errors.ts'
 import type { UsageRow } from '../../store/admin-rows.ts'
 import { dayOf } from '../../store/usage.ts'
 import type { UsageLimits } from '../access/usage-limiter.ts'
+import { isRealDay } from '../times.ts'
 import { type Admin, type Administered, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
 /** An organization, or one of its keys. */
@@ -78,7 +79,7 @@ export async function usageOf(
 }
 
 function dayMsOf(field: string, text: string): number {
-  const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN
+  const ms = /^\d{4}-\d\d-\d\d$/.test(text) && isRealDay(text) ? Date.parse(text) : Number.NaN
   if (!Number.isNaN(ms)) return ms
   throw new Refusal('invalid_argument', { field, problem: 'must be a date such as 2027-01-31' })
 }

@@ -3,7 +3,6 @@ import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import type { VolumeRow } from '../../store/storage-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { requireStorageRoom } from '../storage/storage-limit.ts'
 import { profileThatMounts, quotaOf, volumeRef } from '../storage/volumes.ts'
 import { type Admin, type Administered, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
@@ -67,7 +66,6 @@ export async function createVolume(
     createdAt: timestamp(),
     removingAt: null,
   }
-  await requireStorageRoom(on.store, orgId, row.quotaBytes)
   const details = { slug, name, quota_bytes: row.quotaBytes, quota_files: row.quotaFiles }
   await withAudit(on.store, { admin, action: 'volume.create', orgId, target: row.id, details }, async ({ volumes }) => {
     if (!(await volumes.create(row))) throw new Refusal('name_taken', { what: 'A volume', name: slug })
@@ -125,7 +123,6 @@ export async function updateVolume(
   const row = await existing(on.store.volumes, orgId, slug)
   const changes = toChanges(row, settings)
   if (changes.slug !== undefined) await requireUnmounted(on, row)
-  await requireStorageRoom(on.store, orgId, (changes.quotaBytes ?? 0) - row.quotaBytes)
   if (Object.keys(changes).length === 0) return toView(row)
   await withAudit(
     on.store,

@@ -7,6 +7,7 @@ import { fault, type Log } from '../../observe/log.ts'
 import { problemOf } from '../../outbound/outbound.ts'
 import type { DeliveryRow, RunExtras } from '../../store/run-history.ts'
 import type { Store } from '../../store/store.ts'
+import { webhooksFull } from '../../store/webhooks.ts'
 import { ensureSecret, sealedSecret } from '../access/master-key.ts'
 import type { Vault } from '../access/vault.ts'
 import { type RecordedRun, recordedRun } from '../runs/history.ts'
@@ -48,7 +49,6 @@ const attemptsPerOrg = 4
 const attemptsPerHost = 8
 /** Pending deliveries of one organization, so that the search for due ones stays short. */
 const outstandingMax = 2_000
-const fullSeconds = 30
 
 const secretName = (orgId: string): string => `webhook/${orgId}`
 const newSecret = (): string => `whsec_${randomBytes(32).toString('base64url')}`
@@ -96,9 +96,9 @@ export class Webhooks {
     const host = this.#deps.outbound.check('webhook_url', url)
     const outstanding = await this.#deps.store.deliveries.outstanding(orgId, outstandingMax)
     if (outstanding >= outstandingMax) {
-      throw new Refusal('webhooks_full', { amount: outstanding, retryAfterSeconds: fullSeconds })
+      throw webhooksFull(outstandingMax)
     }
-    return { id: newId('event'), url, host }
+    return { id: newId('event'), url, host, pendingMax: outstandingMax }
   }
 
   start(): void {

@@ -4,7 +4,6 @@ import type { Quota } from '../../base/run.ts'
 import type { FileStream, Runner, StorageRef } from '../../runner/protocol/messages.ts'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
-import { requireStorageRoom } from './storage-limit.ts'
 import type { Volumes } from './volumes.ts'
 
 /** A file or directory of the caller's organization, as a client names it. */
@@ -153,8 +152,6 @@ export class Files {
    * exceeded.
    */
   async #use({ orgId, profile }: Caller, id: string, quota: Quota): Promise<void> {
-    const row = await this.#store.threads.get(orgId, id)
-    await requireStorageRoom(this.#store, orgId, quota.bytes - (row?.quotaBytes ?? 0))
     const asked = { orgId, id, profile: profile.name, quotaBytes: quota.bytes }
     if (!(await this.#store.threads.use(asked, timestamp()))) throw new Refusal('thread_busy', { thread: id })
   }

@@ -6,7 +6,8 @@ import type { UsageLimits } from '../access/usage-limiter.ts'
 const retryAfterSeconds = 60
 
 /**
- * Enforces the storage limit of an organization.
+ * Checks the storage limit of an organization ahead, so that a call beyond it writes nothing. The store enforces the
+ * limit in the transaction that creates or enlarges a thread or a volume.
  * @param addedBytes how much the sum of its quotas is about to grow.
  * @throws Refusal limit_reached.
  */

@@ -6,7 +6,6 @@ import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { checkThreadId } from './files.ts'
-import { requireStorageRoom } from './storage-limit.ts'
 
 /** A thread as it is returned to clients. */
 export interface ThreadView {
@@ -97,7 +96,6 @@ export class Threads {
     checkThreadId('to', to)
     if (to === id) throw new Refusal('thread_exists', { thread: to })
     if (isBusy(from)) throw new Refusal('thread_busy', { thread: id })
-    await requireStorageRoom(this.#store, from.orgId, from.quotaBytes ?? 0)
     const at = timestamp()
     const { orgId, subject, profile, quotaBytes } = from
     return this.#alone(orgId, to, async () => {

@@ -87,6 +87,22 @@ describe('a request of a web page', () => {
     for (const site of ['none', 'same-origin']) expect(verdict({ 'sec-fetch-site': site })).toBe('admitted')
   })
 
+  it('passes where a user follows a signed link, and nowhere else', () => {
+    const navigation = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate', 'sec-fetch-dest': 'document' }
+    const verdictOn = (method: string, url: string, headers: Record<string, string>) =>
+      requestGuard(rules)({ ...headOf({ host: 'localhost:5555', ...headers }), method, url })?.code ?? 'admitted'
+    expect(verdictOn('GET', '/v1/blobs/token', navigation)).toBe('admitted')
+    const others: [string, string, Record<string, string>][] = [
+      ['GET', '/v1/threads', navigation],
+      ['GET', '/v1/blobs', navigation],
+      ['PUT', '/v1/blobs/token', navigation],
+      ['GET', '/v1/blobs/token', { ...navigation, 'sec-fetch-mode': 'no-cors' }],
+      ['GET', '/v1/blobs/token', { ...navigation, 'sec-fetch-dest': 'iframe' }],
+      ['GET', '/v1/blobs/token', { ...navigation, origin: 'https://evil.example' }],
+    ]
+    for (const request of others) expect([request, verdictOn(...request)]).toEqual([request, 'origin_not_allowed'])
+  })
+
   it('passes from a page that this server itself served', () => {
     expect(verdict({ host: 'localhost:5555', origin: 'http://localhost:5555' })).toBe('admitted')
     expect(verdict({ host: 'evil.example', origin: 'http://evil.example' })).toBe('host_not_allowed')

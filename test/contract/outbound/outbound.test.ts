@@ -120,6 +120,18 @@ describe('an outgoing request', () => {
     expect(writtenBytes).toBeLessThan(64 * 1024 * 1024)
   })
 
+  it('settles when the receiver switches protocols, or closes without an answer', async () => {
+    const port = await listen(() => {})
+    servers.at(-1)!.on('upgrade', (_request, socket) => socket.destroy())
+    servers.at(-1)!.removeAllListeners('request')
+    servers.at(-1)!.on('request', (request) => {
+      request.socket.write('HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n')
+    })
+    expect(await post(`http://127.0.0.1:${port}/`)).toBe(101)
+    const closing = await listen((request) => request.socket.end())
+    await expect(post(`http://127.0.0.1:${closing}/`)).rejects.toThrow()
+  })
+
   it('times out on a receiver that never responds, and on a name that never resolves', async () => {
     const port = await listen(() => {})
     const silent = await post(`http://127.0.0.1:${port}/`, {}, 300).catch((error: unknown) => problemOf(error))

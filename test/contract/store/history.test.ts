@@ -24,7 +24,7 @@ const at = '2026-02-01T00:00:00.000Z'
 const nobodyBusy = { busyHosts: [], busyOrgs: [] }
 const beside = (id: string) => ({
   code: Buffer.from('x'),
-  delivery: { id: `evt_${id}`, url: 'https://a.example/', host: 'a.example' },
+  delivery: { id: `evt_${id}`, url: 'https://a.example/', host: 'a.example', pendingMax: 10 },
 })
 const begin = (id: string, more: object = {}) =>
   store.runs.begin({ ...plainRun(id), deliveryMode: 'webhook', ...more }, beside(id))

@@ -1,0 +1,31 @@
+import type { Kysely } from 'kysely'
+import { Refusal } from '../base/errors.ts'
+import type { Tables } from './tables.ts'
+
+/** Storage stays full until something is deleted. */
+const retryAfterSeconds = 60
+
+/**
+ * Enforces the storage limit of an organization after a write that increased the sum of its quotas. To be called in the
+ * transaction of that write, which the refusal rolls back: the check and the write are one step for every other call.
+ * @throws Refusal limit_reached.
+ */
+export async function requireStorageRoom(db: Kysely<Tables>, orgId: string): Promise<void> {
+  const row = await db.selectFrom('limits').select('amounts').where('ownerId', '=', orgId).executeTakeFirst()
+  const { storage_bytes: amount } = JSON.parse(row?.amounts ?? '{}') as { storage_bytes?: number }
+  if (amount === undefined) return
+  const keptBytes = (await quotaBytesOf(db, 'threads', orgId)) + (await quotaBytesOf(db, 'volumes', orgId))
+  if (keptBytes > amount) {
+    throw new Refusal('limit_reached', { owner: 'org', limit: 'storage_bytes', amount, retryAfterSeconds })
+  }
+}
+
+/** Returns the sum of the quotas of all threads or volumes of an organization, in bytes. */
+export async function quotaBytesOf(db: Kysely<Tables>, of: 'threads' | 'volumes', orgId: string): Promise<number> {
+  const sum = await db
+    .selectFrom(of)
+    .select((select) => select.fn.sum<number | string | null>('quotaBytes').as('bytes'))
+    .where('orgId', '=', orgId)
+    .executeTakeFirst()
+  return Number(sum?.bytes ?? 0)
+}
