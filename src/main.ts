@@ -20,13 +20,29 @@ for (const stream of [process.stdout, process.stderr]) {
   })
 }
 
-process.exit(
-  await runProgram(process.argv.slice(2), {
-    stdin: process.stdin,
-    stdout: process.stdout,
-    stderr: process.stderr,
-    env: process.env,
-    self: [process.execPath, ...process.execArgv, import.meta.filename],
-    stop: stop.signal,
-  }),
-)
+const exitCode = await runProgram(process.argv.slice(2), {
+  stdin: process.stdin,
+  stdout: process.stdout,
+  stderr: process.stderr,
+  env: process.env,
+  self: [process.execPath, ...process.execArgv, import.meta.filename],
+  stop: stop.signal,
+})
+
+/** How long the output of a process that was asked to end waits for its reader, in milliseconds. */
+const lastOutputMs = 1_000
+
+/** A pipe accepts what its reader has room for; process.exit would drop the rest. */
+const written = (stream: NodeJS.WriteStream): Promise<void> =>
+  new Promise((resolve) => {
+    stream.once('close', resolve)
+    stream.write('', () => resolve())
+  })
+
+const givenUp = new Promise<void>((resolve) => {
+  const giveUp = () => void setTimeout(resolve, lastOutputMs)
+  if (stop.signal.aborted) giveUp()
+  else stop.signal.addEventListener('abort', giveUp)
+})
+await Promise.race([Promise.all([written(process.stdout), written(process.stderr)]), givenUp])
+process.exit(exitCode)

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { StartRefused } from './errors.ts'
 
 /** The ID and the directories of one instance. The ID is part of the name of everything that it creates on the machine. */
@@ -23,10 +23,9 @@ export interface Instance {
  * @throws StartRefused if the home directory contains an invalid ID.
  */
 export function openInstance(home: string, stateRoot: string): Instance {
-  mkdirSync(home, { recursive: true, mode: 0o711 })
+  makeDirectoryDurably(home, 0o711)
   const idPath = join(home, 'instance')
-  if (!existsSync(idPath)) writeFileSync(idPath, `${randomBytes(4).toString('hex')}\n`, { mode: 0o644, flag: 'wx' })
-  const id = readFileSync(idPath, 'utf8').trim()
+  const id = readId(idPath) || createId(idPath)
   if (!/^[0-9a-f]{8}$/.test(id)) {
     throw new StartRefused(`${idPath} does not hold an instance id.`, 'Restore it, or remove it to get a new one.')
   }
@@ -37,5 +36,54 @@ export function openInstance(home: string, stateRoot: string): Instance {
     socketPath: join(stateDir, 'link', 'runner.sock'),
     frontHome: join(home, 'front'),
     frontProgram: join(stateDir, 'program'),
+  }
+}
+
+/** Returns the ID, or nothing if there is no file, or an empty one, as a power cut can leave behind. */
+function readId(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').replaceAll('\0', '').trim()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return ''
+  }
+}
+
+/** The file appears with its content, on the disk, or not at all. Of several processes at once, one creates it. */
+function createId(path: string): string {
+  const unfinished = `${path}.${randomBytes(4).toString('hex')}`
+  const file = openSync(unfinished, 'wx', 0o644)
+  try {
+    writeSync(file, `${randomBytes(4).toString('hex')}\n`)
+    fsyncSync(file)
+    rmIfEmpty(path)
+    linkSync(unfinished, path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    closeSync(file)
+    rmSync(unfinished, { force: true })
+  }
+  syncDirectory(dirname(path))
+  return readId(path)
+}
+
+function rmIfEmpty(path: string): void {
+  if (readId(path) === '') rmSync(path, { force: true })
+}
+
+/** Creates a directory with its parents, so that a power cut does not remove it again. */
+export function makeDirectoryDurably(path: string, mode: number): void {
+  const first = mkdirSync(path, { recursive: true, mode })
+  if (first === undefined) return
+  for (let at = path; at.length >= first.length; at = dirname(at)) syncDirectory(dirname(at))
+}
+
+function syncDirectory(path: string): void {
+  const directory = openSync(path, 'r')
+  try {
+    fsyncSync(directory)
+  } finally {
+    closeSync(directory)
   }
 }

@@ -2,6 +2,7 @@
  * What all administration commands share. They open the database directly, so they work whether or not a server is
  * running; a running server applies a change with its next request, or within a second.
  */
+import { statSync } from 'node:fs'
 import type { Command } from 'commander'
 import { Refusal, StartRefused } from '../../base/errors.ts'
 import { type Instance, openInstance } from '../../base/instance.ts'
@@ -68,7 +69,8 @@ export async function withStore(
   work: (store: Store, instance: Instance) => Promise<number | undefined>,
 ): Promise<number | undefined> {
   const instance = openInstance(config.home, config.stateDir)
-  becomeFront(config, () => prepareFrontHome(config, instance))
+  const owners = ownersOf(instance) ?? config
+  becomeFront(owners, () => prepareFrontHome(owners, instance))
   const store = await openStore(databasePath(instance.frontHome))
   try {
     return await work(store, instance)
@@ -131,10 +133,19 @@ export function usageError(problem: string, { stderr }: ProcessIo): number {
 }
 
 /**
+ * The users of a home that a server has used before: a command that is started without the --front-uid of the server
+ * must not change the owner of the files of the server.
+ */
+function ownersOf({ frontHome }: Instance): Pick<Config, 'frontUid' | 'frontGid'> | undefined {
+  const { uid, gid } = statSync(frontHome, { throwIfNoEntry: false }) ?? { uid: 0, gid: 0 }
+  return uid === 0 ? undefined : { frontUid: uid, frontGid: gid }
+}
+
+/**
  * BOUNDARY: the directory of the database belongs to the process that handles requests, so nothing in it is opened as
  * root, and files created in it must belong to that process.
  */
-function becomeFront({ frontUid, frontGid }: Config, prepare: () => void): void {
+function becomeFront({ frontUid, frontGid }: Pick<Config, 'frontUid' | 'frontGid'>, prepare: () => void): void {
   const uid = process.getuid?.()
   if (uid === frontUid) return
   if (uid !== 0) {
