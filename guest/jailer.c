@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -40,9 +41,19 @@ struct answer {
 	char text[FAIL_TEXT_BYTES];
 };
 
+/* Makes the cgroup of runs the root that every jail sees, once the runner has moved the jailer there. */
+static int root_at_cgroup_of_runs(void)
+{
+	static bool is_done;
+
+	if (is_done)
+		return 0;
+	is_done = unshare(CLONE_NEWCGROUP) == 0;
+	return is_done ? 0 : fail("make a cgroup namespace");
+}
+
 static pid_t clone_init(const struct child_fds *child_fds)
 {
-	/* The cgroup namespace is the slot's: its root is the cgroup of the guest, not the one of runs. */
 	const unsigned long fresh = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET;
 
 	/* Not clone3, which the slot's filter answers with ENOSYS. All arguments but the flags are zero, so that their
@@ -103,7 +114,7 @@ static struct answer handle(const struct request *request, const int passed[JAIL
 	if (count == JAIL_FDS) {
 		const struct child_fds child_fds = {passed[FD_CHANNEL], passed[FD_IN], passed[FD_OUT], passed[FD_ERR],
 					   passed[FD_PICTURES]};
-		answer.init = clone_init(&child_fds);
+		answer.init = root_at_cgroup_of_runs() < 0 ? -1 : clone_init(&child_fds);
 	} else if (count == 1) {
 		answer.init = attach(request, passed[0]);
 	} else {

@@ -86,11 +86,11 @@ int mounts_prepare_run(const struct preparation *p)
 {
 	if (mounts_check_point(p->home) < 0 || (p->volumes != NULL && mounts_check_point(VOLUMES) < 0))
 		return -1;
-	return views_make(p->cpus);
+	return views_make(p);
 }
 
-/* Binds the files that show the processors of the run over those of the machine. */
-static int mount_views(uint32_t cpus)
+/* Binds the files that show the limits of the run over those of the machine. */
+static int mount_views(const struct preparation *p)
 {
 	static const struct {
 		const char *view;
@@ -98,12 +98,13 @@ static int mount_views(uint32_t cpus)
 	} views[] = {
 		{"stat", IMAGE "/proc/stat"},
 		{"cpuinfo", IMAGE "/proc/cpuinfo"},
+		{"meminfo", IMAGE "/proc/meminfo"},
 		{"sys", IMAGE "/sys"},
 	};
-	char path[128];
+	char path[VIEW_PATH_BYTES];
 
 	for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++) {
-		snprintf(path, sizeof(path), VIEWS "/cpus-%u/%s", cpus, views[i].view);
+		views_path(path, VIEWS, p, views[i].view);
 		if (binds_add(path, views[i].place) < 0)
 			return -1;
 	}
@@ -199,7 +200,7 @@ static int enter_image(void)
 
 int mounts_enter(const struct preparation *p)
 {
-	if (proc_mount() < 0 || mount_views(p->cpus) < 0 || mount_writable(p->tmp_bytes) < 0)
+	if (proc_mount() < 0 || mount_views(p) < 0 || mount_writable(p->tmp_bytes) < 0)
 		return -1;
 	if (mount_home(p) < 0 || mount_volumes(p) < 0)
 		return -1;

@@ -114,6 +114,8 @@ static uint64_t *quantity_of(struct preparation *p, uint8_t tag)
 	case RECORD_STDIN_BYTES: return &p->stdin_bytes;
 	case RECORD_CREDIT: return &p->credit;
 	case RECORD_PICTURE_CREDIT: return &p->picture_credit;
+	case RECORD_MEMORY_BYTES: return &p->memory_bytes;
+	case RECORD_CPU_QUOTA: return &p->cpu_quota_us;
 	default: return NULL;
 	}
 }
@@ -154,6 +156,8 @@ static const char *check_whole(const struct preparation *p)
 		return "TMP_BYTES and HOME_BYTES must be there and more than 0";
 	if (p->open_files == 0 || p->file_bytes == 0 || p->pids == 0)
 		return "OPEN_FILES, FILE_BYTES and PIDS must be there and more than 0";
+	if (p->memory_bytes == 0 || p->cpu_quota_us == 0)
+		return "MEMORY_BYTES and CPU_QUOTA must be there and more than 0";
 	if (p->cpus == 0 || p->cpus > CPUS_MAX)
 		return "CPUS must be there, from 1 to 1024";
 	if (p->code_bytes > SOURCE_MAX_BYTES || p->stdin_bytes > SOURCE_MAX_BYTES)
@@ -191,7 +195,7 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 		const char *error;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_PICTURE_CREDIT || (allowed & 1u << record.tag) == 0)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_CPU_QUOTA || (allowed & 1u << record.tag) == 0)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)

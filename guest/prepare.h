@@ -24,6 +24,8 @@ enum record_tag {
 	RECORD_PREWARM = 15,
 	RECORD_VOLUMES = 16,
 	RECORD_PICTURE_CREDIT = 17,
+	RECORD_MEMORY_BYTES = 18,
+	RECORD_CPU_QUOTA = 19,
 };
 
 #define WORDS_MAX 4096u
@@ -52,6 +54,8 @@ struct preparation {
 	uint64_t open_files;
 	uint64_t file_bytes;
 	uint64_t pids;
+	uint64_t memory_bytes; /* that the run is shown */
+	uint64_t cpu_quota_us; /* the same, for each 100 ms */
 	uint64_t code_bytes;
 	uint64_t stdin_bytes;
 	uint64_t credit;

@@ -29,6 +29,8 @@ static const struct {
 	const char *view;
 } replaced[] = {
 	{"loadavg", VIEWS_LOADAVG},
+	{"swaps", VIEWS_SWAPS},
+	{"cgroups", VIEWS_CGROUPS},
 	{"sys/kernel/random/boot_id", VIEWS_BOOT_ID},
 };
 

@@ -1,6 +1,7 @@
 #include "views.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +10,7 @@
 
 #include "binds.h"
 #include "fail.h"
-
-#define PATH_BYTES 160
+#include "limit-views.h"
 
 int views_make_empty(const char *path)
 {
@@ -45,6 +45,10 @@ static int make_boot_id(void)
 	return is_read ? write_view(VIEWS_STORE "/boot_id", id) : fail("read a random id");
 }
 
+/* As cgroup v2 shows its controllers: hierarchy 0. The machine's own file counts all groups on it. */
+static const char controllers[] = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n"
+				  "cpu\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n";
+
 int views_open(void)
 {
 	if (mkdir(VIEWS_STORE, 0755) < 0 || mkdir(VIEWS, 0755) < 0 || mkdir(VIEWS_STORE "/nothing", 0755) < 0)
@@ -53,17 +57,24 @@ int views_open(void)
 	if (binds_add(VIEWS_STORE, VIEWS) < 0 || binds_seal(VIEWS, 0, READ_ONLY) < 0)
 		return -1;
 	if (views_make_empty(VIEWS_STORE "/empty") < 0 ||
-	    write_view(VIEWS_STORE "/loadavg", "0.00 0.00 0.00 1/1 1\n") < 0)
+	    write_view(VIEWS_STORE "/loadavg", "0.00 0.00 0.00 1/1 1\n") < 0 ||
+	    write_view(VIEWS_STORE "/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n") < 0 ||
+	    write_view(VIEWS_STORE "/cgroups", controllers) < 0)
 		return -1;
 	return make_boot_id();
 }
 
-/* Opens <VIEWS_STORE>/cpus-<cpus>/<name> for writing; NULL with fail_text. */
-static FILE *create(uint32_t cpus, const char *name)
+void views_path(char path[VIEW_PATH_BYTES], const char *base, const struct preparation *p, const char *name)
 {
-	char path[PATH_BYTES];
+	snprintf(path, VIEW_PATH_BYTES, "%s/%u-%" PRIu64 "-%" PRIu64 "-%" PRIu64 "/%s", base, p->cpus, p->cpu_quota_us,
+		 p->memory_bytes, p->pids, name);
+}
 
-	snprintf(path, sizeof(path), VIEWS_STORE "/cpus-%u/%s", cpus, name);
+FILE *views_create(const struct preparation *p, const char *name)
+{
+	char path[VIEW_PATH_BYTES];
+
+	views_path(path, VIEWS_STORE, p, name);
 	FILE *file = fopen(path, "wxe");
 	if (file == NULL)
 		fail("make %s", path);
@@ -72,31 +83,31 @@ static FILE *create(uint32_t cpus, const char *name)
 	return file;
 }
 
-static int finish(FILE *file, const char *name)
+int views_finish(FILE *file, const char *name)
 {
 	int broken = ferror(file);
 
 	return fclose(file) != 0 || broken ? fail("write the view %s", name) : 0;
 }
 
-static int make_directory(uint32_t cpus, const char *name)
+int views_make_directory(const struct preparation *p, const char *name)
 {
-	char path[PATH_BYTES];
+	char path[VIEW_PATH_BYTES];
 
-	snprintf(path, sizeof(path), VIEWS_STORE "/cpus-%u/%s", cpus, name);
+	views_path(path, VIEWS_STORE, p, name);
 	return mkdir(path, 0755) < 0 ? fail("make %s", path) : 0;
 }
 
 /* Times are zero, since runs must not see those of the machine. The boot time is not secret: /proc/uptime shows it. */
-static int make_stat(uint32_t cpus)
+static int make_stat(const struct preparation *p)
 {
 	FILE *from = fopen("/proc/stat", "re");
-	FILE *to = create(cpus, "stat");
+	FILE *to = views_create(p, "stat");
 	char line[256];
 
 	if (to != NULL) {
 		fputs("cpu  0 0 0 0 0 0 0 0 0 0\n", to);
-		for (uint32_t cpu = 0; cpu < cpus; cpu++)
+		for (uint32_t cpu = 0; cpu < p->cpus; cpu++)
 			fprintf(to, "cpu%u 0 0 0 0 0 0 0 0 0 0\n", cpu);
 		fputs("intr 0\nctxt 0\n", to);
 		while (from != NULL && fgets(line, sizeof(line), from) != NULL)
@@ -106,65 +117,67 @@ static int make_stat(uint32_t cpus)
 	}
 	if (from != NULL)
 		fclose(from);
-	return to == NULL ? -1 : finish(to, "stat");
+	return to == NULL ? -1 : views_finish(to, "stat");
 }
 
 /* The blocks of the first processors, as the machine describes them. */
-static int make_cpuinfo(uint32_t cpus)
+static int make_cpuinfo(const struct preparation *p)
 {
 	FILE *from = fopen("/proc/cpuinfo", "re");
-	FILE *to = create(cpus, "cpuinfo");
+	FILE *to = views_create(p, "cpuinfo");
 	char line[4096];
 	uint32_t blocks = 0;
 
 	while (from != NULL && to != NULL && fgets(line, sizeof(line), from) != NULL) {
-		if (strncmp(line, "processor", 9) == 0 && blocks++ == cpus)
+		if (strncmp(line, "processor", 9) == 0 && blocks++ == p->cpus)
 			break;
 		fputs(line, to);
 	}
 	if (from != NULL)
 		fclose(from);
-	return to == NULL ? -1 : finish(to, "cpuinfo");
+	return to == NULL ? -1 : views_finish(to, "cpuinfo");
 }
 
-static int make_sys(uint32_t cpus)
+static int make_sys(const struct preparation *p)
 {
-	static const char *const parents[] = {"sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu"};
+	static const char *const parents[] = {"sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu",
+					      "sys/fs"};
 	static const char *const lists[] = {"online", "possible", "present"};
 	char name[64];
 
 	for (size_t i = 0; i < sizeof(parents) / sizeof(parents[0]); i++)
-		if (make_directory(cpus, parents[i]) < 0)
+		if (views_make_directory(p, parents[i]) < 0)
 			return -1;
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		snprintf(name, sizeof(name), "sys/devices/system/cpu/%s", lists[i]);
-		FILE *file = create(cpus, name);
+		FILE *file = views_create(p, name);
 		if (file == NULL)
 			return -1;
-		if (cpus == 1)
+		if (p->cpus == 1)
 			fputs("0\n", file);
 		else
-			fprintf(file, "0-%u\n", cpus - 1);
-		if (finish(file, name) < 0)
+			fprintf(file, "0-%u\n", p->cpus - 1);
+		if (views_finish(file, name) < 0)
 			return -1;
 	}
-	for (uint32_t cpu = 0; cpu < cpus; cpu++) {
+	for (uint32_t cpu = 0; cpu < p->cpus; cpu++) {
 		snprintf(name, sizeof(name), "sys/devices/system/cpu/cpu%u", cpu);
-		if (make_directory(cpus, name) < 0)
+		if (views_make_directory(p, name) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int views_make(uint32_t cpus)
+int views_make(const struct preparation *p)
 {
-	char path[PATH_BYTES];
+	char path[VIEW_PATH_BYTES];
 
-	snprintf(path, sizeof(path), VIEWS_STORE "/cpus-%u/ready", cpus);
+	views_path(path, VIEWS_STORE, p, "ready");
 	if (access(path, F_OK) == 0)
 		return 0;
-	if (make_directory(cpus, "") < 0 || make_stat(cpus) < 0 || make_cpuinfo(cpus) < 0 || make_sys(cpus) < 0)
+	if (views_make_directory(p, "") < 0 || make_stat(p) < 0 || make_cpuinfo(p) < 0 || make_sys(p) < 0 ||
+	    limit_views_make(p) < 0)
 		return -1;
-	FILE *ready = create(cpus, "ready");
-	return ready == NULL ? -1 : finish(ready, "ready");
+	FILE *ready = views_create(p, "ready");
+	return ready == NULL ? -1 : views_finish(ready, "ready");
 }

@@ -90,6 +90,7 @@ static void put_preparation(struct stream *records)
 	static const uint8_t quantities[] = {
 		RECORD_TMP_BYTES, RECORD_HOME_BYTES, RECORD_OPEN_FILES, RECORD_FILE_BYTES,
 		RECORD_PIDS, RECORD_CODE_BYTES, RECORD_CREDIT, RECORD_PICTURE_CREDIT,
+		RECORD_MEMORY_BYTES, RECORD_CPU_QUOTA,
 	};
 	static const uint8_t cpus[4] = {2, 0, 0, 0};
 

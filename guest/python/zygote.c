@@ -36,9 +36,22 @@
 /* The program, as the interpreter names it on its command line. */
 #define PROGRAM_VARIABLE "GLOVEBOX_PROGRAM"
 
+/* Makes the cgroup of runs the root that every fork sees, once the runner has moved the zygote there. */
+static int root_at_cgroup_of_runs(void)
+{
+	static bool is_done;
+
+	if (is_done)
+		return 0;
+	is_done = unshare(CLONE_NEWCGROUP) == 0;
+	return is_done ? 0 : fail("make a cgroup namespace");
+}
+
 /* Forks into the pid namespace of a jail. Returns the pid of the child, 0 in the child, or -1 with fail_text. */
 static pid_t fork_into(const int passed[JOIN_DESCRIPTORS])
 {
+	if (root_at_cgroup_of_runs() < 0)
+		return -1;
 	if (setns(passed[JOIN_PID], CLONE_NEWPID) < 0)
 		return fail("select the pid namespace of the jail");
 	pid_t child = interpreter_fork();

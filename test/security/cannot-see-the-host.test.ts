@@ -51,6 +51,14 @@ const shownOfProc = [
   ...['stat', 'swaps', 'sys', 'sysvipc', 'thread-self', 'uptime', 'version'],
 ]
 
+/** The files of /sys: the processors and the limits of the run. */
+const shownOfSys = [
+  ...['online', 'possible', 'present'].map((name) => `/sys/devices/system/cpu/${name}`),
+  ...['cgroup.controllers', 'cpu.max', 'cpu/cpu.cfs_period_us', 'cpu/cpu.cfs_quota_us', 'memory.high', 'memory.max'],
+  ...['memory.swap.max', 'memory/memory.limit_in_bytes', 'memory/memory.soft_limit_in_bytes', 'pids.max'],
+  'pids/pids.max',
+].map((name) => (name.startsWith('/') ? name : `/sys/fs/cgroup/${name}`))
+
 /** Names that say which program of the host or of another slot is started; shared files would reveal it. */
 const watchUsr = `
 import ctypes, fcntl, os, struct, sys, time
@@ -100,7 +108,7 @@ const lockable = [
 /** Facts that identify a machine or show its load, below /proc. */
 const machineFacts = [
   ...['sys/kernel/random/boot_id', 'loadavg', 'vmstat', 'sys/fs/file-nr', 'sys/fs/inode-nr', 'sys/fs/inode-state'],
-  ...['sys/fs/dentry-state', 'sys/kernel/pty/nr'],
+  ...['sys/fs/dentry-state', 'sys/kernel/pty/nr', 'swaps', 'cgroups', 'meminfo'],
 ]
 
 /** Changes the timestamps of files that every process on the host uses. */
@@ -236,9 +244,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
 
   it('reads from /proc and /sys only its own state and the listed general facts', () => {
     expect(shownOfProc).toEqual(expect.arrayContaining(within.proc))
-    expect(within.sys.filter((path) => !/^\/sys\/devices\/system\/cpu\/(online|possible|present)$/.test(path))).toEqual(
-      [],
-    )
+    expect(within.sys).toEqual(shownOfSys)
     expect(within.dev).toEqual([
       'fd',
       'full',
@@ -256,6 +262,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
     ])
     expect(within.cgroup).not.toContain(bench.facts.instanceId)
     expect(within.cgroup).not.toContain(slot.id)
+    for (const line of within.cgroup.trim().split('\n')) expect(line).toMatch(/^\d+:[^:]*:\/$/)
   })
 
   it('reaches no server on this host: on loopback, on its addresses, by UNIX sockets', () => {
@@ -354,11 +361,16 @@ time.sleep(30)
   it('cannot tell from its files on which machine it runs, how loaded that is, or where its files come from', async () => {
     expect(without.facts['sys/kernel/random/boot_id']).toMatch(/^[0-9a-f-]{36}\n$/)
     expect(without.facts['sys/fs/file-nr']).toMatch(/^\d/)
-    const { 'sys/kernel/random/boot_id': bootId, loadavg, ...counters } = within.facts
+    const { 'sys/kernel/random/boot_id': bootId, loadavg, swaps, cgroups, meminfo, ...counters } = within.facts
     expect(bootId).toMatch(/^[0-9a-f-]{36}\n$/)
     expect(bootId).not.toBe(without.facts['sys/kernel/random/boot_id'])
     expect((await other.bash('cat /proc/sys/kernel/random/boot_id')).stdout).not.toBe(bootId)
     expect((await slot.bash('cat /proc/sys/kernel/random/boot_id')).stdout).toBe(bootId)
+    expect(swaps?.trim().split('\n')).toHaveLength(1)
+    expect(cgroups).not.toBe(without.facts.cgroups)
+    expect(meminfo).toMatch(
+      new RegExp(`^MemTotal: +${slot.limits.memoryBytes / 1024} kB\nMemFree: +${slot.limits.memoryBytes / 1024} kB\n`),
+    )
     expect(loadavg).toBe('0.00 0.00 0.00 1/1 1\n')
     for (const [name, content] of Object.entries(counters)) expect([name, content]).toEqual([name, ''])
     for (const word of [bench.facts.stateDir, slot.id, 'devtmpfs', dirname(process.execPath), '/dev/vd', '/dev/sd'])

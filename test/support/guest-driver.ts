@@ -121,6 +121,8 @@ export function preparation(request: Request): Buffer {
     ...(request.stdin === undefined ? [] : [record(12, BigInt(Buffer.from(request.stdin).length))]),
     record(13, BigInt(request.credit ?? 1 << 20)),
     record(17, BigInt(request.imageCredit ?? 1 << 20)),
+    record(18, BigInt(256 << 20)),
+    record(19, BigInt((request.cpus || 1) * 100_000)),
   ])
 }
 

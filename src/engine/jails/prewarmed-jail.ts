@@ -20,6 +20,7 @@ import { home, type PrewarmCommand } from './languages.ts'
 /** The limits that are part of a jail, and so must be known before it is made. */
 const fixedLimits = [
   'cpus',
+  'memoryBytes',
   'pids',
   'openFiles',
   'fileBytes',

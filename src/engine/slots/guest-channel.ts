@@ -98,6 +98,9 @@ export interface Preparation extends DockMounts {
   openFiles: number
   fileBytes: number
   pids: number
+  /** The memory and the share of processors that the run is shown. */
+  memoryBytes: number
+  cpus: number
   /** Processors that the run is shown. */
   shownCpus: number
   codeBytes: number
@@ -127,7 +130,12 @@ const tag = {
   prewarm: 15,
   volumes: 16,
   pictureCredit: 17,
+  memoryBytes: 18,
+  cpuQuota: 19,
 } as const
+
+/** The period of CPU_QUOTA. */
+const cpuPeriodUs = 100_000
 
 /** @throws RangeError when it does not fit into one frame, or a word holds a NUL. */
 export function encodePrepare(run: number, of: Preparation): Buffer {
@@ -142,6 +150,8 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
     u64(tag.fileBytes, of.fileBytes),
     u64(tag.pids, of.pids),
     u32(tag.cpus, of.shownCpus),
+    u64(tag.memoryBytes, of.memoryBytes),
+    u64(tag.cpuQuota, Math.round(of.cpus * cpuPeriodUs)),
     u64(tag.codeBytes, of.codeBytes),
     ...(of.stdinBytes === undefined ? [] : [u64(tag.stdinBytes, of.stdinBytes)]),
     u64(tag.credit, of.creditBytes),

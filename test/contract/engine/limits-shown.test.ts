@@ -1,0 +1,108 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Machine } from '../../../src/engine/machine.ts'
+import { createSlot } from '../../../src/engine/slots/create-slot.ts'
+import type { Slot } from '../../../src/engine/slots/slot.ts'
+import {
+  type EngineMachine,
+  engineMachine,
+  installed,
+  prewarm,
+  start,
+  testLimits,
+} from '../../support/engine-machine.ts'
+import { inPrivateMounts } from '../../support/private-mounts.ts'
+
+const runtime = (['crun', 'runc'] as const).find(installed)
+const { memoryBytes, pids } = testLimits
+const memoryKib = memoryBytes / 1024
+
+/** What programs and libraries read, with what they find there. */
+const files: Record<string, string> = {
+  '/proc/swaps': 'Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n',
+  '/proc/loadavg': '0.00 0.00 0.00 1/1 1\n',
+  '/proc/cgroups': '#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n',
+  '/sys/fs/cgroup/cgroup.controllers': 'cpu memory pids\n',
+  '/sys/fs/cgroup/memory.max': `${memoryBytes}\n`,
+  '/sys/fs/cgroup/memory.high': 'max\n',
+  '/sys/fs/cgroup/memory.swap.max': '0\n',
+  '/sys/fs/cgroup/cpu.max': '100000 100000\n',
+  '/sys/fs/cgroup/pids.max': `${pids}\n`,
+  '/sys/fs/cgroup/memory/memory.limit_in_bytes': `${memoryBytes}\n`,
+  '/sys/fs/cgroup/cpu/cpu.cfs_quota_us': '100000\n',
+  '/sys/fs/cgroup/cpu/cpu.cfs_period_us': '100000\n',
+  '/sys/fs/cgroup/pids/pids.max': `${pids}\n`,
+}
+
+const readFiles = `
+import json
+print(json.dumps({path: open(path).read() for path in ${JSON.stringify(Object.keys(files))}}))
+`
+
+inPrivateMounts(import.meta.filename, () => {
+  describe.skipIf(runtime === undefined)('a run', () => {
+    let machine: EngineMachine
+    let host: Machine
+    let [fresh, prewarmed]: Slot[] = []
+
+    beforeAll(async () => {
+      machine = engineMachine(runtime ?? 'auto')
+      host = await machine.open()
+      ;[fresh, prewarmed] = [await createSlot(host), await createSlot(host)]
+      for (const slot of [fresh, prewarmed]) slot.bind(testLimits)
+    })
+    afterAll(async () => {
+      await fresh?.destroy()
+      await prewarmed?.destroy()
+      await host?.close()
+      machine.remove()
+      expect(machine.leftovers()).toEqual([])
+    })
+
+    /** Runs a program in a new interpreter and in a prewarmed one. */
+    const both = async (language: 'python' | 'node', code: string): Promise<string[]> => {
+      await prewarm(prewarmed!, language)
+      const ran = await Promise.all([fresh!, prewarmed!].map((slot) => start(slot, language, code).ran))
+      expect(ran.map(({ stderr }) => stderr)).toEqual(['', ''])
+      return ran.map(({ stdout }) => stdout)
+    }
+    const bash = async (code: string) => (await start(fresh!, 'bash', code).ran).stdout
+
+    it('finds its limits in the files of the kernel', async () => {
+      for (const printed of await both('python', readFiles)) expect(JSON.parse(printed)).toEqual(files)
+    })
+
+    it('is at the root of its cgroups', async () => {
+      const code = "print({line.split(':', 2)[2] for line in open('/proc/self/cgroup')})"
+      expect(await both('python', code)).toEqual(["{'/\\n'}\n", "{'/\\n'}\n"])
+      expect(await bash('tail -n 1 /proc/self/cgroup; cut -d: -f3 /proc/1/cgroup | sort -u')).toBe('0::/\n/\n')
+    })
+
+    it('has the memory of its limit for free, and no swap', async () => {
+      const printed = await bash('free -b && free -k -w -t >/dev/null && vmstat -s >/dev/null; echo $?')
+      expect(printed).toMatch(new RegExp(`^Mem: +${memoryBytes} +0 +${memoryBytes} +0 +0 +${memoryBytes}$`, 'm'))
+      expect(printed).toMatch(/^Swap: +0 +0 +0$/m)
+      expect(await bash('grep -c . /proc/meminfo; sed -n "s/^MemTotal: *//p" /proc/meminfo')).toBe(
+        `17\n${memoryKib} kB\n`,
+      )
+    })
+
+    it('has the processors of its limit for nproc, python, node and /proc/cpuinfo', async () => {
+      expect(await bash('nproc; grep -c ^processor /proc/cpuinfo; grep -c "^cpu[0-9]" /proc/stat')).toBe('1\n1\n1\n')
+      const code = 'import os, multiprocessing as m; print(len(os.sched_getaffinity(0)), os.cpu_count(), m.cpu_count())'
+      for (const printed of await both('python', code)) expect(printed).toMatch(/^1 /)
+      expect(
+        await both('node', 'const os = require("os"); console.log(os.availableParallelism(), os.cpus().length)'),
+      ).toEqual(['1 1\n', '1 1\n'])
+    })
+
+    // V8 has no heap below 256 MiB; by the memory of a machine it would take gigabytes.
+    it('has a heap in Node.js that is sized by its memory', async () => {
+      const code = `
+        const os = require('node:os')
+        const heap = require('node:v8').getHeapStatistics().heap_size_limit
+        console.log(process.constrainedMemory(), os.totalmem(), os.freemem(), heap < ${512 * 1024 ** 2})`
+      const expected = `${memoryBytes} ${memoryBytes} ${memoryBytes} true\n`
+      expect(await both('node', code)).toEqual([expected, expected])
+    })
+  })
+})
