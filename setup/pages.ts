@@ -84,6 +84,7 @@ type RetryableKind = {
 /** What a client should do after each kind of refusal that the same request can avoid later. */
 const retryTexts: Readonly<Record<RetryableKind, string>> = {
   incomplete_upload: 'once',
+  request_timeout: 'once',
   internal_error: 'once',
   busy: 'when it is free',
   in_use: 'when it is free',

@@ -15,6 +15,9 @@ import { RunnerClient } from './runner/client/client.ts'
 import { databasePath, openStore } from './store/sqlite.ts'
 import { productInventory } from './tools/catalog.ts'
 
+/** How far an upload may be behind `upload_min_rate`: longer than a common break of a mobile connection. */
+const uploadWindowMs = 30_000
+
 /** The running front. */
 export interface App {
   /** The address that it listens on. */
@@ -51,12 +54,14 @@ export async function openApp(config: Config, instance: Instance, version: strin
       requestLimits: {
         perKey: config.requestsPerKey,
         perOrg: config.requestsPerOrg,
+        transfersPerKey: config.transfersPerKey,
         bufferBytes: config.bufferBytes,
       },
       webhooks: { outbound, toBody: (run) => JSON.stringify(toDelivered(run)) },
     })
     undo.add(() => core.close('leave', 0))
-    const server = await buildServer({ core, config: { ...config, version }, metrics, log })
+    const uploadPace = { minBytesPerSecond: config.uploadMinRate, windowMs: uploadWindowMs }
+    const server = await buildServer({ core, config: { ...config, version, uploadPace }, metrics, log })
     undo.add(() => server.close())
     const url = await listen(server, config)
     return {

@@ -93,6 +93,17 @@ const server = {
     'Maximum number of open requests and streams of one organization; further ones are refused with 429.',
     { unit: 'count' },
   ),
+  transfers_per_key: setting(
+    count(1, 1_000),
+    8,
+    'Maximum number of files that one key reads and writes at the same time; further ones wait, and are refused with 429 after 30 seconds.',
+    { unit: 'count' },
+  ),
+  upload_min_rate: setting(
+    bytes(0, GiB),
+    KiB,
+    'Minimum average rate of an upload in bytes per second. An upload that is 30 seconds behind is refused with 408; 0 sets no rate.',
+  ),
   buffer_bytes: setting(
     bytes(64 * MiB, 64 * GiB),
     256 * MiB,

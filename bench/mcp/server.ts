@@ -98,6 +98,7 @@ async function startGlovebox(): Promise<string> {
       trustedProxies: [],
       dev: true,
       version: '0',
+      uploadPace: { minBytesPerSecond: 0, windowMs: 30_000 },
       publicUrl: '',
     },
   })

@@ -28,6 +28,7 @@ export const refusalKinds = {
   session_not_found: { http: 404, rpc: -32600, error: 'not_found', retry: 'never' },
   method_not_allowed: { http: 405, rpc: -32600, error: 'method_not_allowed', retry: 'never' },
   not_acceptable: { http: 406, rpc: -32600, error: 'not_acceptable', retry: 'never' },
+  request_timeout: { http: 408, rpc: -32600, error: 'request_timeout', retry: 'later' },
   conflict: { http: 409, rpc: -32000, error: 'conflict', retry: 'never' },
   busy: { http: 409, rpc: -32000, error: 'conflict', retry: 'later' },
   state_conflict: { http: 409, rpc: -32600, error: 'conflict', retry: 'never' },

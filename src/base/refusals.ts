@@ -297,8 +297,8 @@ export const refusalTexts = {
   },
   length_required: {
     kind: 'length_required',
-    message: 'An upload must declare its length: Content-Length: {sizeBytes}.',
-    hint: 'With curl, use -T FILE. Chunked uploads are not accepted.',
+    message: 'An upload needs a body of {sizeBytes} bytes, with Content-Length or Transfer-Encoding: chunked.',
+    hint: 'With curl, use -T FILE.',
   },
   upload_too_large: {
     kind: 'body_too_large',
@@ -309,6 +309,16 @@ export const refusalTexts = {
     kind: 'incomplete_upload',
     message: 'The upload ended after {receivedBytes} of {sizeBytes} bytes; nothing was written.',
     hint: 'Upload the whole file again.',
+  },
+  upload_too_slow: {
+    kind: 'request_timeout',
+    message: 'The upload is slower than {minBytesPerSecond} bytes per second; nothing was written.',
+    hint: 'Upload the file again over a faster connection, or ask the operator to lower upload_min_rate.',
+  },
+  transfers_full: {
+    kind: 'rate_limited',
+    message: 'This key has reached the maximum of {limit} files that are read and written at the same time.',
+    hint: 'Wait for the others to finish, then retry in {retryAfterSeconds} s.',
   },
   range_unsatisfiable: {
     kind: 'range_not_satisfiable',
@@ -400,7 +410,7 @@ export const refusalTexts = {
   files_busy: {
     kind: 'unavailable',
     message: 'Too many files are being read and written at the same time.',
-    hint: 'Retry shortly.',
+    hint: 'Retry in {retryAfterSeconds} s.',
   },
   subject_conflict: {
     kind: 'conflict',

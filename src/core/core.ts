@@ -34,6 +34,7 @@ import { Tasks, taskNeeds } from './runs/tasks.ts'
 import { Files, fileNeeds } from './storage/files.ts'
 import { type Link, linkNeeds, newLinkSecret, SignedLinks } from './storage/signed-links.ts'
 import { Threads, threadNeeds } from './storage/threads.ts'
+import { TransferPlaces } from './storage/transfer-places.ts'
 import { Volumes, volumeNeeds } from './storage/volumes.ts'
 
 /**
@@ -206,7 +207,10 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   return {
     ...runVerbs(rights, store, runner, runs),
     drainInBackground: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
-    files: rights.noun(new Files(store, runner, volumes), fileNeeds),
+    files: rights.noun(
+      new Files(store, runner, volumes, new TransferPlaces(deps.requestLimits.transfersPerKey)),
+      fileNeeds,
+    ),
     links: {
       ...rights.noun(links, linkNeeds),
       read: (token, method) => links.read(token, method),

@@ -13,7 +13,7 @@ export function checkTime(field: string, time: string | undefined): string | und
   throw new Refusal('invalid_argument', { field, problem: 'must be a date or time such as 2027-01-31T12:00:00Z' })
 }
 
-const dayLength = 'yyyy-mm-dd'.length
+export const dayLength = 'yyyy-mm-dd'.length
 
 /** Whether a day such as `2027-02-30` exists: `Date.parse` reads that one as the second of March. */
 export function isRealDay(day: string): boolean {

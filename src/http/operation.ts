@@ -15,6 +15,7 @@ import type { Catalog, Inventory } from '../tools/catalog.ts'
 import { sendJson, sendLines } from './answer.ts'
 import type { McpEndpoint } from './mcp.ts'
 import { readQuery } from './query.ts'
+import type { UploadPace } from './rest/upload-body.ts'
 
 /** What the server is built from. */
 export interface HttpDeps {
@@ -23,6 +24,7 @@ export interface HttpDeps {
   version: string
   /** Base URL in links; empty: taken from the Host header of each request. */
   publicUrl: string
+  uploadPace: UploadPace
   log: Log
   /** Replaces the tools of the product, for tests. */
   offers?: { inventory: Inventory; changes: ChangeFeed }

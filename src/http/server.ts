@@ -22,6 +22,7 @@ import { answerError } from './errors.ts'
 import { openRequest } from './open-request.ts'
 import type { Access, HttpDeps } from './operation.ts'
 import { checkContentType, type GuardRules, requestGuard } from './request-guard.ts'
+import type { UploadPace } from './rest/upload-body.ts'
 import { registerRoutes } from './routes.ts'
 
 export interface HttpConfig extends GuardRules {
@@ -35,6 +36,7 @@ export interface HttpConfig extends GuardRules {
   /** Version of the product. */
   version: string
   publicUrl: string
+  uploadPace: UploadPace
 }
 
 declare module 'fastify' {
@@ -151,8 +153,8 @@ export async function buildServer({
 
   endConnectionsOnClose(app)
 
-  const { version, publicUrl } = config
-  registerRoutes(app, { core, metrics, version, publicUrl, log, ...(offers && { offers }) })
+  const { version, publicUrl, uploadPace } = config
+  registerRoutes(app, { core, metrics, version, publicUrl, uploadPace, log, ...(offers && { offers }) })
   return app
 }
 

@@ -100,7 +100,7 @@ async function* chunksOf(file: Descriptor, offset: number, lengthBytes: number) 
 /**
  * Writes a whole file atomically: it appears, or replaces an existing file, after all of it is on the disk. After a crash
  * or a failure of the source, the existing file is unchanged. Of concurrent writes, the last one wins. Creates missing
- * directories. The file belongs to the user of jails.
+ * directories. The file belongs to the user of jails, and keeps the permissions of the file that it replaces.
  * @returns its length in bytes.
  * @throws Refusal storage_full, not_a_file (an entry of another kind has the name), path_too_deep and others; errors of the
  * source.
@@ -114,12 +114,14 @@ export async function writeFile(
   const { parent, name } = splitPath(parsed)
   refuseTemporaryName(parsed)
   await using directory = await openOrMakeDirectory(root, parent)
-  await requireReplaceable(directory, name, textOf(parsed))
+  const mode = (await modeOfReplaced(directory, name, textOf(parsed))) ?? newFileMode
   // The file has no name until it is complete, so it is invisible until then and a crash leaves nothing.
   const unnamed = constants.O_RDWR | O_TMPFILE
-  await using file = new Descriptor(await refusing(parsed, kernel.openBeneath(directory.fd, itself, unnamed, 0o644)))
+  await using file = new Descriptor(
+    await refusing(parsed, kernel.openBeneath(directory.fd, itself, unnamed, newFileMode)),
+  )
   const bytes = await fill(file, source, parsed)
-  await refusing(parsed, giveToOwner(file))
+  await refusing(parsed, giveToOwner(file, mode))
   await refusing(parsed, kernel.syncDescriptor(file.fd))
   await refusing(
     parsed,
@@ -132,11 +134,17 @@ export async function writeFile(
 /** O_TMPFILE of open(2), which is missing in the constants of Node: __O_TMPFILE | O_DIRECTORY. */
 const O_TMPFILE = 0o20000000 | constants.O_DIRECTORY
 
-async function requireReplaceable(directory: Descriptor, name: Buffer, path: string): Promise<void> {
+const newFileMode = 0o644
+
+/** Returns the permissions of the existing file, if any, without set-user-ID bits. @throws Refusal not_a_file. */
+async function modeOfReplaced(directory: Descriptor, name: Buffer, path: string): Promise<number | undefined> {
   try {
-    requireFile(toStatus(await kernel.statName(directory.fd, name)), path)
+    const numbers = await kernel.statName(directory.fd, name)
+    requireFile(toStatus(numbers), path)
+    return (numbers[0] ?? newFileMode) & 0o777
   } catch (error) {
     if (codeOf(error) !== 'ENOENT') throw error
+    return undefined
   }
 }
 
@@ -153,9 +161,9 @@ async function fill(
   return at
 }
 
-async function giveToOwner(file: Descriptor): Promise<void> {
+async function giveToOwner(file: Descriptor, mode: number): Promise<void> {
   await file.chown(owner.uid, owner.gid)
-  await file.chmod(0o644) // The umask of this process can clear bits.
+  await file.chmod(mode) // The umask of this process can clear bits.
 }
 
 /** Creates a directory and its missing parents. Does nothing if it exists. @throws Refusal path_too_deep and others. */

@@ -158,15 +158,24 @@ describe('a signed link', () => {
     expect(body).toMatchObject({ method: 'PUT', headers: [{ name: 'Content-Length', value: '5' }] })
     expect((await fetch(body.url, { method: 'PUT', body: 'longer than 5' })).status).toBe(413)
     expect((await fetch(body.url, { method: 'PUT', body: 'abc' })).status).toBe(400)
-    const chunked = await fetch(body.url, {
-      method: 'PUT',
-      body: Readable.toWeb(Readable.from(['12345'])),
-      duplex: 'half',
-    } as RequestInit)
-    expect(chunked.status).toBe(411)
-    expect(await inThread('size', 'cat f')).toBe('old\n')
+    expect((await fetch(body.url, { method: 'PUT' })).status).toBe(400)
+    expect(await inThread('size', 'cat f; ls -A')).toBe('old\nf\n')
     expect((await fetch(body.url, { method: 'PUT', body: '12345' })).status).toBe(200)
     expect(await inThread('size', 'cat f')).toBe('12345')
+  })
+
+  it('uploads exactly the size that it was created for without an announced length, or nothing', async () => {
+    await inThread('chunked', 'echo old >f')
+    const { body } = await ask('upload', { id: 'chunked', path: 'f', size: 5 })
+    const send = async (pieces: string[]) => {
+      const stream = Readable.toWeb(Readable.from(pieces))
+      const response = await fetch(body.url, { method: 'PUT', body: stream, duplex: 'half' } as RequestInit)
+      return response.status
+    }
+    expect([await send(['123', '456']), await send(['12', '3'])]).toEqual([413, 400])
+    expect(await inThread('chunked', 'cat f; ls -A')).toBe('old\nf\n')
+    expect(await send(['12', '345'])).toBe(200)
+    expect(await inThread('chunked', 'cat f; ls -A')).toBe('12345f\n')
   })
 
   it('keeps the old file when the upload is interrupted', async () => {

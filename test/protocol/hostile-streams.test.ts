@@ -8,7 +8,7 @@ import { RawConnection, rawRequest } from '../support/raw-http.ts'
 
 const MiB = 1024 * 1024
 const knownTools = ['sandbox_execute', 'execution_wait', 'files_upload', 'files_download']
-const limits = { perKey: 20, perOrg: 30, bufferBytes: 64 * MiB }
+const limits = { perKey: 20, perOrg: 30, transfersPerKey: 2, bufferBytes: 64 * MiB }
 const events = { accept: 'text/event-stream' }
 
 let front: Front

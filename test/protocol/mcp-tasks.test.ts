@@ -122,6 +122,7 @@ describe('a task whose front has died', () => {
         trustedProxies: [],
         dev: true,
         version: '0',
+        uploadPace: { minBytesPerSecond: 0, windowMs: 30_000 },
         publicUrl: '',
       },
     })

@@ -60,7 +60,7 @@ export const coreSettings = {
   tools: productInventory.tools,
   region: 'us',
   runHistoryMs: 30 * 24 * 60 * 60 * 1000,
-  requestLimits: { perKey: 512, perOrg: 1024, bufferBytes: 256 * 1024 * 1024 },
+  requestLimits: { perKey: 512, perOrg: 1024, transfersPerKey: 8, bufferBytes: 256 * 1024 * 1024 },
   webhooks: {
     outbound: new Outbound(new AllowedDestinations(['127.0.0.1'])),
     toBody: (run: RecordedRun) => JSON.stringify(toDelivered(run)),
@@ -150,6 +150,7 @@ export async function openFront(
       dev: true,
       version: '0.0.0-test',
       publicUrl: '',
+      uploadPace: { minBytesPerSecond: 1024, windowMs: 30_000 },
       ...config,
     },
   })

@@ -9,6 +9,8 @@ export interface RequestLimits {
   perKey: number
   /** Open requests of one organization, streams included. */
   perOrg: number
+  /** Files of one key that are read and written at the same time. */
+  transfersPerKey: number
   /** Memory for bodies and for responses that are not read, of all organizations. */
   bufferBytes: number
 }

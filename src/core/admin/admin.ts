@@ -5,6 +5,7 @@ import type { AdminTokenRow } from '../../store/admin-rows.ts'
 import type { OrgRow, Rows, Store } from '../../store/store.ts'
 import type { Profiles } from '../access/profiles.ts'
 import type { Vault } from '../access/vault.ts'
+import { dayLength, isRealDay } from '../times.ts'
 
 /** Roles of admin tokens: `owner` may do everything, `admin` everything except managing tokens, `member` may read. */
 export const roles = ['owner', 'admin', 'member'] as const satisfies readonly AdminTokenRow['role'][]
@@ -95,7 +96,8 @@ export function checkName(field: string, name: string): void {
 
 /** Checks a time in the future. @returns it as it is stored. @throws Refusal invalid_argument. */
 export function checkFuture(field: string, time: string): string {
-  const atMs = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(time) ? Date.parse(time) : Number.NaN
+  const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(time)
+  const atMs = isTime && isRealDay(time.slice(0, dayLength)) ? Date.parse(time) : Number.NaN
   if (Number.isNaN(atMs)) {
     throw new Refusal('invalid_argument', { field, problem: 'must be a time such as 2027-01-31T12:00:00Z' })
   }

@@ -4,6 +4,7 @@ import type { Quota } from '../../base/run.ts'
 import type { FileStream, Runner, StorageRef } from '../../runner/protocol/messages.ts'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
+import type { TransferPlaces } from './transfer-places.ts'
 import type { Volumes } from './volumes.ts'
 
 /** A file or directory of the caller's organization, as a client names it. */
@@ -72,18 +73,34 @@ export class Files {
   readonly #store: Store
   readonly #runner: Runner
   readonly #volumes: Volumes
+  readonly #places: TransferPlaces
 
-  constructor(store: Store, runner: Runner, volumes: Volumes) {
+  constructor(store: Store, runner: Runner, volumes: Volumes, places: TransferPlaces) {
     this.#store = store
     this.#runner = runner
     this.#volumes = volumes
+    this.#places = places
   }
 
-  /** Opens a file for reading, also while a run is using it. @throws Refusal not_a_file, range_invalid. */
+  /**
+   * Opens a file for reading, also while a run is using it.
+   * @throws Refusal not_a_file, range_invalid, transfers_full.
+   */
   async open(caller: Caller, { path, ...place }: FileRequest, range?: FileRange): Promise<OpenFile> {
-    const file: FileStream = await this.#runner.files.read(await this.#placeOf(caller, place, 'read'), path, range)
-    const { status, lengthBytes, bytes } = file
-    return { status: toStatus(status), lengthBytes, bytes, stop: () => file.stop() }
+    const where = await this.#placeOf(caller, place, 'read')
+    const release = await this.#places.enter(caller.keyId)
+    try {
+      const file: FileStream = await this.#runner.files.read(where, path, range)
+      const { status, lengthBytes, bytes } = file
+      const stop = () => {
+        release()
+        file.stop()
+      }
+      return { status: toStatus(status), lengthBytes, bytes: releasing(bytes, release), stop }
+    } catch (error) {
+      release()
+      throw error
+    }
   }
 
   /** Returns the status of a file or directory. Links and other file types are refused. */
@@ -114,7 +131,7 @@ export class Files {
   /**
    * Writes a file atomically. Creates missing directories, and the thread if it is new.
    * @returns its size in bytes.
-   * @throws Refusal thread_busy while a run is using the thread, storage_full; errors of the source.
+   * @throws Refusal thread_busy while a run is using the thread, storage_full, transfers_full; errors of the source.
    */
   async write(
     caller: Caller,
@@ -122,6 +139,20 @@ export class Files {
     source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   ): Promise<number> {
     const where = await this.#placeOf(caller, place, 'write')
+    const release = await this.#places.enter(caller.keyId)
+    try {
+      return await this.#write(caller, where, path, source)
+    } finally {
+      release()
+    }
+  }
+
+  async #write(
+    caller: Caller,
+    where: StorageRef,
+    path: string,
+    source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  ): Promise<number> {
     const { storage } = caller.profile
     if (where.area === 'volumes' || storage.kind === 'none') return this.#runner.files.write(where, path, source)
     await this.#use(caller, where.name, storage.quota)
@@ -165,6 +196,15 @@ export class Files {
     if (caller.profile.storage.kind === 'none') throw new Refusal('threads_unavailable')
     checkThreadId('id', id)
     return { area: 'threads', org: caller.orgId, name: id }
+  }
+}
+
+/** Yields bytes, and then releases what they held. */
+async function* releasing(bytes: OpenFile['bytes'], release: () => void): OpenFile['bytes'] {
+  try {
+    yield* bytes
+  } finally {
+    release()
   }
 }
 

@@ -9,6 +9,8 @@ export interface QueueSettings {
   waitingPerOrg: number
   /** Longest wait for a place, in milliseconds. */
   waitMs: number
+  /** Part of `places` that only an org without a place may take, so that a few orgs cannot take them all. */
+  reserved?: number
 }
 
 /** A place to run in; to be released exactly once, further releases do nothing. */
@@ -120,7 +122,9 @@ export class FairQueue {
   }
 
   #mayRun(orgId: string): boolean {
-    return this.#load(orgId) < this.#settings.placesPerOrg
+    const { places, placesPerOrg, reserved = 0 } = this.#settings
+    const load = this.#load(orgId)
+    return load < placesPerOrg && (load === 0 || this.#running < places - reserved)
   }
 
   #full(orgId: string, waiting: number): Refusal {

@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http'
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import Type from 'typebox'
 import { Refusal, type RefusalCode } from '../../base/errors.ts'
@@ -11,6 +10,7 @@ import { isUnchanged } from '../conditional.ts'
 import { openRequest } from '../open-request.ts'
 import type { Group, Operation, Raw, ServerContext } from '../operation.ts'
 import { attachment, etagOf, readRange } from './download-headers.ts'
+import { startBytes, uploadBody, withStart } from './upload-body.ts'
 
 export const fileGroup: Group = { name: 'Files', description: 'Files of threads and volumes.' }
 
@@ -24,11 +24,9 @@ export const fileRefusals: readonly RefusalCode[] = [
   'threads_unavailable',
   'volumes_unavailable',
   'files_busy',
+  'transfers_full',
   'unavailable',
 ]
-
-/** An upload that receives no byte for so long is aborted. Its total duration has no limit. */
-const idleTimeoutMs = 60_000
 
 /**
  * Reads the signed link in the path and finds the caller that it was made for.
@@ -111,14 +109,16 @@ async function sendBytes(reply: FastifyReply, file: OpenFile, lengthBytes: numbe
 
 /** Writes a file atomically. */
 const putBlob =
-  ({ core }: ServerContext): RouteHandlerMethod =>
+  ({ core, uploadPace }: ServerContext): RouteHandlerMethod =>
   async (request, reply) => {
     const [link, caller] = await readLink(core, request, reply, 'PUT')
     const sizeBytes = link.sizeBytes ?? 0
     requireLength(request, sizeBytes)
+    request.open?.holdBody(Math.min(sizeBytes, startBytes))
     await core.links.use(link)
     try {
-      const bytes = await core.files.write(caller, link, exactly(request.raw, sizeBytes))
+      const body = await withStart(uploadBody(request.raw, sizeBytes, uploadPace), startBytes)
+      const bytes = await core.files.write(caller, link, body)
       return await sendJson(reply, 200, JSON.stringify({ path: link.path, size: bytes }))
     } catch (error) {
       await core.links.giveBack(link)
@@ -126,38 +126,19 @@ const putBlob =
     }
   }
 
+/** Checks the announced length, if any. The body itself is checked as it arrives. */
 function requireLength({ headers }: FastifyRequest, sizeBytes: number): void {
   const length = headers['content-length']
-  if (length === undefined && (sizeBytes > 0 || headers['transfer-encoding'] !== undefined)) {
-    throw new Refusal('length_required', { sizeBytes })
+  if (length === undefined) {
+    if (sizeBytes > 0 && headers['transfer-encoding'] === undefined) throw new Refusal('length_required', { sizeBytes })
+    return
   }
-  const given = Number(length ?? 0)
+  const given = Number(length)
   if (given > sizeBytes) throw new Refusal('upload_too_large', { givenBytes: given, sizeBytes })
   if (given < sizeBytes) {
     const problem = `must be ${sizeBytes}, the size that the link was made for; it is ${given}`
     throw new Refusal('invalid_argument', { field: 'Content-Length', problem })
   }
-}
-
-/** Yields the body as it arrives. @throws Refusal upload_broken where it ends early or stalls; nothing is written then. */
-async function* exactly(request: IncomingMessage, sizeBytes: number): AsyncGenerator<Uint8Array, void, undefined> {
-  const { socket } = request
-  const stalled = () => request.destroy(new Error('the upload stalled'))
-  socket.setTimeout(idleTimeoutMs, stalled)
-  let receivedBytes = 0
-  try {
-    // Destroyed, a request that was refused midway could not be read to its end, and its connection would be unusable.
-    for await (const piece of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-      receivedBytes += piece.length
-      yield piece
-    }
-  } catch {
-    // Reported below, by its length.
-  } finally {
-    socket.setTimeout(0)
-    socket.off('timeout', stalled)
-  }
-  if (receivedBytes !== sizeBytes) throw new Refusal('upload_broken', { receivedBytes, sizeBytes })
 }
 
 const octets: Raw = { mediaType: 'application/octet-stream' }
@@ -200,6 +181,7 @@ export const blobOperations: readonly Operation[] = [
       'length_required',
       'upload_too_large',
       'upload_broken',
+      'upload_too_slow',
       'thread_busy',
       'storage_full',
       ...fileRefusals,

@@ -23,11 +23,13 @@ type Ask<Type extends Asking['type']> = Extract<Asking, { type: Type }>
 
 /**
  * Reads and writes of one front at once; what they hold together stays below what a connection may leave unread. The
- * others wait for their turn, so that a client that asks for many gets them all, and takes no other org's turn.
+ * others wait for their turn, so that a client that asks for many gets them all, and takes no other org's turn. Two orgs
+ * that hold as many as they may leave the reserved places to others.
  */
-const streams = { places: 32, placesPerOrg: 16, waitingPerOrg: 256, waitMs: 30_000 }
+const streams = { places: 32, placesPerOrg: 16, reserved: 8, waitingPerOrg: 256, waitMs: 30_000 }
 /** Requests about files of one front at once, those that wait included. */
 const pendingMax = 1_024
+const retryAfterSeconds = 1
 
 /** A read or write that goes on, as the messages about it see it. */
 interface FileFlow {
@@ -92,7 +94,7 @@ export class FileRequests {
     const { request } = message
     if (this.#flows.has(request)) throw new WireError('two requests of one number')
     if (this.#pending >= pendingMax) {
-      this.#refuse(request, new Refusal('files_busy'))
+      this.#refuse(request, new Refusal('files_busy', { retryAfterSeconds }))
       return
     }
     this.#pending += 1
@@ -197,7 +199,7 @@ export class FileRequests {
       return await this.#streams.enter(org, this.#stopping.signal)
     } catch (error) {
       throw error instanceof Refusal && (error.code === 'queue_full' || error.code === 'queue_timeout')
-        ? new Refusal('files_busy')
+        ? new Refusal('files_busy', { retryAfterSeconds })
         : error
     }
   }

@@ -7,6 +7,7 @@ export type StorageMessage = Extract<ToRunner, { type: `storage_${string}` }>
 
 /** One copies an image or waits for a disk; more than these at once is a front that is broken. */
 const pendingMax = 256
+const retryAfterSeconds = 1
 
 /** What a front asks of threads and volumes as a whole. */
 export class StorageRequests {
@@ -31,7 +32,7 @@ export class StorageRequests {
 
   handle(message: StorageMessage): void {
     if (this.#pending >= pendingMax) {
-      this.#refuse(message.request, new Refusal('files_busy'))
+      this.#refuse(message.request, new Refusal('files_busy', { retryAfterSeconds }))
       return
     }
     this.#pending += 1

@@ -6,7 +6,7 @@ const caller = (orgId: string, keyId: string) => ({ orgId, keyId, profile: testP
 
 function openRequests(bufferBytes = 4_000): OpenRequests {
   return new OpenRequests(
-    { perKey: 10, perOrg: 15, bufferBytes },
+    { perKey: 10, perOrg: 15, transfersPerKey: 8, bufferBytes },
     async (keyId) => caller('org', keyId),
     (error) => expect(error).toBeUndefined(),
   )

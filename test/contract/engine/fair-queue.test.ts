@@ -47,6 +47,22 @@ describe('the run queue', () => {
     expect(order).toEqual(['light'])
   })
 
+  it('keeps reserved places for organizations that have none', async () => {
+    const queue = new FairQueue({ ...settings, places: 6, placesPerOrg: 3, reserved: 2 })
+    const held = await Promise.all(['a', 'a', 'a', 'b'].map((org) => queue.enter(org, never)))
+    const granted: string[] = []
+    for (const org of ['b', 'c', 'c', 'd']) void queue.enter(org, never).then(() => granted.push(org))
+    await tick()
+    expect(granted).toEqual(['c', 'd'])
+    held[0]!.release()
+    held[1]!.release()
+    await tick()
+    expect(granted).toEqual(['c', 'd'])
+    held[2]!.release()
+    await tick()
+    expect(granted).toEqual(['c', 'd', 'b'])
+  })
+
   it('keeps the order of arrival within an organization', async () => {
     const queue = new FairQueue({ ...settings, places: 1 })
     const order: number[] = []

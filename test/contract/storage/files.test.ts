@@ -65,6 +65,14 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
     expect([seen, readFileSync(at('f'), 'utf8'), readdirSync(dir)]).toEqual(['earlier', 'later', ['f']])
   })
 
+  it('keeps the permissions of the file that it replaces, without set-user-ID', async () => {
+    await writeFile(root, 'f', bytesOf('earlier'))
+    chmodSync(at('f'), 0o4750)
+    await writeFile(root, 'f', bytesOf('later'))
+    const { mode, uid } = statSync(at('f'))
+    expect([readFileSync(at('f'), 'utf8'), (mode & 0o7777).toString(8), uid]).toEqual(['later', '750', 1000])
+  })
+
   it('keeps the earlier file, and nothing else, when its source fails', async () => {
     await writeFile(root, 'f', bytesOf('earlier'))
     const broken = (function* () {
