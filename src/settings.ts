@@ -194,6 +194,12 @@ const capacity = {
     'Time for which runs continue after the API server process has died; a restarted one takes them over.',
     { unit: 'seconds' },
   ),
+  watchdog_s: setting(
+    seconds(5, 3600),
+    15,
+    'Time for which the runner or the API server process may be unresponsive before it is killed and replaced; its runs end as failed or are taken over, as after any other death. `/readyz` reports an unresponsive runner after 5 s.',
+    { unit: 'seconds' },
+  ),
   drain_s: setting(seconds(0, 3600), 10, 'Time that running code gets to finish when the server stops.', {
     unit: 'seconds',
   }),

@@ -1,9 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import type { Log } from '../observe/log.ts'
+import { heartbeatMs, signs } from './child-lifecycle.ts'
 import { sendConfig } from './hand-over.ts'
 import { exitCodes } from './process-io.ts'
+import { Watchdog } from './watchdog.ts'
 
 /**
  * The operator's environment is not passed on. With Node's default of four threads for files, one slow disk would block
@@ -20,8 +23,8 @@ const stableMs = 10_000
 const restartDelayMs = (deaths: number): number => Math.min(100 * 2 ** (deaths - 1), 5_000)
 
 /**
- * A process that is restarted until it is stopped. It receives the configuration on standard input, which stays open
- * while the supervisor lives, and signals that it is ready with a byte on descriptor 3.
+ * A process that is restarted until it is stopped, and replaced when it stops responding. It receives the configuration on
+ * standard input, which stays open while the supervisor lives, and writes `signs` on descriptor 3.
  */
 export class Child {
   readonly #name: string
@@ -109,10 +112,32 @@ export class Child {
       // It died before it read its configuration; its exit code reports that.
     })
     sendConfig(child.stdin!, this.#config)
-    const readiness = child.stdio[3]!
-    readiness.on('error', () => {
-      // As above.
+    return this.#watch(child)
+  }
+
+  /** @returns a promise that resolves when it is ready, and never when it dies before. */
+  #watch(child: ChildProcess): Promise<undefined> {
+    const about = { child: this.#name, pid: child.pid }
+    const watchdog = new Watchdog(this.#config.watchdogMs, heartbeatMs, {
+      silent: (beats) => this.#log.warn({ ...about, silent_s: beats }, 'process does not respond'),
+      expired: (beats) => {
+        this.#log.error({ ...about, silent_s: beats }, 'process does not respond; killing it')
+        child.kill('SIGKILL')
+      },
     })
-    return new Promise((resolve) => readiness.once('data', () => resolve(undefined)))
+    child.once('error', () => watchdog.stop())
+    child.once('exit', () => watchdog.stop())
+    const channel = child.stdio[3] as Readable
+    channel.on('error', () => {
+      // It died before it wrote anything.
+    })
+    return new Promise((resolve) => {
+      channel.on('data', (written: Buffer) => {
+        watchdog.heard()
+        if (!written.includes(signs.ready)) return
+        watchdog.ready()
+        resolve(undefined)
+      })
+    })
   }
 }

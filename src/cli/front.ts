@@ -4,7 +4,7 @@ import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
-import { announceReady, ended } from './child-lifecycle.ts'
+import { ended, Signs } from './child-lifecycle.ts'
 import type { Cli } from './command.ts'
 import { receiveConfig } from './hand-over.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
@@ -17,6 +17,7 @@ export function register(program: Command, { io, exit }: Cli): void {
 
 /** The front process: serves until it is stopped or its supervisor is gone. @throws StartRefused. */
 async function front(config: Config, io: ProcessIo): Promise<number> {
+  const signs = new Signs()
   const log = createLog({
     level: config.logLevel,
     format: config.logFormat,
@@ -25,7 +26,7 @@ async function front(config: Config, io: ProcessIo): Promise<number> {
   })
   const lock = await InstanceLock.acquire(config.home, 'front', true)
   const app = await openApp(config, openInstance(config.home, config.stateDir), version, log)
-  announceReady()
+  signs.ready()
   log.info({ url: app.url }, 'API server listening')
   io.stdout.write(config.dev ? welcome(app.url) : welcomeWithKeys(app.url, config))
   const reason = await ended(io)

@@ -5,7 +5,7 @@ import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
 import { openRunner } from '../runner/process.ts'
-import { announceReady, ended } from './child-lifecycle.ts'
+import { ended, Signs } from './child-lifecycle.ts'
 import type { Cli } from './command.ts'
 import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
 import { receiveConfig } from './hand-over.ts'
@@ -18,6 +18,7 @@ export function register(program: Command, { io, exit }: Cli): void {
 
 /** The runner process: serves until it is stopped or its supervisor is gone. @throws StartRefused. */
 async function runner(config: Config, io: ProcessIo): Promise<number> {
+  const signs = new Signs()
   const log = createLog({
     level: config.logLevel,
     format: config.logFormat,
@@ -62,7 +63,7 @@ async function runner(config: Config, io: ProcessIo): Promise<number> {
     },
     log,
   )
-  announceReady()
+  signs.ready()
   log.info({ reason: await ended(io) }, 'runner stopping')
   await running.close()
   lock.release()

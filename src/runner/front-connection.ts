@@ -117,6 +117,9 @@ export class FrontConnection {
       case 'hello':
         this.#completeHandshake(message.version)
         break
+      case 'ping':
+        this.#send({ type: 'ok', request: message.request })
+        break
       case 'start':
         this.#start(message, payload)
         break

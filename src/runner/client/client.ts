@@ -5,6 +5,7 @@ import type { RunnerFigures } from '../../observe/metrics.ts'
 import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from '../protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError } from '../protocol/wire.ts'
 import { FileClient } from './file-client.ts'
+import { Heartbeat } from './heartbeat.ts'
 import { RunSubscription } from './run-subscription.ts'
 import { StorageClient } from './storage-client.ts'
 
@@ -26,6 +27,7 @@ type FollowMessage = Extract<FromRunner, { type: RunEvent['kind'] }>
 export class RunnerClient implements Runner {
   readonly files: FileClient
   readonly storage: StorageClient
+  readonly #heartbeat: Heartbeat
   readonly #socketPath: string
   readonly #onTrouble: (problem: string) => void
   readonly #pending = new Map<number, Pending>()
@@ -50,6 +52,7 @@ export class RunnerClient implements Runner {
       send: (message, payload = noBytes) => this.#send(message, payload),
     })
     this.storage = new StorageClient((message) => this.#ask(message))
+    this.#heartbeat = new Heartbeat(() => this.#ping())
     this.#connect()
   }
 
@@ -58,7 +61,7 @@ export class RunnerClient implements Runner {
   }
 
   get readiness(): Readiness {
-    return this.#readiness
+    return this.#heartbeat.isSilent ? notResponding : this.#readiness
   }
 
   async start(spec: RunSpec, input: RunInput): Promise<void> {
@@ -121,6 +124,7 @@ export class RunnerClient implements Runner {
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#timer)
+    this.#heartbeat.stop()
     this.#lose('the server is stopping')
     this.#endSubscriptions()
     const socket = this.#socket
@@ -149,6 +153,10 @@ export class RunnerClient implements Runner {
       // Only the close matters; the next attempt shows whether the problem persists.
     })
     socket.on('close', () => this.#disconnected(socket))
+  }
+
+  async #ping(): Promise<void> {
+    if (this.#socket) await this.#ask((request) => ({ type: 'ping', request }))
   }
 
   #tellTrouble(problem: string): void {
@@ -298,8 +306,9 @@ export class RunnerClient implements Runner {
     ...payload: Uint8Array[]
   ): Promise<FromRunner> {
     const socket = this.#socket
-    if (!socket) {
-      const reason = this.#readiness.ready ? 'the runner is not connected' : this.#readiness.reason
+    if (!socket || this.#heartbeat.isSilent) {
+      const { readiness } = this
+      const reason = readiness.ready ? 'the runner is not connected' : readiness.reason
       return Promise.reject(new Refusal('unavailable', { reason }))
     }
     const request = ++this.#lastRequest
@@ -322,6 +331,8 @@ export class RunnerClient implements Runner {
 }
 
 const noBytes = new Uint8Array(0)
+
+const notResponding: Readiness = { ready: false, reason: 'the runner does not respond' }
 
 function refusalOf({ code, details }: { code: RefusalCode; details: Refusal['details'] }): Refusal {
   return code in refusals ? new Refusal(code, details) : new Refusal('unavailable', { reason: 'the runner refused' })

@@ -84,6 +84,7 @@ const inStorage = <Name extends string>(type: Name) => ({ type: Type.Literal(typ
 
 const shapes = {
   hello: Type.Object({ type: Type.Literal('hello'), version: count }, closed),
+  ping: Type.Object({ type: Type.Literal('ping'), request: count }, closed),
   start: Type.Object(
     {
       ...{ type: Type.Literal('start'), request: count, spec: Spec, windowBytes: count },

@@ -13,7 +13,7 @@ import type { Listing } from '../../storage/listing.ts'
 import type { Status } from '../../storage/walk.ts'
 
 /** Both sides must say the same; a front refuses a runner of another version and the other way round. */
-export const protocolVersion = 6
+export const protocolVersion = 7
 
 /** No message may be larger: code and standard input together stay below it. */
 export const maxMessageBytes = 8 * 1024 * 1024
@@ -61,6 +61,8 @@ export const filePieceBytes = 256 * 1024
 /** From the front. `request` pairs an answer with its question. */
 export type ToRunner =
   | { type: 'hello'; version: number }
+  /** Answered `ok` at once by a runner that responds. */
+  | { type: 'ping'; request: number }
   /**
    * Idempotent: a run id that is known already is answered `ok` and not started again. Payload: code, then stdin. Once
    * the runner has taken it, it is attached to from its beginning, as if `attach` had come with the same number.
