@@ -6,10 +6,12 @@ process.umask(0o022)
 
 const signals = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const
 const stop = new AbortController()
+let repeated: ((exitCode: number) => void) | undefined
 for (const [name, number] of Object.entries(signals)) {
   process.on(name, () => {
-    if (stop.signal.aborted) process.exit(128 + number)
-    stop.abort(name)
+    if (!stop.signal.aborted) stop.abort(name)
+    else if (repeated) repeated(128 + number)
+    else process.exit(128 + number)
   })
 }
 
@@ -27,6 +29,9 @@ const exitCode = await runProgram(process.argv.slice(2), {
   env: process.env,
   self: [process.execPath, ...process.execArgv, import.meta.filename],
   stop: stop.signal,
+  onRepeatedSignal: (handle) => {
+    repeated = handle
+  },
 })
 
 /** How long the output of a process that was asked to end waits for its reader, in milliseconds. */

@@ -64,12 +64,13 @@ export class Child {
     return undefined
   }
 
-  /** Stops it, and kills it after `patienceMs`. */
-  async end(patienceMs: number): Promise<void> {
+  /** Stops it, and kills it after `patienceMs` or when `hurry` is aborted. */
+  async end(patienceMs: number, hurry?: AbortSignal): Promise<void> {
     const child = this.#process
     if (!child) return
     child.kill('SIGTERM')
     const timer = setTimeout(() => child.kill('SIGKILL'), patienceMs)
+    whenAborted(hurry, () => child.kill('SIGKILL'))
     await this.#exited
     clearTimeout(timer)
   }
@@ -140,4 +141,10 @@ export class Child {
       })
     })
   }
+}
+
+/** Calls a function when a signal is aborted, or now if it is. */
+export function whenAborted(signal: AbortSignal | undefined, then: () => void): void {
+  if (signal?.aborted) then()
+  else signal?.addEventListener('abort', then)
 }

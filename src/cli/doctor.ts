@@ -37,7 +37,7 @@ async function doctor(config: Config, io: ProcessIo): Promise<number> {
   requirePrivilege('doctor')
   // As under `serve`, the engine needs a mount namespace of its own, so a child in one does the checks.
   const [program, ...args] = io.self
-  const child = spawn('unshare', ['--mount', '--propagation', 'private', '--', program, ...args, 'doctor-inside'], {
+  const child = spawn('unshare', ['--mount', '--propagation', 'slave', '--', program, ...args, 'doctor-inside'], {
     stdio: ['pipe', 'pipe', 'pipe'],
     env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8' },
   })

@@ -8,8 +8,14 @@ export interface ProcessIo {
   env: Readonly<Record<string, string | undefined>>
   /** How to start this program again: interpreter, its options and the entry file; a command and its arguments follow. */
   self: readonly [string, ...string[]]
-  /** Aborts when the process receives a termination signal, whose name is the reason. A second signal ends it at once. */
+  /** Aborts when the process receives a termination signal, whose name is the reason. */
   stop: AbortSignal
+  /**
+   * Handles every further termination signal, which otherwise ends the process at once: for processes that leave something
+   * behind on the machine then.
+   * @param handle receives the conventional exit code, 128 and the number of the signal.
+   */
+  onRepeatedSignal(handle: (exitCode: number) => void): void
 }
 
 /** Exit codes as sysexits.h has them: https://man.openbsd.org/sysexits */

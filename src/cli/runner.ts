@@ -19,6 +19,8 @@ export function register(program: Command, { io, exit }: Cli): void {
 /** The runner process: serves until it is stopped or its supervisor is gone. @throws StartRefused. */
 async function runner(config: Config, io: ProcessIo): Promise<number> {
   const signs = new Signs()
+  // A service manager signals every process. This one always removes what it made; the supervisor limits the time.
+  io.onRepeatedSignal(() => undefined)
   const log = createLog({
     level: config.logLevel,
     format: config.logFormat,

@@ -7,7 +7,7 @@ import { type Instance, openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { createLog } from '../observe/log.ts'
-import { Child } from './child.ts'
+import { Child, whenAborted } from './child.ts'
 import { type Cli, withExamples } from './command.ts'
 import { prepareFrontHome } from './front-home.ts'
 import { requirePrivilege } from './privilege.ts'
@@ -47,7 +47,7 @@ const runnerCapabilities = [
 /**
  * The supervisor: starts the runner and the front, restarts them when they die, and stops both. It runs as root and
  * reads nothing that they send.
- * @returns the exit code: 0 after an orderly stop, 78 when the product cannot start as configured.
+ * @returns the exit code: 0 after an orderly stop, 128 and its number after a second signal, 78 when the product cannot start as configured.
  * @throws StartRefused for what the supervisor checks itself.
  */
 async function serve(config: Config, io: ProcessIo): Promise<number> {
@@ -67,17 +67,20 @@ async function serve(config: Config, io: ProcessIo): Promise<number> {
   for (const deprecation of config.deprecations) log.warn(deprecation)
   const stopping = new AbortController()
   whenAborted(io.stop, () => stopping.abort())
+  const hurry = new AbortController()
+  io.onRepeatedSignal((exitCode) => hurry.abort(exitCode))
 
   const runner = new Child('runner', runnerCommand(), config, log, stopping)
   const front = new Child('front', frontCommand(config, instance), config, log, stopping)
   const runnerCode = await runner.start()
   const frontCode = runnerCode ?? (await front.start())
   if (frontCode === undefined) await new Promise((stopped) => whenAborted(stopping.signal, () => stopped(undefined)))
-  await front.end(config.drainMs + endingMs)
+  // On a second signal no run and no answer is waited for, but nothing is left on the machine either.
+  await front.end(config.drainMs + endingMs, hurry.signal)
   await runner.end(endingMs)
   rmSync(join(instance.stateDir, 'link'), { recursive: true, force: true })
   lock.release()
-  return runner.refusal ?? front.refusal ?? 0
+  return hurry.signal.aborted ? (hurry.signal.reason as number) : (runner.refusal ?? front.refusal ?? 0)
 }
 
 /**
@@ -85,11 +88,6 @@ async function serve(config: Config, io: ProcessIo): Promise<number> {
  * the endings of runs and the last answers in the front, slots and storage in the runner.
  */
 const endingMs = 15_000
-
-function whenAborted(signal: AbortSignal, then: () => void): void {
-  if (signal.aborted) then()
-  else signal.addEventListener('abort', then)
-}
 
 /** @throws StartRefused when the front's user cannot read the program. */
 function requireReadable(config: Config): void {
@@ -121,11 +119,14 @@ function requirePassable(directory: string, frontUid: number): void {
   }
 }
 
-/** The runner has its own mount namespace, so its mounts disappear with it and its slots, however it ends. */
+/**
+ * The runner has its own mount namespace, so its mounts disappear with it and its slots, however it ends. Its copies of the
+ * mounts of the machine are slaves, so that they are unmounted with the originals.
+ */
 function runnerCommand(): string[] {
   const bounds = ['-all', ...runnerCapabilities.map((name) => `+${name}`)].join(',')
   return [
-    ...['unshare', '--mount', '--propagation', 'private', '--'],
+    ...['unshare', '--mount', '--propagation', 'slave', '--'],
     ...['setpriv', `--bounding-set=${bounds}`, '--inh-caps=-all', '--'],
     ...[process.execPath, join(programRoot, 'src', 'main.ts'), 'runner'],
   ]
@@ -140,7 +141,7 @@ function frontCommand({ frontUid, frontGid }: Config, { frontProgram }: Instance
     'mount --rbind "$1" "$2" && mount -o remount,bind,ro,nosuid,nodev "$2" && cd "$2" && shift 2 && exec setpriv "$@"'
   const node = relative(programRoot, process.execPath)
   return [
-    ...['unshare', '--mount', '--propagation', 'private', '--'],
+    ...['unshare', '--mount', '--propagation', 'slave', '--'],
     ...['sh', '-c', script, 'sh', programRoot, frontProgram],
     ...[`--reuid=${frontUid}`, `--regid=${frontGid}`, '--clear-groups'],
     ...['--no-new-privs', '--bounding-set=-all', '--inh-caps=-all', '--'],

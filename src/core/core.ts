@@ -231,14 +231,14 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     sealing,
     figures: () => figures(runner),
     get readiness() {
-      return runner.readiness
+      return runner.readiness.ready && !runs.recovery.isDone ? recovering : runner.readiness
     },
     authenticate: (secret) => keys.authenticate(secret),
     authenticateAdmin: (secret) => authenticateAdmin(store, secret),
     threadFiles: runner.files,
     administered: { store, vault, profiles, region, runner },
     developer: () => developer(store, deps.profiles),
-    recover: () => runs.recover(),
+    recover: () => runs.recovery.recover(),
     close: async (what, graceMs) => {
       await retention.stop()
       await maintenance.stop()
@@ -270,6 +270,8 @@ function runVerbs(rights: Rights, store: Store, runner: Runner, runs: Runs): Run
     follow: rights.stream(toRead, (caller, runId, signal) => followRun(deps, caller, runId, signal)),
   }
 }
+
+const recovering = { ready: false, reason: 'runs of before the restart are being recovered' } as const
 
 async function figures(runner: Runner): Promise<RunnerFigures | undefined> {
   try {

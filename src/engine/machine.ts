@@ -5,7 +5,7 @@ import { StartRefused } from '../base/errors.ts'
 import { openCgroups } from './cgroups/cgroups.ts'
 import { Processors } from './cgroups/processors.ts'
 import { openImage } from './images/image.ts'
-import { makeMountsPrivate, mountEmpty, requireOwnMountNamespace, unmount } from './mounts.ts'
+import { makeMountsSlaves, mountEmpty, requireOwnMountNamespace, unmount } from './mounts.ts'
 import { probe, type RejectedRuntime } from './probe.ts'
 import type { EngineSettings, RuntimeName } from './settings.ts'
 import type { SlotMachine } from './slots/create-slot.ts'
@@ -46,7 +46,7 @@ export async function openMachine(settings: EngineSettings, openDock?: OpenDock)
   const runtimeRoot = (name: RuntimeName) => join(stateDir, 'runtime', name)
   const undo = new Cleanup()
   try {
-    await makeMountsPrivate()
+    await makeMountsSlaves()
     makeStateDir(stateDir)
     undo.add(() => removeTree(stateDir))
     const shadow = await hideEmptyUnified(settings.cgroupRoot)

@@ -15,7 +15,7 @@ export function requireOwnMountNamespace(): void {
   }
   throw new StartRefused(
     'This process shares its mount namespace with the machine, where its mounts would be seen and stay behind.',
-    'Start it through `glovebox serve`, or under `unshare --mount --propagation private`.',
+    'Start it through `glovebox serve`, or under `unshare --mount --propagation slave`.',
   )
 }
 
@@ -31,10 +31,13 @@ function mountNamespace(pid: number | 'self'): string | undefined {
 const parentOf = (pid: number): number =>
   Number(/^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0)
 
-/** What is mounted or unmounted here from now on stays here, however this namespace was made. */
-export async function makeMountsPrivate(): Promise<void> {
+/**
+ * What is mounted or unmounted here from now on stays here, however this namespace was made. What the machine unmounts is
+ * unmounted here as well.
+ */
+export async function makeMountsSlaves(): Promise<void> {
   requireOwnMountNamespace()
-  await mounting('make the mounts private', kernel.makeMountsPrivate())
+  await mounting('make the mounts slaves', kernel.makeMountsSlaves())
 }
 
 /**

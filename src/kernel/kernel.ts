@@ -76,8 +76,8 @@ interface Kernel {
   /** @returns the number of bytes that became holes in the disk. */
   trimFilesystem(root: number): Promise<number>
 
-  /** Stops mount propagation for every mount of this namespace. */
-  makeMountsPrivate(): Promise<void>
+  /** Makes every mount of this namespace a slave: it propagates nowhere and is unmounted with that of the machine. */
+  makeMountsSlaves(): Promise<void>
   /** Binds a file or directory without the mounts below it: read-only, nosuid, nodev. */
   bindReadOnly(source: Buffer, target: Buffer): Promise<void>
   /**

@@ -39,6 +39,7 @@ async function glovebox(
     env: { GLOVEBOX_URL: front.url },
     self: ['node'] as [string],
     stop,
+    onRepeatedSignal: () => undefined,
   }
   const code = await run({ env: [], ...words }, io)
   stdout.end()

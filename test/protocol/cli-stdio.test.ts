@@ -25,7 +25,15 @@ afterAll(async () => {
 /** Runs the command over these lines; returns its output lines by id. */
 async function converse(messages: readonly (object | string)[], request: StdioRequest = { url: front.url }) {
   const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
-  const io: ProcessIo = { stdin, stdout, stderr, env: {}, self: ['node'], stop: new AbortController().signal }
+  const io: ProcessIo = {
+    stdin,
+    stdout,
+    stderr,
+    env: {},
+    self: ['node'],
+    stop: new AbortController().signal,
+    onRepeatedSignal: () => undefined,
+  }
   const ended = stdio(request, io)
   for (const message of messages) stdin.write(`${typeof message === 'string' ? message : JSON.stringify(message)}\n`)
   stdin.end()
@@ -75,6 +83,7 @@ describe('glovebox stdio', () => {
       env: {},
       self: ['node'],
       stop: new AbortController().signal,
+      onRepeatedSignal: () => undefined,
     }
     const ended = stdio({ url: front.url }, io)
     stdin.write(`${JSON.stringify(request(1, 'tools/list', { _meta: meta }))}\n`)
@@ -178,6 +187,7 @@ describe('server-sent events', () => {
       env: {},
       self: ['node'],
       stop: new AbortController().signal,
+      onRepeatedSignal: () => undefined,
     }
     try {
       stdin.end(`${JSON.stringify(request(5, 'tools/call'))}\n`)

@@ -465,6 +465,7 @@ describe('glovebox push and pull', () => {
       env: { GLOVEBOX_URL: front.url, GLOVEBOX_KEY: headers['x-api-key'] },
       self: ['node'] as [string],
       stop: new AbortController().signal,
+      onRepeatedSignal: () => undefined,
     }
     const code = await work(io)
     stderr.end()

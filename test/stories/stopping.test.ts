@@ -71,15 +71,23 @@ describe('a server that is stopped', () => {
     for (const socket of [half, deaf]) socket.destroy()
   })
 
-  it('exits immediately on the second signal, and leaves no process behind', async () => {
-    const place = newPlace()
-    const server = await place.start('--no-prewarm-jails', '--drain-s', '60')
-    const run = await follow(server.url, 'bash', 'echo on; sleep 60')
-    await run.said('on')
-    server.signal('SIGTERM')
-    await until(() => server.log.some(({ msg }) => msg === 'API server stopping'), 'it has begun to stop')
-    server.signal('SIGTERM')
-    expect((await within(server.exited, 5_000, 'it ends')).code).toBe(128 + 15)
-    await until(() => tracesOf(place).processes.length === 0, 'no process is left')
-  })
+  it.each(['the supervisor', 'every process'])(
+    'exits at once on a second signal to %s, and leaves nothing',
+    async (to) => {
+      const place = newPlace()
+      const before = withoutFiles(place)
+      const server = await place.start('--no-prewarm-jails', '--drain-s', '60')
+      const run = await follow(server.url, 'bash', 'echo on; sleep 60')
+      await run.said('on')
+      const pids = to === 'every process' ? [server.runnerPid, server.frontPid] : []
+      const signal = () => {
+        for (const pid of [...pids, server.supervisorPid]) process.kill(pid, 'SIGTERM')
+      }
+      signal()
+      await until(() => server.log.some(({ msg }) => msg === 'API server stopping'), 'it has begun to stop')
+      signal()
+      expect((await within(server.exited, 10_000, 'it ends')).code).toBe(128 + 15)
+      expect(withoutFiles(place)).toEqual(before)
+    },
+  )
 })

@@ -40,14 +40,17 @@ export function openStory(flags: readonly string[] = [], options: { expectNoWarn
   }
 }
 
-/** Returns a function that creates places. All of them are removed after the last test of the file. */
-export function disposablePlaces(): () => Place {
+/**
+ * Returns a function that creates places. All of them are removed after the last test of the file.
+ * @param path of the command that starts a server.
+ */
+export function disposablePlaces(path?: string): () => Place {
   const places: Place[] = []
   afterAll(async () => {
     for (const place of places) await place.remove()
   })
   return () => {
-    const place = new Place()
+    const place = new Place(path)
     places.push(place)
     return place
   }

@@ -6,7 +6,7 @@ import type { Runner, RunSummary } from '../../runner/protocol/messages.ts'
 import type { RunRow, Store } from '../../store/store.ts'
 
 /** How soon a new runner process is noticed; only a property is read, so it costs nothing. */
-const watchIntervalMs = 500
+const watchIntervalMs = 100
 /** Pause after a failed attempt; long enough that a broken database does not fill the log. */
 const retryMs = 2_000
 
@@ -36,6 +36,8 @@ export class RunRecovery {
   #timer: NodeJS.Timeout | undefined
   /** The runner process after which rows were last recovered. */
   #recoveredLife: string | undefined
+  /** The runner process after which every row got its ending. */
+  #settledLife: string | undefined
   #retryAtMs = Number.POSITIVE_INFINITY
   #recovering: Promise<void> | undefined
 
@@ -44,6 +46,16 @@ export class RunRecovery {
     this.#store = store
     this.#runner = runner
     this.#log = log
+  }
+
+  /** Whether nothing is left to recover from before the connected runner process appeared. */
+  get isDone(): boolean {
+    return this.#life === undefined || this.#life === this.#settledLife
+  }
+
+  get #life(): string | undefined {
+    const { identity } = this.#runner
+    return identity && `${identity.runnerId} ${identity.epoch}`
   }
 
   /** Recovers now if a runner is connected, and again whenever a new runner process appears. */
@@ -78,14 +90,14 @@ export class RunRecovery {
   }
 
   async #recoverOnce(): Promise<void> {
-    const { identity } = this.#runner
-    const life = identity && `${identity.runnerId} ${identity.epoch}`
+    const life = this.#life
     if (life === this.#recoveredLife && monotonicMs() < this.#retryAtMs) return
     this.#recoveredLife = life
     this.#retryAtMs = Number.POSITIVE_INFINITY
     if (life === undefined) return
     try {
       await this.#settle()
+      this.#settledLife = life
     } catch (error) {
       this.retryLater(error)
     }

@@ -43,7 +43,7 @@ export class Runs {
   readonly #refused: RefusedCalls
   /** Calls with an idempotency key that are beginning, by key. */
   readonly #beginning = new InTurn()
-  readonly #recovery: RunRecovery
+  readonly recovery: RunRecovery
   /** Announces each ending that this process writes. */
   readonly endings = new RunEndings()
   #closing = false
@@ -59,19 +59,14 @@ export class Runs {
     this.#keeps = new KnownHistorySettings(store)
     this.#volumes = volumes
     this.#refused = new RefusedCalls({ store, metrics, log })
-    this.#recovery = new RunRecovery(this.#recoverable(), { store, runner, log })
+    this.recovery = new RunRecovery(this.#recoverable(), { store, runner, log })
   }
 
   /** Recovers runs now if a runner is connected, and again whenever a new runner process appears. */
   async start(): Promise<void> {
     this.#threads.start()
     this.#refused.start()
-    await this.#recovery.start()
-  }
-
-  /** Recovers runs now; does nothing while no runner is connected. */
-  recover(): Promise<void> {
-    return this.#recovery.recover()
+    await this.recovery.start()
   }
 
   /**
@@ -137,7 +132,7 @@ export class Runs {
       return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept }
     } catch (error) {
       const discarded = this.discard(spec.runId)
-      await discarded.catch((unwritten: unknown) => this.#recovery.retryLater(unwritten))
+      await discarded.catch((unwritten: unknown) => this.recovery.retryLater(unwritten))
       throw error
     }
   }
@@ -179,7 +174,7 @@ export class Runs {
       void this.#acknowledge(runId)
       return { ...result, timings: { ...result.timings, recordMs } }
     } catch (error) {
-      this.#recovery.retryLater(error)
+      this.recovery.retryLater(error)
       return result
     } finally {
       await this.#threads.free(runId)
@@ -296,7 +291,7 @@ export class Runs {
    */
   async stop(what: 'shutdown' | 'leave', graceMs: number): Promise<void> {
     this.#closing = true
-    await this.#recovery.stop()
+    await this.recovery.stop()
     if (what === 'shutdown') await this.#endAll(graceMs)
     await this.#threads.stop()
     await this.#refused.stop()
@@ -330,7 +325,7 @@ export class Runs {
     } catch (error) {
       // Recovery closes a run that the runner no longer knows.
       this.#leave(runId, 0)
-      this.#recovery.retryLater(error)
+      this.recovery.retryLater(error)
     }
   }
 

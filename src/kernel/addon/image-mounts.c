@@ -13,14 +13,15 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* makeMountsPrivate(): stops propagation for every mount of this namespace, in both directions */
-static void make_mounts_private(struct job *job)
+/* makeMountsSlaves(): mounts of this namespace propagate nowhere; what the machine unmounts is unmounted here, too, and does
+ * not stay busy */
+static void make_mounts_slaves(struct job *job)
 {
-	if (syscall(SYS_mount, NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+	if (syscall(SYS_mount, NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		job_fail(job, "mount");
 }
 
-/* bindReadOnly(source, target): without the mounts below `source`; read-only, nosuid, nodev. A remount sets all flags
+/* bindReadOnly(source, target): without the mounts below `source`, now and later; read-only, nosuid, nodev. A remount sets all flags
  * anew, so noexec of `source` is repeated; the kernel keeps the flags for access times. */
 static void bind_read_only(struct job *job)
 {
@@ -34,7 +35,9 @@ static void bind_read_only(struct job *job)
 	}
 	if (statvfs(target, &filesystem) == 0 && (filesystem.f_flag & ST_NOEXEC) != 0)
 		flags |= MS_NOEXEC;
-	if (syscall(SYS_mount, NULL, target, NULL, flags, NULL) < 0) {
+	/* Private, since the source may be a slave: what the machine mounts below it must not appear in slots. */
+	if (syscall(SYS_mount, NULL, target, NULL, flags, NULL) < 0 ||
+	    syscall(SYS_mount, NULL, target, NULL, MS_PRIVATE, NULL) < 0) {
 		job_fail(job, "mount");
 		syscall(SYS_umount2, target, UMOUNT_NOFOLLOW | MNT_DETACH);
 	}
@@ -89,7 +92,7 @@ static void mount_tmpfs(struct job *job)
 }
 
 const struct operation image_mount_operations[] = {
-	{"makeMountsPrivate", "", RESULT_NONE, make_mounts_private},
+	{"makeMountsSlaves", "", RESULT_NONE, make_mounts_slaves},
 	{"bindReadOnly", "tt", RESULT_NONE, bind_read_only},
 	{"mountDevices", "t", RESULT_NONE, mount_devices},
 	{"mountTmpfs", "t", RESULT_NONE, mount_tmpfs},

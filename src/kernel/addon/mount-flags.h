@@ -12,6 +12,7 @@
 #define MS_BIND 4096
 #define MS_REC 16384
 #define MS_PRIVATE (1 << 18)
+#define MS_SLAVE (1 << 19)
 #endif
 #ifndef MS_SHARED
 #define MS_SHARED (1 << 20)
