@@ -199,7 +199,7 @@ describe('a run of an earlier front', () => {
     await events.return()
   })
 
-  it('is recovered again after every runner restart', async () => {
+  it('is recovered again after every runner restart, and until then the server is not ready', async () => {
     const row = { id: 'trc_left', orgId: 'org_dev', keyId: 'key_dev', profile: 'default', profileRevision: 'rev_test' }
     await rooms.store.runs.begin({
       ...row,
@@ -219,9 +219,11 @@ describe('a run of an earlier front', () => {
       createdAt: '2026-01-01T00:00:00.000Z',
     })
     expect(await endingOf('trc_left')).toBeNull()
+    expect(rooms.core.readiness).toEqual({ ready: true })
     rooms.runner.die()
-    const closed = { kind: 'failed', reason: 'interrupted' }
-    await vi.waitFor(async () => expect(await endingOf('trc_left')).toEqual(closed), 10_000)
+    expect(rooms.core.readiness).toEqual({ ready: false, reason: 'runs of before the restart are being recovered' })
+    await vi.waitFor(() => expect(rooms.core.readiness).toEqual({ ready: true }), 10_000)
+    expect(await endingOf('trc_left')).toEqual({ kind: 'failed', reason: 'interrupted' })
   })
 
   it('is ended and acknowledged by the runner when the row already has its ending', async () => {
