@@ -1,14 +1,14 @@
 import { Socket } from 'node:net'
 import type { ProcessIo } from './process-io.ts'
 
-/** Interval at which a process tells the supervisor that its event loop turns, in milliseconds. */
+/** Interval at which a process reports to the supervisor that its event loop runs, in milliseconds. */
 export const heartbeatMs = 1_000
 
 /** What a child writes on descriptor 3. */
 export const signs = { alive: '.', ready: '!' } as const
 
 /**
- * Tells the supervisor about this process until it ends, on descriptor 3. A stopped process and one whose event loop is
+ * Reports to the supervisor until this process ends, on descriptor 3. A stopped process and one whose event loop is
  * blocked write nothing, so the supervisor notices both.
  */
 export class Signs {

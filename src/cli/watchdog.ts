@@ -15,8 +15,8 @@ export interface WatchdogEvents {
 }
 
 /**
- * Notices that a process stopped responding. It counts its own ticks, not the clock: while the whole machine is suspended,
- * nobody is late.
+ * Notices that a process stopped responding. It counts its own ticks, not the clock: while the whole machine is suspended, no
+ * process is late.
  */
 export class Watchdog {
   readonly #allowed: number
