@@ -60,7 +60,7 @@ export class GloveboxServer {
     const words = ['--pdeathsig', 'TERM', process.execPath, entry, 'serve', '--dev', '--port', '0', ...own, ...flags]
     const child = spawn('setpriv', words, {
       stdio: ['ignore', 'ignore', 'pipe'],
-      env: { PATH: process.env.PATH, LANG: 'C.UTF-8' },
+      env: { PATH: process.env.PATH, LANG: 'C.UTF-8', GLOVEBOX_STRUCTURED_RESULTS: 'true' },
     })
     try {
       const url = await addressOf(child)

@@ -132,6 +132,18 @@ export const profileSettings = {
     'Answer to a call whose thread is in use: an error (refuse), a tool result (result), or none until the thread is free (wait).',
     { inProfiles },
   ),
+  structured_results: setting(
+    Type.Boolean(),
+    false,
+    'Whether results over MCP contain structuredContent, and tools an outputSchema. Clients can choose with ?structured=.',
+    { inProfiles },
+  ),
+  exit_code_is_error: setting(
+    Type.Boolean(),
+    true,
+    'Whether a run that exits with another code than 0 is an error over MCP. Clients can choose with ?errors=.',
+    { inProfiles },
+  ),
   thread_busy_wait_s: setting(
     seconds(0, 3600),
     30,
@@ -176,6 +188,8 @@ export function toProfile(name: string, values: ProfileValues): Profile {
       detachAfterMs: values.detach_after_s === 0 ? null : values.detach_after_s * 1000,
       onBusyThread: values.thread_busy,
       busyWaitMs: values.thread_busy_wait_s * 1000,
+      structuredResults: values.structured_results,
+      exitCodeIsError: values.exit_code_is_error,
       webhookUrl: values.webhook_url === '' ? null : values.webhook_url,
     },
     storage:

@@ -32,6 +32,10 @@ export interface CallPolicy {
   /** After this time a call returns the partial output, and the run continues in the background. */
   detachAfterMs: number | null
   onBusyThread: BusyAnswer
+  /** Results over MCP contain `structuredContent`, and tools declare an `outputSchema`. */
+  structuredResults: boolean
+  /** Over MCP, a run that exits with another code than 0 is an error result. */
+  exitCodeIsError: boolean
   /** How long `wait` waits before it returns an error. */
   busyWaitMs: number
   /** The webhook address for runs that do not specify one. */

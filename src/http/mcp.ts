@@ -11,6 +11,7 @@ import { type HeaderOf, handle, type McpContext, type McpReply, type McpState } 
 import { notificationStream } from '../mcp/legacy/notification-stream.ts'
 import { Sessions } from '../mcp/legacy/sessions.ts'
 import { LiveTasks } from '../mcp/modern/live-tasks.ts'
+import { readResultOptions, resultParameters } from '../mcp/result-options.ts'
 import { fault } from '../observe/log.ts'
 import { type Catalog, chooseToolsets } from '../tools/catalog.ts'
 import { sendJson, startWriting } from './answer.ts'
@@ -93,6 +94,7 @@ async function contextOf(
     serverVersion: version,
     baseUrl: baseUrlOf(request, publicUrl),
     streamAfterMs,
+    results: readResultOptions((name) => queryOf(request, name), caller.profile.calls),
     wantsSession: queryOf(request, 'session') === 'true',
     disconnected: disconnectSignal(reply.raw),
     log: request.log as typeof log,
@@ -156,7 +158,10 @@ async function sendEvents(
   }
 }
 
-function queryOf(request: FastifyRequest, name: 'toolsets' | 'session'): string | undefined {
+function queryOf(
+  request: FastifyRequest,
+  name: 'toolsets' | 'session' | keyof typeof resultParameters,
+): string | undefined {
   const value = (request.query as Record<string, unknown>)[name]
   if (value === undefined || typeof value === 'string') return value
   throw new Refusal('invalid_argument', { field: name, problem: 'must be given once' })
@@ -175,6 +180,7 @@ export const mcpOperations: readonly Operation[] = [
     summary: 'Send an MCP message; see docs/mcp.md',
     query: {
       toolsets: 'Toolsets to offer, separated by commas.',
+      ...resultParameters,
       session: 'true creates a session, which only tools that send requests to the client need.',
     },
     body: { mediaType: 'application/json' },

@@ -11,6 +11,7 @@ import { answerLegacy } from './legacy/answer.ts'
 import type { Sessions } from './legacy/sessions.ts'
 import { answerModern } from './modern/answer.ts'
 import type { LiveTasks } from './modern/live-tasks.ts'
+import type { ResultOptions } from './result-options.ts'
 
 /** Returns a header of the HTTP request by its lower-case name. */
 export type HeaderOf = (name: string) => string | undefined
@@ -35,6 +36,8 @@ export interface McpContext extends McpState {
   baseUrl: string
   /** A call that takes longer is answered as a stream, which keeps the connection alive, if the client reads events. */
   streamAfterMs: number
+  /** How calls of this client are answered. */
+  results: ResultOptions
   /** The client requested a session. Only requests of the server to the client need one. */
   wantsSession: boolean
   /** Ends the request when its key may no longer use a tool. @param name as it was sent: not yet checked. */

@@ -4,14 +4,15 @@ import type { RequestContext } from '../tools/request-context.ts'
 import type { ToolContext, ToolResult } from '../tools/tool.ts'
 import { own, type Params, type RequestId } from './json-rpc/message.ts'
 import { invalidParam, objectParam, optionalObjectParam, stringParam } from './params.ts'
+import { type ResultOptions, toClientListing, toClientResult } from './result-options.ts'
 import { retryWhileThreadBusy } from './retry-while-thread-busy.ts'
 
 /**
  * The methods that both eras share, without the envelope of either. Each returns its result; the era encodes and sends
  * it.
  */
-const lists: Readonly<Record<string, (offer: Offer) => object>> = {
-  'tools/list': ({ tools }) => ({ tools }),
+const lists: Readonly<Record<string, (offer: Offer, results: ResultOptions) => object>> = {
+  'tools/list': ({ tools }, results) => ({ tools: tools.map((tool) => toClientListing(tool, results)) }),
   'prompts/list': ({ prompts }) => ({ prompts }),
   'resources/list': ({ resources }) => ({ resources }),
   'resources/templates/list': ({ templates }) => ({ resourceTemplates: templates }),
@@ -27,7 +28,8 @@ export interface CallRequest {
 export const isListMethod = (method: string): boolean => Object.hasOwn(lists, method)
 
 /** Returns a whole list: every list fits one page, so the server issues no cursors. */
-export const listResult = (method: string, offer: Offer): object => lists[method]!(offer)
+export const listResult = (method: string, offer: Offer, results: ResultOptions): object =>
+  lists[method]!(offer, results)
 
 /** @throws Refusal `invalid_argument`, since no list has a second page. */
 export function refuseCursor(params: Params): void {
@@ -40,7 +42,8 @@ export function refuseCursor(params: Params): void {
 export class OfferCache {
   readonly #results = new WeakMap<Offer, Map<string, string>>()
 
-  get(offer: Offer, method: string, encode: () => string): string {
+  get(offer: Offer, name: string, { structuredResults }: ResultOptions, encode: () => string): string {
+    const method = structuredResults ? `${name} structured` : name
     const results = this.#results.get(offer) ?? new Map<string, string>()
     this.#results.set(offer, results)
     const result = results.get(method) ?? encode()
@@ -80,10 +83,12 @@ export async function callTool(
   params: Params,
   offer: Offer,
   context: ToolContext,
+  results: ResultOptions,
 ): Promise<ToolResult> {
   const tool = offer.tool(stringParam(params, 'name'))
   const input = own(params, 'arguments') ?? {}
-  return retryWhileThreadBusy(caller.profile.calls, context.signal, () => tool.call(caller, input, context))
+  const result = await retryWhileThreadBusy(results, context.signal, () => tool.call(caller, input, context))
+  return toClientResult(result, results)
 }
 
 /** @throws Refusal `unknown_prompt`, `invalid_argument`. */

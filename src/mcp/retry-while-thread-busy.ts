@@ -14,7 +14,7 @@ const retryEveryMs = 100
  * @throws Refusal `thread_busy`, or what the tool throws.
  */
 export async function retryWhileThreadBusy(
-  { onBusyThread, busyWaitMs }: CallPolicy,
+  { onBusyThread, busyWaitMs }: Pick<CallPolicy, 'onBusyThread' | 'busyWaitMs'>,
   signal: AbortSignal,
   call: () => Promise<ToolResult>,
 ): Promise<ToolResult> {

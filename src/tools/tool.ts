@@ -12,6 +12,8 @@ export interface ToolResult {
   content: Content[]
   /** As the output schema says, where there is one. */
   structuredContent?: Record<string, unknown>
+  /** For programs; clients do not hand it to models. */
+  _meta?: Record<string, unknown>
   isError: boolean
 }
 

@@ -74,6 +74,7 @@ export function ours({ core, caller, log }: Rooms): AnswerTo {
     log,
     serverVersion: '1',
     baseUrl: 'http://localhost',
+    results: caller.profile.calls,
     streamAfterMs: 60_000,
     wantsSession: false,
     requireTool: () => {},

@@ -431,7 +431,7 @@ describe('files over MCP', () => {
   it('that do not fit into a result are returned as a link; audio is returned as audio', async () => {
     await inThread('mcp', `head -c 2000000 /dev/zero >zeros; printf 'RIFF\\0\\0\\0\\0WAVEfmt ' >s.wav`)
     const large = (await call('files_download', { id: 'mcp', path: 'zeros' })).result
-    expect(large).toMatchObject({ isError: true, content: [{ type: 'text' }, { type: 'resource_link' }] })
+    expect(large).toMatchObject({ isError: false, content: [{ type: 'text' }, { type: 'resource_link' }] })
     expect((await (await fetch(large.content[1]!.uri)).arrayBuffer()).byteLength).toBe(2_000_000)
     expect((await call('files_download', { id: 'mcp', path: 's.wav' })).result.content[0]).toMatchObject({
       mimeType: 'audio/wav',

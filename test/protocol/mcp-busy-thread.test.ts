@@ -52,6 +52,18 @@ describe('a call whose thread is busy', () => {
     })
   })
 
+  it('is what the URL says, whatever the profile says', async () => {
+    await open('refuse', 1)
+    const call = (path: string) => front.post(path, { jsonrpc: '2.0', id: 1, method: 'tools/call', params })
+    const result = await call('/mcp?busy=result')
+    expect(await result.json()).toMatchObject({
+      result: { isError: true, content: [{ text: expect.stringContaining('busy') }] },
+    })
+    await front.close()
+    await open('refuse', 3)
+    expect(await (await call('/mcp?busy=wait')).json()).toMatchObject({ result: { content: [{ text: 'ran' }] } })
+  })
+
   it('waits for its turn up to a limit, if the profile says so', async () => {
     await open('wait', 3)
     expect(await (await legacy()).json()).toMatchObject({ result: { isError: false, content: [{ text: 'ran' }] } })

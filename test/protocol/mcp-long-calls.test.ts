@@ -38,6 +38,7 @@ function call(code: string, reads: keyof typeof accept, streamAfterMs: number): 
     requireTool: () => {},
     serverVersion: '0',
     baseUrl: 'http://localhost',
+    results: rooms.caller.profile.calls,
     streamAfterMs,
     log: rooms.log,
   })

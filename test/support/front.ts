@@ -46,7 +46,16 @@ export const testProfile: Profile = {
   preload: [],
   storage: { kind: 'none' },
   volumes: [],
-  calls: { toolsets, detachAfterMs: null, onBusyThread: 'refuse', busyWaitMs: 1_000, webhookUrl: null },
+  calls: {
+    toolsets,
+    detachAfterMs: null,
+    onBusyThread: 'refuse',
+    busyWaitMs: 1_000,
+    webhookUrl: null,
+    // What programs read; tests of the results that models read set it to false.
+    structuredResults: true,
+    exitCodeIsError: true,
+  },
 }
 
 export const threadsProfile: Profile = {

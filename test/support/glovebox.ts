@@ -102,7 +102,8 @@ export class Glovebox {
     // Ends with the test process that started it.
     this.#child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', place.program, ...own, ...words], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { PATH: process.env.PATH ?? '' },
+      // Tests read the fields of results; the form that models read has tests of its own.
+      env: { PATH: process.env.PATH ?? '', GLOVEBOX_STRUCTURED_RESULTS: 'true' },
     })
     this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => (this.#stdout += text))
     this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => this.#read(text))

@@ -62,14 +62,14 @@ async function answerRequest(
   context: McpContext,
 ): Promise<JsonReply | StreamReply> {
   const { id, method, params } = request
-  const { offer, caller } = context
+  const { offer, caller, results } = context
   try {
     if (!isServed(method, offer)) throw new Refusal('method_not_found', { method: method.slice(0, 128) })
     if (isListMethod(method)) {
       refuseCursor(params)
       return resultReply(
         id,
-        cache.get(offer, method, () => JSON.stringify(listResult(method, offer))),
+        cache.get(offer, method, results, () => JSON.stringify(listResult(method, offer, results))),
       )
     }
     switch (method) {

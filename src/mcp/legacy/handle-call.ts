@@ -54,12 +54,14 @@ function execute(
   { method, params }: CallRequest,
   { era }: RequestScope,
   toolContext: ToolContext,
-  { caller, offer, requireTool }: McpContext,
+  { caller, offer, results, requireTool }: McpContext,
 ): Promise<object> {
   switch (method) {
     case 'tools/call': {
       requireTool(own(params, 'name'))
-      const result = callTool(caller, params, offer, toolContext).then((full) => downgradeContent(era.version, full))
+      const result = callTool(caller, params, offer, toolContext, results).then((full) =>
+        downgradeContent(era.version, full),
+      )
       // Invalid arguments are results that the model sees since 2025-11-25, and JSON-RPC errors before.
       // https://modelcontextprotocol.io/specification/2025-11-25/server/tools#error-handling
       return era.version >= '2025-11-25' ? result.catch(toToolErrorResult) : result

@@ -36,7 +36,7 @@ async function answerRequest(
   context: McpContext,
 ): Promise<JsonReply | StreamReply> {
   const { id, method, params } = request
-  const { offer, caller, serverVersion } = context
+  const { offer, caller, serverVersion, results } = context
   const envelope = readEnvelope(method, params, header, offer)
   if (!isServed(method, offer)) throw new Refusal('method_not_found', { method: method.slice(0, 128) })
   const encoder = encoderFor(serverVersion)
@@ -44,14 +44,14 @@ async function answerRequest(
     refuseCursor(params)
     return resultReply(
       id,
-      cache.get(offer, method, () => encoder.cacheable(listResult(method, offer))),
+      cache.get(offer, method, results, () => encoder.cacheable(listResult(method, offer, results))),
     )
   }
   switch (method) {
     case 'server/discover':
       return resultReply(
         id,
-        cache.get(offer, method, () => encoder.cacheable(discover(context))),
+        cache.get(offer, method, results, () => encoder.cacheable(discover(context))),
       )
     case 'completion/complete':
       return resultReply(id, encoder.complete(await complete(caller, params, offer)))

@@ -72,12 +72,12 @@ class ModernCall {
   }
 
   #execute(): Promise<object> {
-    const { caller, offer, requireTool } = this.#context
+    const { caller, offer, results, requireTool } = this.#context
     const { method, params } = this.#call
     switch (method) {
       case 'tools/call':
         requireTool(own(params, 'name'))
-        return callTool(caller, params, offer, this.#toolContext()).catch(toToolErrorResult)
+        return callTool(caller, params, offer, this.#toolContext(), results).catch(toToolErrorResult)
       case 'prompts/get':
         return getPrompt(caller, params, offer, this.#toolContext())
       case 'resources/read':

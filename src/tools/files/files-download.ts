@@ -89,7 +89,7 @@ async function elsewhere(
       { type: 'text', text },
       { type: 'resource_link', uri: blobUrl(baseUrl, token), name, mimeType: 'application/octet-stream' },
     ],
-    isError: true,
+    isError: false,
   }
 }
 
