@@ -76,16 +76,16 @@ async function startGlovebox(): Promise<string> {
     listing: () => listing,
     call: async (_caller, given) => answerTo((given as { text: unknown }).text),
   }
-  const [{ ChangeFeed }, { openRooms }, { buildServer }, { createLog }] = await Promise.all([
+  const [{ ChangeFeed }, { openCore }, { buildServer }, { createLog }] = await Promise.all([
     import('../../src/mcp/change-feed.ts'),
     import('../../test/support/front.ts'),
     import('../../src/http/server.ts'),
     import('../../src/observe/log.ts'),
   ])
-  const rooms = await openRooms()
+  const opened = await openCore()
   const app = await buildServer({
-    core: rooms.core,
-    metrics: rooms.metrics,
+    core: opened.core,
+    metrics: opened.metrics,
     log: createLog({ level: 'info', format: 'json', destination: process.stderr }),
     offers: { inventory: { tools: [instant], prompts: [], resources: [], templates: [] }, changes: new ChangeFeed() },
     config: {

@@ -71,9 +71,9 @@ function toEndpoint(url: string, toolsets: string | undefined): URL {
 /** @returns the server that was started, which the caller must stop; `undefined` if one was already running. */
 async function joinOrStart(io: ProcessIo): Promise<ChildProcess | undefined> {
   if (await isServed(io, '/healthz')) return undefined
-  const [program, ...words] = io.self
+  const [program, ...args] = io.self
   // A client would read the output of the server as messages.
-  const server = spawn(program, [...words, 'serve', '--dev'], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const server = spawn(program, [...args, 'serve', '--dev'], { stdio: ['ignore', 'pipe', 'pipe'] })
   server.stdout.pipe(io.stderr, { end: false })
   server.stderr.pipe(io.stderr, { end: false })
   for (const untilMs = Date.now() + startMs; Date.now() < untilMs && !io.stop.aborted; await sleep(100)) {

@@ -17,7 +17,7 @@ import { type Guarded, type GuardedNoun, Rights, type ToolGrant } from './access
 import { newSealingSecret, Sealing } from './access/sealing.ts'
 import { UsageLimiter } from './access/usage-limiter.ts'
 import type { Vault } from './access/vault.ts'
-import type { Admin, Administered } from './admin/admin.ts'
+import type { Admin, AdminContext } from './admin/admin.ts'
 import { authenticateAdmin } from './admin/tokens.ts'
 import type { Caller } from './caller.ts'
 import { RetentionJob } from './jobs/retention-job.ts'
@@ -133,7 +133,7 @@ export interface Core {
   readonly threadFiles: RunnerFiles
 
   /** What the verbs of `core/admin/` work on. */
-  readonly administered: Administered
+  readonly adminContext: AdminContext
 
   /**
    * Returns the caller of development mode and creates its rows: one organization, one key without a secret, the
@@ -236,7 +236,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     authenticate: (secret) => keys.authenticate(secret),
     authenticateAdmin: (secret) => authenticateAdmin(store, secret),
     threadFiles: runner.files,
-    administered: { store, vault, profiles, region, runner },
+    adminContext: { store, vault, profiles, region, runner },
     developer: () => developer(store, deps.profiles),
     recover: () => runs.recovery.recover(),
     close: async (what, graceMs) => {

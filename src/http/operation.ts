@@ -4,7 +4,7 @@ import type { Capability } from '../base/capabilities.ts'
 import type { RefusalCode } from '../base/errors.ts'
 import { parseJson } from '../base/json.ts'
 import { type CheckOptions, compile } from '../base/schema-check.ts'
-import type { Admin, Administered } from '../core/admin/admin.ts'
+import type { Admin, AdminContext } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Page } from '../core/paging.ts'
@@ -123,7 +123,7 @@ export interface KeyCall<Path extends string, Body> extends Call<Path, Body> {
 }
 
 export interface AdminCall<Path extends string, Body> extends Call<Path, Body> {
-  context: Administered
+  context: AdminContext
   admin: Admin
 }
 
@@ -188,7 +188,7 @@ export function adminOperation<const Path extends string, Body extends TObject |
     access: 'admin token',
     capability: null,
     handler: (server) => async (request, reply) => {
-      const { administered: context } = server.core
+      const { adminContext: context } = server.core
       const { admin } = request
       await send(reply, await handle({ server, context, admin, request, reply, ...read(request, reply) }))
     },

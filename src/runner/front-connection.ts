@@ -6,8 +6,8 @@ import type { Log } from '../observe/log.ts'
 import { inputOf, parseMessage } from './protocol/message-schemas.ts'
 import { type FromRunner, protocolVersion, type ToRunner } from './protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError, writeLarge } from './protocol/wire.ts'
+import type { OutputLog } from './runs/output-log.ts'
 import type { Runs } from './runs/runs.ts'
-import type { Transcript } from './runs/transcript.ts'
 import { FileRequests } from './storage/file-requests.ts'
 import type { OpenStorage } from './storage/storage.ts'
 import { StorageRequests } from './storage/storage-requests.ts'
@@ -23,7 +23,7 @@ const maxUnreadBytes = 64 * 1024 * 1024
 
 interface RunReader {
   runId: string
-  transcript: Transcript
+  outputLog: OutputLog
   afterSeq: number
   /** Output bytes that may still be sent. */
   windowBytes: number
@@ -230,10 +230,10 @@ export class FrontConnection {
 
   #follow(number: number, from: Pick<RunReader, 'runId' | 'afterSeq' | 'windowBytes'>): void {
     if (this.#socket.destroyed) return
-    const transcript = this.#runs.transcript(from.runId)
-    const unsubscribe = transcript.onChange(() => this.#pump())
+    const outputLog = this.#runs.outputLog(from.runId)
+    const unsubscribe = outputLog.onChange(() => this.#pump())
     this.#detach(number)
-    this.#attachments.set(number, { ...from, transcript, unsubscribe })
+    this.#attachments.set(number, { ...from, outputLog, unsubscribe })
     this.#pump()
   }
 
@@ -266,7 +266,7 @@ export class FrontConnection {
   }
 
   #sendNext(number: number, attachment: RunReader): boolean {
-    const event = attachment.windowBytes > 0 ? attachment.transcript.after(attachment.afterSeq) : undefined
+    const event = attachment.windowBytes > 0 ? attachment.outputLog.after(attachment.afterSeq) : undefined
     if (event === undefined) return false
     attachment.afterSeq = event.seq
     if (event.kind === 'output' || event.kind === 'image') attachment.windowBytes -= event.bytes.length

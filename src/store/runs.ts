@@ -8,7 +8,7 @@ import { Compiled } from './compiled.ts'
 import type { DurableTransaction } from './durably.ts'
 import type { RunExtras } from './run-history.ts'
 import { metadataPairs } from './run-metadata.ts'
-import type { ClaimRow, KeptOutput, RunRow, Store } from './store.ts'
+import type { IdempotencyRow, KeptOutput, RunRow, Store } from './store.ts'
 import type { StoredOutput, StoredRun, Tables } from './tables.ts'
 import type { CountRun } from './usage.ts'
 import { makeDue, promiseDelivery } from './webhooks.ts'
@@ -33,22 +33,22 @@ export const runs = (
       } else await db.insertInto('runs').values(toStored(run)).execute()
     },
 
-    beginOnce: (run, claim, beside = {}) =>
+    beginOnce: (run, record, beside = {}) =>
       durably(async (transaction) => {
-        const taken = await claimed(transaction, claim)
+        const taken = await findRecord(transaction, record)
         if (taken !== undefined && taken.expiresAt > run.createdAt) return taken
         if (taken !== undefined) await transaction.deleteFrom('claims').where('runId', '=', taken.runId).execute()
         await insert(transaction, run, beside)
-        await transaction.insertInto('claims').values(claim).execute()
+        await transaction.insertInto('claims').values(record).execute()
         return undefined
       }),
 
-    async claimed(claim, at) {
-      const taken = await claimed(db, claim)
+    async idempotencyRecord(key, at) {
+      const taken = await findRecord(db, key)
       return taken !== undefined && taken.expiresAt > at ? taken : undefined
     },
 
-    async unclaim(id) {
+    async deleteIdempotencyRecord(id) {
       await db.deleteFrom('claims').where('runId', '=', id).execute()
     },
 
@@ -150,7 +150,7 @@ function finisher(db: Kysely<Tables>) {
   }
 }
 
-const claimed = (db: Kysely<Tables>, { orgId, keyId, idempotencyKey }: Pick<ClaimRow, ClaimName>) =>
+const findRecord = (db: Kysely<Tables>, { orgId, keyId, idempotencyKey }: Pick<IdempotencyRow, RecordKey>) =>
   db
     .selectFrom('claims')
     .selectAll()
@@ -159,7 +159,7 @@ const claimed = (db: Kysely<Tables>, { orgId, keyId, idempotencyKey }: Pick<Clai
     .where('idempotencyKey', '=', idempotencyKey)
     .executeTakeFirst()
 
-type ClaimName = 'orgId' | 'keyId' | 'idempotencyKey'
+type RecordKey = 'orgId' | 'keyId' | 'idempotencyKey'
 
 const besideRuns = ['runOutputs', 'runImages', 'runCodes', 'runMetadata', 'claims', 'tasks', 'deliveries'] as const
 

@@ -100,8 +100,8 @@ const changeable = (db: Kysely<Tables>): Rows => ({
 /** Truncates the log, which contains pages from before an erasure until they are moved to the database. */
 const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subjects'] => ({
   ...rows,
-  erase: async (...words) => {
-    const erased = await rows.erase(...words)
+  erase: async (...args) => {
+    const erased = await rows.erase(...args)
     await sql`pragma wal_checkpoint(truncate)`.execute(db)
     return erased
   },

@@ -99,7 +99,7 @@ export interface KeptOutput {
 }
 
 /** Ensures that a request with an idempotency key is executed at most once. */
-export interface ClaimRow {
+export interface IdempotencyRow {
   orgId: string
   keyId: string
   /** Chosen by the caller. */
@@ -236,15 +236,18 @@ export interface Store {
      */
     beginOnce(
       run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>,
-      claim: ClaimRow,
+      record: IdempotencyRow,
       beside?: RunExtras,
-    ): Promise<ClaimRow | undefined>
-    /** Returns the claim of an idempotency key that has not expired by `at`. */
-    claimed(claim: Pick<ClaimRow, 'orgId' | 'keyId' | 'idempotencyKey'>, at: string): Promise<ClaimRow | undefined>
+    ): Promise<IdempotencyRow | undefined>
+    /** Returns the record of an idempotency key that has not expired by `at`. */
+    idempotencyRecord(
+      key: Pick<IdempotencyRow, 'orgId' | 'keyId' | 'idempotencyKey'>,
+      at: string,
+    ): Promise<IdempotencyRow | undefined>
     /** Deletes the idempotency record of a run that was never executed. */
-    unclaim(id: string): Promise<void>
+    deleteIdempotencyRecord(runId: string): Promise<void>
     /**
-     * Deletes a run that was refused and never executed, with its claim, its delivery and a thread that it created. No
+     * Deletes a run that was refused and never executed, with its idempotency record, its delivery and a thread that it created. No
      * audit line is written.
      */
     discard(id: string): Promise<void>

@@ -4,7 +4,7 @@ import type { AdminTokenRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditLine } from './audit-rows.ts'
 import type { DeliveryRow, OrgSettingsRow } from './run-history.ts'
 import type { ThreadRow, VolumeRow } from './storage-rows.ts'
-import type { ClaimRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow } from './store.ts'
+import type { IdempotencyRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow } from './store.ts'
 
 /** A run as columns: JSON is text and a flag is 0 or 1, the same in every database. */
 export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'keepsOutput' | 'ending' | 'result' | 'envNames'> & {
@@ -59,7 +59,7 @@ export interface Tables {
   deliveries: DeliveryRow
   orgSettings: OrgSettingsRow
   runImages: StoredImage
-  claims: ClaimRow
+  claims: IdempotencyRow
   tasks: TaskRow
   hiddenTools: { orgId: string; tool: string }
   audit: AuditLine

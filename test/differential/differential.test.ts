@@ -1,18 +1,18 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openRooms, type Rooms } from '../support/front.ts'
+import { type OpenCore, openCore } from '../support/front.ts'
 import { explained } from './explained.ts'
 import { damages, legacyRequest, modernRequest, toSent } from './requests.ts'
 import { type AnswerTo, type Outcome, official, officialV1, ours, type Sent } from './servers.ts'
 
-let rooms: Rooms
+let opened: OpenCore
 let own: AnswerTo
 beforeAll(async () => {
-  rooms = await openRooms()
-  own = ours(rooms)
+  opened = await openCore()
+  own = ours(opened)
 })
 afterAll(async () => {
-  await rooms.close()
+  await opened.close()
 })
 
 /** Explanations that were used at least once. */
@@ -81,6 +81,6 @@ describe('our MCP handler and the official server', () => {
       }),
       { numRuns: 1_000 },
     )
-    expect(rooms.lines.filter((line) => line.includes('"level":"error"'))).toEqual([])
+    expect(opened.lines.filter((line) => line.includes('"level":"error"'))).toEqual([])
   })
 })

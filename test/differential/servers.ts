@@ -10,7 +10,7 @@ import { Sessions } from '../../src/mcp/legacy/sessions.ts'
 import { LiveTasks } from '../../src/mcp/modern/live-tasks.ts'
 import { Catalog } from '../../src/tools/catalog.ts'
 import type { Tool } from '../../src/tools/tool.ts'
-import type { Rooms } from '../support/front.ts'
+import type { OpenCore } from '../support/front.ts'
 
 /** One HTTP request, as a client sends it. */
 export interface Sent {
@@ -54,7 +54,7 @@ const echo: Tool = {
 const never = new AbortController().signal
 
 /** Our own handler, without authentication in front of it. */
-export function ours({ core, caller, log }: Rooms): AnswerTo {
+export function ours({ core, caller, log }: OpenCore): AnswerTo {
   const changes = new ChangeFeed()
   const offer = new Catalog({ tools: [echo], prompts: [], resources: [], templates: [] }).offer(caller.profile, [
     'execute',

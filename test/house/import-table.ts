@@ -94,25 +94,25 @@ export const topFiles: Readonly<Record<string, string>> = {
 }
 
 /** Packages and the modules that may import them, so that a package can be replaced in one place. */
-export const packageTable: Readonly<Record<string, { rooms: readonly string[]; reason: string }>> = {
-  '@fastify/cors': { rooms: ['http'], reason: 'CORS' },
-  ajv: { rooms: ['base'], reason: 'validation of JSON' },
-  commander: { rooms: ['cli'], reason: 'the command line' },
-  'content-type': { rooms: ['http'], reason: 'content type of a POST' },
-  'eventsource-parser': { rooms: ['cli'], reason: 'server-sent events in `glovebox stdio`' },
-  'fastest-levenshtein': { rooms: ['base'], reason: 'the argument that a misspelled name means' },
-  fastify: { rooms: ['http'], reason: 'only http depends on the web framework' },
-  fresh: { rooms: ['http'], reason: 'conditional requests' },
-  kysely: { rooms: ['store'], reason: 'only store depends on SQL' },
-  negotiator: { rooms: ['http'], reason: 'the Accept header' },
-  'lru-cache': { rooms: ['core'], reason: 'caches with a bound and an age' },
-  pino: { rooms: ['observe'], reason: 'redaction applies to every line' },
-  'pino-pretty': { rooms: ['observe'], reason: 'redaction applies to every line' },
-  'prom-client': { rooms: ['observe'], reason: 'only observe depends on the format of metrics' },
-  'range-parser': { rooms: ['http'], reason: 'the Range header' },
+export const packageTable: Readonly<Record<string, { modules: readonly string[]; reason: string }>> = {
+  '@fastify/cors': { modules: ['http'], reason: 'CORS' },
+  ajv: { modules: ['base'], reason: 'validation of JSON' },
+  commander: { modules: ['cli'], reason: 'the command line' },
+  'content-type': { modules: ['http'], reason: 'content type of a POST' },
+  'eventsource-parser': { modules: ['cli'], reason: 'server-sent events in `glovebox stdio`' },
+  'fastest-levenshtein': { modules: ['base'], reason: 'the argument that a misspelled name means' },
+  fastify: { modules: ['http'], reason: 'only http depends on the web framework' },
+  fresh: { modules: ['http'], reason: 'conditional requests' },
+  kysely: { modules: ['store'], reason: 'only store depends on SQL' },
+  negotiator: { modules: ['http'], reason: 'the Accept header' },
+  'lru-cache': { modules: ['core'], reason: 'caches with a bound and an age' },
+  pino: { modules: ['observe'], reason: 'redaction applies to every line' },
+  'pino-pretty': { modules: ['observe'], reason: 'redaction applies to every line' },
+  'prom-client': { modules: ['observe'], reason: 'only observe depends on the format of metrics' },
+  'range-parser': { modules: ['http'], reason: 'the Range header' },
   typebox: {
-    rooms: ['base', 'config', 'runner', 'tools', 'mcp', 'http'],
+    modules: ['base', 'config', 'runner', 'tools', 'mcp', 'http'],
     reason: 'schemas of what comes from outside',
   },
-  yaml: { rooms: ['config'], reason: 'the configuration file' },
+  yaml: { modules: ['config'], reason: 'the configuration file' },
 }

@@ -17,11 +17,11 @@ const importPattern = /(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"\n]+)['"]/g
 const typeOnly = /(?:^|\n)(?:import|export)\s+(?:type\b[^'";]*|\{(?:\s*type\s+[\w\s]+,?)+\s*\}\s*)$/
 
 /** Returns the module of a file in src/; `undefined` if it is in none. */
-export function roomOf(path: string): string | undefined {
+export function moduleOf(path: string): string | undefined {
   const top = topFiles[path]
   if (top) return top
-  const [src, room, ...rest] = path.split('/')
-  return src === 'src' && room && rest.length > 0 ? room : undefined
+  const [src, module, ...rest] = path.split('/')
+  return src === 'src' && module && rest.length > 0 ? module : undefined
 }
 
 function* importsOf(tree: Tree): Generator<Import> {
@@ -42,13 +42,14 @@ export function brokenEdges(tree: Tree): Problem[] {
   const problems: Problem[] = []
   for (const path of tree.keys()) {
     if (!path.startsWith('src/') || !path.endsWith('.ts')) continue
-    const room = roomOf(path)
-    if (!room || !importTable[room]) problems.push({ path, line: 0, problem: 'is not in a module of the import table' })
+    const module = moduleOf(path)
+    if (!module || !importTable[module])
+      problems.push({ path, line: 0, problem: 'is not in a module of the import table' })
   }
   for (const { path, line, specifier, target } of importsOf(tree)) {
     if (!target) continue
-    const from = roomOf(path) ?? ''
-    const to = roomOf(target)
+    const from = moduleOf(path) ?? ''
+    const to = moduleOf(target)
     if (to === undefined) problems.push({ path, line, problem: `imports ${specifier}, which is in no module` })
     else if (from !== to && !importTable[from]?.[to])
       problems.push({ path, line, problem: `${from} may not import ${to}` })
@@ -70,10 +71,10 @@ export function strayPackages(tree: Tree): Problem[] {
       .slice(0, specifier.startsWith('@') ? 2 : 1)
       .join('/')
     const place = packageTable[name]
-    const room = roomOf(path) ?? ''
+    const module = moduleOf(path) ?? ''
     if (!place) problems.push({ path, line, problem: `${name} is not in the package table` })
-    else if (!place.rooms.includes(room)) {
-      problems.push({ path, line, problem: `${room} may not import ${name}: ${place.reason}` })
+    else if (!place.modules.includes(module)) {
+      problems.push({ path, line, problem: `${module} may not import ${name}: ${place.reason}` })
     }
   }
   return problems
@@ -118,22 +119,22 @@ function shortestCycle(edges: Map<string, Map<string, Import>>, start: string): 
 }
 
 /** Finds modules that import each other, directly or indirectly. */
-export function roomCycles(tree: Tree): Problem[] {
+export function moduleCycles(tree: Tree): Problem[] {
   const edges = new Map<string, Map<string, Import>>()
   for (const each of importsOf(tree)) {
-    const from = roomOf(each.path)
-    const to = each.target && roomOf(each.target)
+    const from = moduleOf(each.path)
+    const to = each.target && moduleOf(each.target)
     if (!from || !to || from === to) continue
     const targets = edges.get(from) ?? new Map<string, Import>()
     if (!targets.has(to)) targets.set(to, each)
     edges.set(from, targets)
   }
   const problems: Problem[] = []
-  for (const room of edges.keys()) {
-    const cycle = pathBack(edges, room, [room])
+  for (const module of edges.keys()) {
+    const cycle = pathBack(edges, module, [module])
     // Each cycle is reported once, for its alphabetically first module.
-    if (!cycle || [...cycle].sort()[0] !== room) continue
-    const first = edges.get(room)?.get(cycle[1] ?? '')
+    if (!cycle || [...cycle].sort()[0] !== module) continue
+    const first = edges.get(module)?.get(cycle[1] ?? '')
     problems.push({ path: first?.path ?? '', line: first?.line ?? 0, problem: `cycle: ${cycle.join(' → ')}` })
   }
   return problems

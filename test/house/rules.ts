@@ -1,6 +1,6 @@
 import { posix } from 'node:path'
 import { importTable } from './import-table.ts'
-import { brokenEdges, roomCycles, strayPackages, valueCycles } from './imports.ts'
+import { brokenEdges, moduleCycles, strayPackages, valueCycles } from './imports.ts'
 import { mannerisms } from './phrases.ts'
 import { type Problem, places, type Tree } from './tree.ts'
 
@@ -13,7 +13,7 @@ type Rule = (tree: Tree) => Problem[]
 export const rules: Readonly<Record<string, Rule>> = {
   'imports follow the table': brokenEdges,
   'each package is imported only by its modules': strayPackages,
-  'modules do not import each other in a cycle': roomCycles,
+  'modules do not import each other in a cycle': moduleCycles,
   'files do not import values of each other in a cycle': valueCycles,
   'text uses standard words': mannerisms,
   'tests are grouped by module': misplacedTests,

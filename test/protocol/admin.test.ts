@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => front.close())
 
 const newToken = async (role: Role, orgId: string | null = null) =>
-  (await createToken(front.core.administered, operator, { name: role, role, org_id: orgId })).secret
+  (await createToken(front.core.adminContext, operator, { name: role, role, org_id: orgId })).secret
 
 interface Answer {
   status: number

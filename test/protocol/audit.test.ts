@@ -10,7 +10,7 @@ let front: Front
 let owner: string
 beforeAll(async () => {
   front = await openFront(threadsProfile, { dev: false, trustedProxies: ['127.0.0.1'] })
-  owner = (await createToken(front.core.administered, operator, { name: 'owner', role: 'owner' })).secret
+  owner = (await createToken(front.core.adminContext, operator, { name: 'owner', role: 'owner' })).secret
 })
 afterAll(() => front.close())
 
@@ -21,8 +21,8 @@ interface Own {
 
 let orgs = 0
 async function newOrg(): Promise<Own> {
-  const { id: org } = await createOrg(front.core.administered, operator, `audited ${++orgs}`)
-  return { org, key: (await createKey(front.core.administered, operator, org, {}, [])).secret }
+  const { id: org } = await createOrg(front.core.adminContext, operator, `audited ${++orgs}`)
+  return { org, key: (await createKey(front.core.adminContext, operator, org, {}, [])).secret }
 }
 
 async function run(
@@ -83,7 +83,7 @@ describe('the audit log over the API', () => {
 
   it('shows an administrator of one organization only its own entries', async () => {
     const [own, other] = [await newOrg(), await newOrg()]
-    const { secret } = await createToken(front.core.administered, operator, {
+    const { secret } = await createToken(front.core.adminContext, operator, {
       name: 'x',
       role: 'owner',
       org_id: own.org,

@@ -21,7 +21,7 @@ let unlimited: string
 let ended: string
 beforeAll(async () => {
   front = await openFront(threadsProfile, { dev: false, trustedProxies: ['127.0.0.1'] }, undefined, tools)
-  org = (await createOrg(front.core.administered, operator, 'capabilities')).id
+  org = (await createOrg(front.core.adminContext, operator, 'capabilities')).id
   unlimited = await keyWith(null)
   const run = await front.post('/v1/sandbox/execute', { language: 'bash', code: 'echo done' }, as(unlimited))
   ended = ((await run.json()) as { trace_id: string }).trace_id
@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => front.close())
 
 const keyWith = async (names: string[] | null): Promise<string> =>
-  (await createKey(front.core.administered, operator, org, { tools: names }, toolNames)).secret
+  (await createKey(front.core.adminContext, operator, org, { tools: names }, toolNames)).secret
 
 const as = (secret: string) => ({ 'x-api-key': secret })
 
@@ -71,7 +71,7 @@ describe('a verb of core', () => {
     'requireCapability',
   ]
   /** Not verbs: what administration, the MCP protocol and the registry of open requests work on. */
-  const parts = ['sealing', 'threadFiles', 'administered', 'readiness', 'openRequests']
+  const parts = ['sealing', 'threadFiles', 'adminContext', 'readiness', 'openRequests']
 
   const verbs = (core: object) =>
     [...verbsOf(core)].filter(([path]) => !needless.includes(path) && !parts.includes(path.split('.')[0]!))
@@ -214,7 +214,7 @@ describe('a key that may execute and nothing else', () => {
 
 describe('a signed link', () => {
   it('is refused once its key has lost the capability that the link stands for', async () => {
-    const { secret, id } = await createKey(front.core.administered, operator, org, { tools: null }, toolNames)
+    const { secret, id } = await createKey(front.core.adminContext, operator, org, { tools: null }, toolNames)
     await front.post('/v1/sandbox/execute', { language: 'bash', code: 'echo x >f', thread_id: 'linked' }, as(secret))
     const file = { source: 'thread', id: 'linked', path: 'f' }
     const link = async (kind: string, more: object) =>

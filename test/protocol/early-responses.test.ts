@@ -15,8 +15,8 @@ let key: Record<string, string>
 beforeAll(async () => {
   front = await openFront(threadsProfile, { dev: false })
   host = `127.0.0.1:${front.port}`
-  const { id: org } = await createOrg(front.core.administered, operator, 'early')
-  key = { 'x-api-key': (await createKey(front.core.administered, operator, org, {}, [])).secret }
+  const { id: org } = await createOrg(front.core.adminContext, operator, 'early')
+  key = { 'x-api-key': (await createKey(front.core.adminContext, operator, org, {}, [])).secret }
 })
 afterAll(() => front.close())
 

@@ -18,8 +18,8 @@ let org: string
 
 beforeAll(async () => {
   front = await openFront(threadsProfile, { dev: false, trustedProxies: ['127.0.0.1'] })
-  ;({ id: org } = await createOrg(front.core.administered, operator, 'files'))
-  headers = { 'x-api-key': (await createKey(front.core.administered, operator, org, {}, [])).secret }
+  ;({ id: org } = await createOrg(front.core.adminContext, operator, 'files'))
+  headers = { 'x-api-key': (await createKey(front.core.adminContext, operator, org, {}, [])).secret }
 })
 afterAll(() => front.close())
 
@@ -140,14 +140,14 @@ describe('a signed link', () => {
     expect((await fetch(body.url)).status).toBe(200)
     await expect.poll(async () => (await fetch(body.url)).status, { timeout: 10_000 }).toBe(401)
 
-    const key = await createKey(front.core.administered, operator, org, {}, [])
+    const key = await createKey(front.core.adminContext, operator, org, {}, [])
     const own = { 'x-api-key': key.secret }
     const links = [
       await ask('download', { id: 'dead', path: 'f' }, own),
       await ask('upload', { id: 'dead', path: 'h', size: 1 }, own),
     ]
     expect((await fetch(links[0]!.body.url)).status).toBe(200)
-    await revokeKey(front.core.administered, operator, org, key.id)
+    await revokeKey(front.core.adminContext, operator, org, key.id)
     expect((await fetch(links[0]!.body.url)).status).toBe(401)
     expect((await fetch(links[1]!.body.url, { method: 'PUT', body: 'x' })).status).toBe(401)
   })
@@ -286,7 +286,7 @@ describe('files over REST', () => {
   it('are available to keys that may use the file tools', async () => {
     await inThread('tools', 'echo x >f')
     const only = async (...tools: string[]) => ({
-      'x-api-key': (await createKey(front.core.administered, operator, org, { tools }, tools)).secret,
+      'x-api-key': (await createKey(front.core.adminContext, operator, org, { tools }, tools)).secret,
     })
     const [none, reads] = [await only('sandbox_execute'), await only('files_download')]
     const statuses = async (as: Record<string, string>) => [
@@ -301,8 +301,8 @@ describe('files over REST', () => {
 
   it('belong to one organization', async () => {
     await inThread('mine', 'echo secret >f')
-    const { id: other } = await createOrg(front.core.administered, operator, 'files of others')
-    const theirs = { 'x-api-key': (await createKey(front.core.administered, operator, other, {}, [])).secret }
+    const { id: other } = await createOrg(front.core.adminContext, operator, 'files of others')
+    const theirs = { 'x-api-key': (await createKey(front.core.adminContext, operator, other, {}, [])).secret }
     for (const [what, more] of [
       ['list', {}],
       ['download', { path: 'f' }],

@@ -25,11 +25,11 @@ interface Key {
 
 let orgs = 0
 async function newOrg(name: string): Promise<string> {
-  return (await createOrg(front.core.administered, operator, `${name} ${++orgs}`)).id
+  return (await createOrg(front.core.adminContext, operator, `${name} ${++orgs}`)).id
 }
 
 async function newKey(org: string, settings: { tools?: string[]; expires_at?: string } = {}): Promise<Key> {
-  const { id, secret } = await createKey(front.core.administered, operator, org, settings, knownTools)
+  const { id, secret } = await createKey(front.core.adminContext, operator, org, settings, knownTools)
   return { id, org, headers: { 'x-api-key': secret } }
 }
 
@@ -235,7 +235,7 @@ describe('what a key has open', () => {
     const org = await newOrg('revoked')
     const key = await newKey(org)
     const open = await openAll(key, await longRun(org))
-    await revokeKey(front.core.administered, operator, org, key.id)
+    await revokeKey(front.core.adminContext, operator, org, key.id)
     for (const [what, ended] of Object.entries(open)) expect([what, await ended]).toEqual([what, undefined])
   })
 
@@ -251,7 +251,7 @@ describe('what a key has open', () => {
     const key = await newKey(org, { tools: knownTools })
     const { output, wait, upload, get } = await openAll(key, await longRun(org))
     await updateKey(
-      front.core.administered,
+      front.core.adminContext,
       operator,
       { orgId: org, id: key.id },
       { tools: ['files_download'] },

@@ -20,15 +20,15 @@ afterAll(() => front.close())
 async function newKey(org = 'acme', profile = 'default') {
   checkName('org', org)
   const { id: orgId } = await front.store.orgs.ensureNamed({ id: newId('org'), name: org, createdAt: timestamp() })
-  const { secret, ...key } = await createKey(front.core.administered, operator, orgId, { profile, name: 'test' }, [])
+  const { secret, ...key } = await createKey(front.core.adminContext, operator, orgId, { profile, name: 'test' }, [])
   return { key, secret }
 }
 
 const listed = async (orgId: string) =>
-  (await listKeys(front.core.administered, operator, orgId, {})).items.map(({ id }) => id)
+  (await listKeys(front.core.adminContext, operator, orgId, {})).items.map(({ id }) => id)
 
 const revoke = ({ id, org_id: orgId }: { id: string; org_id: string }) =>
-  revokeKey(front.core.administered, operator, orgId, id)
+  revokeKey(front.core.adminContext, operator, orgId, id)
 
 const bearer = (secret: string) => ({ authorization: `Bearer ${secret}` })
 

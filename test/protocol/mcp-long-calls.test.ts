@@ -5,14 +5,14 @@ import { type HeaderOf, handle, type McpReply } from '../../src/mcp/handle.ts'
 import { Sessions } from '../../src/mcp/legacy/sessions.ts'
 import { LiveTasks } from '../../src/mcp/modern/live-tasks.ts'
 import { Catalog, defaultToolsets } from '../../src/tools/catalog.ts'
-import { openRooms, type Rooms } from '../support/front.ts'
+import { type OpenCore, openCore } from '../support/front.ts'
 
-let rooms: Rooms
+let opened: OpenCore
 beforeAll(async () => {
-  rooms = await openRooms()
+  opened = await openCore()
 })
 afterAll(async () => {
-  await rooms.close()
+  await opened.close()
 })
 
 const accept = { both: 'application/json, text/event-stream', json: 'application/json' }
@@ -25,9 +25,9 @@ function call(code: string, reads: keyof typeof accept, streamAfterMs: number): 
   const changes = new ChangeFeed()
   const header: HeaderOf = (name) => (name === 'accept' ? accept[reads] : undefined)
   return handle(header, body, {
-    core: rooms.core,
-    caller: rooms.caller,
-    offer: new Catalog().offer(rooms.caller.profile, defaultToolsets(rooms.caller.profile)),
+    core: opened.core,
+    caller: opened.caller,
+    offer: new Catalog().offer(opened.caller.profile, defaultToolsets(opened.caller.profile)),
     calls: new ActiveCalls(),
     sessions: new Sessions(),
     tasks: new LiveTasks(changes),
@@ -38,9 +38,9 @@ function call(code: string, reads: keyof typeof accept, streamAfterMs: number): 
     requireTool: () => {},
     serverVersion: '0',
     baseUrl: 'http://localhost',
-    results: rooms.caller.profile.calls,
+    results: opened.caller.profile.calls,
     streamAfterMs,
-    log: rooms.log,
+    log: opened.log,
   })
 }
 

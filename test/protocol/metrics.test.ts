@@ -96,9 +96,9 @@ describe('access to metrics', () => {
   it('requires a token of the whole instance outside dev mode', async () => {
     const public_ = await openFront(undefined, { dev: false })
     const token = async (settings: Omit<TokenSettings, 'name'>) =>
-      (await createToken(public_.core.administered, operator, { name: 'prometheus', ...settings })).secret
+      (await createToken(public_.core.adminContext, operator, { name: 'prometheus', ...settings })).secret
     try {
-      const org = await createOrg(public_.core.administered, operator, 'Acme')
+      const org = await createOrg(public_.core.adminContext, operator, 'Acme')
       const status = async (secret?: string) =>
         (await fetch(`${public_.url}/metrics`, { headers: secret ? { authorization: `Bearer ${secret}` } : {} })).status
       expect(await status()).toBe(401)

@@ -36,7 +36,7 @@ describe('the OpenAPI document', () => {
 
   it('describes every method: other methods are answered with the allowed ones', async () => {
     const { key } = await orgWith('methods')
-    const token = (await createToken(front.core.administered, operator, { name: 'methods', role: 'owner' })).secret
+    const token = (await createToken(front.core.adminContext, operator, { name: 'methods', role: 'owner' })).secret
     for (const [path, ofPath] of Map.groupBy(operations, (operation) => operation.path)) {
       const described = ofPath.map(({ method }) => method)
       const secret = ofPath[0]!.access === 'key' ? key : token
@@ -80,9 +80,9 @@ interface Own {
 
 let orgs = 0
 async function orgWith(name: string): Promise<Own> {
-  const { id: org } = await createOrg(front.core.administered, operator, `${name} ${++orgs}`)
-  const { id: keyId, secret } = await createKey(front.core.administered, operator, org, {}, [])
-  const token = await createToken(front.core.administered, operator, { name, role: 'owner', org_id: org })
+  const { id: org } = await createOrg(front.core.adminContext, operator, `${name} ${++orgs}`)
+  const { id: keyId, secret } = await createKey(front.core.adminContext, operator, org, {}, [])
+  const token = await createToken(front.core.adminContext, operator, { name, role: 'owner', org_id: org })
   return { org, keyId, key: secret, token: token.secret }
 }
 
@@ -138,7 +138,7 @@ const namesNothing = new Set([
 
 describe('two organizations', () => {
   it('never see each other, through any operation', async () => {
-    everywhere = (await createToken(front.core.administered, operator, { name: 'all', role: 'owner' })).secret
+    everywhere = (await createToken(front.core.adminContext, operator, { name: 'all', role: 'owner' })).secret
     const [mine, other] = [await orgWith('mine'), await orgWith('other-mark')]
     const theirs = await possessionsOf(other)
     let asked = 0
@@ -197,7 +197,7 @@ describe('two organizations', () => {
 describe('a response', () => {
   it('matches its schema in the document', async () => {
     const own = await orgWith('answers')
-    const token = (await createToken(front.core.administered, operator, { name: 'answers', role: 'owner' })).secret
+    const token = (await createToken(front.core.adminContext, operator, { name: 'answers', role: 'owner' })).secret
     const ajv = new Ajv2020({ strict: false })
     const holds = async (name: string, path: string, body?: object) => {
       const [method = ''] = name.split(' ')

@@ -14,14 +14,14 @@ let orgId: string
 
 beforeAll(async () => {
   front = await openFront(threadsProfile, { dev: false, trustedProxies: ['127.0.0.1'] })
-  orgId = (await createOrg(front.core.administered, operator, 'One')).id
+  orgId = (await createOrg(front.core.adminContext, operator, 'One')).id
   one = await keyOf(orgId)
-  other = await keyOf((await createOrg(front.core.administered, operator, 'Other')).id)
+  other = await keyOf((await createOrg(front.core.adminContext, operator, 'Other')).id)
 })
 afterAll(() => front.close())
 
 async function keyOf(org: string): Promise<Record<string, string>> {
-  const { secret } = await createKey(front.core.administered, operator, org, { name: 'key', profile: 'default' }, [])
+  const { secret } = await createKey(front.core.adminContext, operator, org, { name: 'key', profile: 'default' }, [])
   return { authorization: `Bearer ${secret}` }
 }
 
@@ -274,10 +274,10 @@ describe('the list of executions', () => {
 describe('run history', () => {
   it('keeps code and output with the run if the organization wants that, and only from then on', async () => {
     const old = await execute(bash('echo old'))
-    await setHistorySettings(front.core.administered, operator, orgId, { keep_code: true, keep_output: true })
+    await setHistorySettings(front.core.adminContext, operator, orgId, { keep_code: true, keep_output: true })
     await sleep(1_200)
     const fresh = await execute(bash('echo fresh # ü'))
-    await setHistorySettings(front.core.administered, operator, orgId, { keep_code: false, keep_output: false })
+    await setHistorySettings(front.core.adminContext, operator, orgId, { keep_code: false, keep_output: false })
     await front.store.forget('2999-01-01T00:00:00.000Z', '2999-01-01T00:00:00.000Z')
     expect((await get(`/v1/executions/${fresh.trace_id}`)).body).toMatchObject({
       code: 'echo fresh # ü',

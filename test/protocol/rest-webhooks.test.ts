@@ -17,7 +17,7 @@ beforeAll(async () => {
   receiver = await openReceiver()
   one = await newOrg('One')
   other = await newOrg('Other')
-  const { secret } = await createToken(front.core.administered, operator, { name: 'all', role: 'owner', org_id: null })
+  const { secret } = await createToken(front.core.adminContext, operator, { name: 'all', role: 'owner', org_id: null })
   admin = { authorization: `Bearer ${secret}` }
 })
 afterEach(() => {
@@ -30,8 +30,8 @@ afterAll(async () => {
 })
 
 async function newOrg(name: string) {
-  const { id: orgId } = await createOrg(front.core.administered, operator, name)
-  const { secret } = await createKey(front.core.administered, operator, orgId, { name: 'k', profile: 'default' }, [])
+  const { id: orgId } = await createOrg(front.core.adminContext, operator, name)
+  const { secret } = await createKey(front.core.adminContext, operator, orgId, { name: 'k', profile: 'default' }, [])
   return { orgId, headers: { authorization: `Bearer ${secret}` } }
 }
 
@@ -212,7 +212,7 @@ describe('the webhook signing secret', () => {
   it('is available to administrators only', async () => {
     const url = `${front.url}/admin/v1/orgs/${one.orgId}/webhook-secret`
     expect((await fetch(url, { headers: one.headers })).status).toBe(401)
-    const { secret } = await createToken(front.core.administered, operator, {
+    const { secret } = await createToken(front.core.adminContext, operator, {
       name: 'looks',
       role: 'member',
       org_id: null,

@@ -15,12 +15,12 @@ let front: Front
 let org: string
 beforeAll(async () => {
   front = await openFront(threadsProfile, { dev: false }, undefined, undefined, limits)
-  org = (await createOrg(front.core.administered, operator, 'slow')).id
+  org = (await createOrg(front.core.adminContext, operator, 'slow')).id
 })
 afterAll(() => front.close())
 
 async function newKey(on = front, of = org): Promise<Headers> {
-  return { 'x-api-key': (await createKey(on.core.administered, operator, of, {}, [])).secret }
+  return { 'x-api-key': (await createKey(on.core.adminContext, operator, of, {}, [])).secret }
 }
 
 async function linkFor(key: Headers, id: string, size: number, on = front): Promise<string> {
@@ -83,7 +83,7 @@ describe('an upload that arrives slowly', () => {
   ])('is refused with 408 and leaves nothing when it is below the minimum rate: %s', async (_, sentBytes) => {
     const pace = { minBytesPerSecond: 10 * MiB, windowMs: 200 }
     const strict = await openFront(threadsProfile, { dev: false, uploadPace: pace })
-    const { id: strictOrg } = await createOrg(strict.core.administered, operator, 'strict')
+    const { id: strictOrg } = await createOrg(strict.core.adminContext, operator, 'strict')
     const key = await newKey(strict, strictOrg)
     const connection = await begin(key, 'late', sentBytes, strict)
     const response = await connection.response()

@@ -13,7 +13,7 @@ beforeAll(async () => {
     { slug: 'models', mode: 'ro' },
   ] as const
   front = await openFront({ ...threadsProfile, volumes }, { dev: false, trustedProxies: ['127.0.0.1'] })
-  token = (await createToken(front.core.administered, operator, { name: 'o', role: 'owner', org_id: null })).secret
+  token = (await createToken(front.core.adminContext, operator, { name: 'o', role: 'owner', org_id: null })).secret
 })
 afterAll(() => front.close())
 
@@ -160,7 +160,7 @@ describe('volumes', () => {
     const other = await newOrg()
     await call('POST', volumes, { slug: 'data' })
     const stranger = (
-      await createToken(front.core.administered, operator, { name: 's', role: 'owner', org_id: other.org })
+      await createToken(front.core.adminContext, operator, { name: 's', role: 'owner', org_id: other.org })
     ).secret
     for (const [method, path] of [
       ['GET', volumes],

@@ -63,7 +63,7 @@ export const threadsProfile: Profile = {
   storage: { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 1_000 }, retentionDays: null },
 }
 
-/** What core needs besides its rooms. */
+/** What core needs besides its modules. */
 export const coreSettings = {
   vault: new Vault(Buffer.alloc(32, 'test')),
   tools: productInventory.tools,
@@ -78,7 +78,7 @@ export const coreSettings = {
     readProfile(loadConfig({ flags: {}, env: {}, file: undefined }).values, name, written),
 }
 
-export interface Rooms {
+export interface OpenCore {
   store: Store
   runner: ProcessRunner
   core: Core
@@ -92,11 +92,11 @@ export interface Rooms {
 }
 
 /** Store, runner and core, as the front has them; each test file makes its own. @param tools what rights come from. */
-export async function openRooms(
+export async function openCore(
   profile: Profile = testProfile,
   tools: readonly ToolGrant[] = productInventory.tools,
   requestLimits: RequestLimits = coreSettings.requestLimits,
-): Promise<Rooms> {
+): Promise<OpenCore> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-front-'))
   const lines: string[] = []
   const destination = { write: (line: string) => lines.push(line) }
@@ -125,7 +125,7 @@ export async function openRooms(
   return { store, runner, core, caller, metrics, log, lines, databasePath, close }
 }
 
-export interface Front extends Rooms {
+export interface Front extends OpenCore {
   url: string
   port: number
   /** The server itself, to be asked for its routes. */
@@ -134,7 +134,7 @@ export interface Front extends Rooms {
   post(path: string, body: unknown, headers?: Record<string, string>): Promise<Response>
 }
 
-/** A server on a free loopback port over real rooms. @param tools what the rights of keys come from. */
+/** A server on a free loopback port over real modules. @param tools what the rights of keys come from. */
 export async function openFront(
   profile?: Profile,
   config: Partial<HttpConfig> = {},
@@ -142,11 +142,11 @@ export async function openFront(
   tools?: readonly ToolGrant[],
   requestLimits?: RequestLimits,
 ): Promise<Front> {
-  const rooms = await openRooms(profile, tools, requestLimits)
+  const opened = await openCore(profile, tools, requestLimits)
   const app = await buildServer({
-    core: rooms.core,
-    metrics: rooms.metrics,
-    log: rooms.log,
+    core: opened.core,
+    metrics: opened.metrics,
+    log: opened.log,
     ...(offers && { offers }),
     config: {
       host: '127.0.0.1',
@@ -167,7 +167,7 @@ export async function openFront(
   const { port } = app.server.address() as AddressInfo
   const url = `http://127.0.0.1:${port}`
   return {
-    ...rooms,
+    ...opened,
     url,
     port,
     app,
@@ -178,9 +178,9 @@ export async function openFront(
         body: typeof body === 'string' ? body : JSON.stringify(body),
       }),
     close: async () => {
-      rooms.runner.close()
+      opened.runner.close()
       await app.close()
-      await rooms.close()
+      await opened.close()
     },
   }
 }

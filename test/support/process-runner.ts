@@ -13,13 +13,13 @@ import {
 import type { RunnerFigures } from '../../src/observe/metrics.ts'
 import { processFigures } from '../../src/observe/process-figures.ts'
 import type { Runner, RunnerStorage, RunSummary } from '../../src/runner/protocol/messages.ts'
-import { Transcript } from '../../src/runner/runs/transcript.ts'
+import { OutputLog } from '../../src/runner/runs/output-log.ts'
 import { type Home, PlainThreads } from './plain-threads.ts'
 
 interface Run {
   spec: RunSpec
   process: ChildProcess
-  transcript: Transcript
+  outputLog: OutputLog
   stoppedAs: Ending | undefined
   outputBytes: { stdout: number; stderr: number }
 }
@@ -35,7 +35,7 @@ const argumentLimitBytes = 128 * 1024
 
 /**
  * A runner without any isolation, for the suites of the front alone: it runs the code as a plain process of this
- * machine. What it keeps and how it replays is the real thing (`runner/transcript.ts`).
+ * machine. What it keeps and how it replays is the real thing (`runner/runs/output-log.ts`).
  */
 export class ProcessRunner implements Runner {
   readiness: Runner['readiness'] = { ready: true }
@@ -52,7 +52,7 @@ export class ProcessRunner implements Runner {
   async start(spec: RunSpec, input: RunInput): Promise<void> {
     if (!this.readiness.ready) throw new Refusal('unavailable', { reason: this.readiness.reason })
     if (this.#runs.has(spec.runId)) return
-    const running = [...this.#runs.values()].filter((run) => !run.transcript.ended).length
+    const running = [...this.#runs.values()].filter((run) => !run.outputLog.ended).length
     if (running >= this.maxRuns) throw new Refusal('queue_full', { running, waiting: 0, retryAfterSeconds: 2 })
     const home = spec.thread && this.files.take({ area: 'threads', org: spec.orgId, name: spec.thread.id })
     this.specs.set(spec.runId, spec)
@@ -61,19 +61,19 @@ export class ProcessRunner implements Runner {
 
   async stats(): Promise<RunnerFigures> {
     if (!this.readiness.ready) throw new Refusal('unavailable', { reason: this.readiness.reason })
-    const running = [...this.#runs.values()].filter((run) => !run.transcript.ended).length
+    const running = [...this.#runs.values()].filter((run) => !run.outputLog.ended).length
     const slots = { ready: 0, idle: 0, busy: running, undying: 0 }
     return { waiting: 0, running, slots, jailsWaiting: 0, filesystemsMounted: 0, process: processFigures() }
   }
 
   async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
-    const { transcript } = this.#known(runId)
+    const { outputLog } = this.#known(runId)
     let seq = afterSeq
     for (;;) {
-      const event = transcript.after(seq)
+      const event = outputLog.after(seq)
       if (event === undefined) {
         await new Promise<void>((changed) => {
-          const off = transcript.onChange(() => {
+          const off = outputLog.onChange(() => {
             off()
             changed()
           })
@@ -88,7 +88,7 @@ export class ProcessRunner implements Runner {
 
   async cancel(runId: string, cause: CancelCause): Promise<void> {
     const run = this.#known(runId)
-    if (run.transcript.ended) throw new Refusal('run_finished', { runId })
+    if (run.outputLog.ended) throw new Refusal('run_finished', { runId })
     stop(run, { kind: cause })
   }
 
@@ -98,12 +98,12 @@ export class ProcessRunner implements Runner {
   }
 
   async list(): Promise<RunSummary[]> {
-    return [...this.#runs.values()].map(({ spec, transcript }) => ({
+    return [...this.#runs.values()].map(({ spec, outputLog }) => ({
       runId: spec.runId,
       orgId: spec.orgId,
       keyId: spec.keyId,
       detached: spec.detached,
-      state: transcript.ended ? 'ended' : 'running',
+      state: outputLog.ended ? 'ended' : 'running',
     }))
   }
 
@@ -150,16 +150,16 @@ function launch(spec: RunSpec, input: RunInput, home: Home | undefined): Run {
   const run: Run = {
     spec,
     process: child,
-    transcript: new Transcript(spec.limits.outputSoftBytes),
+    outputLog: new OutputLog(spec.limits.outputSoftBytes),
     stoppedAs: undefined,
     outputBytes: { stdout: 0, stderr: 0 },
   }
   const startedMs = performance.now()
-  run.transcript.running()
+  run.outputLog.running()
   for (const stream of ['stdout', 'stderr'] as const) {
     child[stream]?.on('data', (bytes: Buffer) => {
       run.outputBytes[stream] += bytes.length
-      run.transcript.append(stream, bytes)
+      run.outputLog.append(stream, bytes)
       const limitBytes = spec.limits.outputHardBytes
       if (run.outputBytes[stream] > limitBytes) stop(run, { kind: 'output_limit', limitBytes })
     })
@@ -173,14 +173,14 @@ function launch(spec: RunSpec, input: RunInput, home: Home | undefined): Run {
   child.on('close', (exitCode, signal) => {
     clearTimeout(timer)
     home?.release()
-    run.transcript.finish(toResult(run, exitCode, signal, performance.now() - startedMs))
+    run.outputLog.finish(toResult(run, exitCode, signal, performance.now() - startedMs))
   })
   return run
 }
 
 /** Ends the process group of a run, by its own id. */
 function stop(run: Run, ending: Ending): void {
-  if (run.transcript.ended) return
+  if (run.outputLog.ended) return
   run.stoppedAs ??= ending
   if (run.process.pid !== undefined && run.process.exitCode === null && run.process.signalCode === null) {
     process.kill(-run.process.pid, 'SIGKILL')

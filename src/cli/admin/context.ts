@@ -9,7 +9,7 @@ import { type Instance, openInstance } from '../../base/instance.ts'
 import { type Config, readProfile } from '../../config.ts'
 import { masterKeySource, openVault } from '../../core/access/master-key.ts'
 import { Profiles } from '../../core/access/profiles.ts'
-import type { Administered } from '../../core/admin/admin.ts'
+import type { AdminContext } from '../../core/admin/admin.ts'
 import type { SettingName } from '../../settings.ts'
 import { databasePath, openStore } from '../../store/sqlite.ts'
 import type { OrgRow, Store } from '../../store/store.ts'
@@ -32,7 +32,7 @@ const settingsOfAdmin: readonly SettingName[] = [
 ]
 
 /** What an administration command works with. */
-export interface AdminSession extends Administered {
+export interface AdminSession extends AdminContext {
   io: ProcessIo
   /** Finds an organization by name; `default` is the development organization in development mode. */
   orgNamed(name: string): Promise<OrgRow>

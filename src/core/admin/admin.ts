@@ -24,7 +24,7 @@ export interface Admin {
 export const operator: Admin = { id: 'operator', role: 'owner', orgId: null }
 
 /** What verbs of administration work on. */
-export interface Administered {
+export interface AdminContext {
   store: Store
   vault: Vault
   profiles: Profiles

@@ -3,7 +3,7 @@ import type { AuditFilter, AuditLine } from '../../store/audit-rows.ts'
 import { type AuditRecord, eachLine, toRecord, type Verdict, verifyAudit } from '../audit/audit.ts'
 import { type Page, type PageRequest, searchPage } from '../paging.ts'
 import { checkTime } from '../times.ts'
-import { type Admin, type Administered, requireInOrg, requireInstance } from './admin.ts'
+import { type Admin, type AdminContext, requireInOrg, requireInstance } from './admin.ts'
 
 /** Filters of the audit, as the client sent them. */
 export interface AuditQuery {
@@ -21,7 +21,7 @@ export interface AuditQuery {
  * Converts the filters. For an administrator of one organization, only its lines match.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
-async function filterOf({ store }: Administered, admin: Admin, query: AuditQuery): Promise<AuditFilter> {
+async function filterOf({ store }: AdminContext, admin: Admin, query: AuditQuery): Promise<AuditFilter> {
   const { org = admin.orgId ?? undefined, from, until, ...rest } = query
   if (org === undefined) requireInstance(admin, 'member')
   else await requireInOrg(store, admin, 'member', org)
@@ -30,7 +30,7 @@ async function filterOf({ store }: Administered, admin: Admin, query: AuditQuery
 
 /** Lists matching lines, newest first. @throws Refusal forbidden, not_found, invalid_argument. */
 export async function listAudit(
-  on: Administered,
+  on: AdminContext,
   admin: Admin,
   query: AuditQuery,
   asked: PageRequest,
@@ -48,7 +48,7 @@ export async function listAudit(
 
 /** Yields every matching line, oldest first. @throws Refusal forbidden, not_found, invalid_argument. */
 export async function exportAudit(
-  on: Administered,
+  on: AdminContext,
   admin: Admin,
   query: AuditQuery,
 ): Promise<AsyncGenerator<AuditRecord, void, undefined>> {
@@ -63,7 +63,7 @@ export async function exportAudit(
  * @param anchor `SEQ:HASH` as an earlier verification printed it.
  * @throws Refusal forbidden, invalid_argument.
  */
-export function verifyWholeAudit({ store }: Administered, admin: Admin, anchor: string | undefined): Promise<Verdict> {
+export function verifyWholeAudit({ store }: AdminContext, admin: Admin, anchor: string | undefined): Promise<Verdict> {
   requireInstance(admin, 'member')
   if (anchor === undefined) return verifyAudit(store)
   const [, seq, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(anchor) ?? []

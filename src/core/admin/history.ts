@@ -1,9 +1,9 @@
 import { type HistorySettings, readHistorySettings } from '../runs/history-settings.ts'
-import { type Admin, type Administered, requireInOrg, withAudit } from './admin.ts'
+import { type Admin, type AdminContext, requireInOrg, withAudit } from './admin.ts'
 
 /** Returns what is stored of the runs of an organization. @throws Refusal not_found. */
 export async function historySettingsOf(
-  { store }: Administered,
+  { store }: AdminContext,
   admin: Admin,
   orgId: string,
 ): Promise<HistorySettings> {
@@ -13,7 +13,7 @@ export async function historySettingsOf(
 
 /** Changes what is stored of future runs. Takes effect within a second. @throws Refusal forbidden, not_found. */
 export async function setHistorySettings(
-  on: Administered,
+  on: AdminContext,
   admin: Admin,
   orgId: string,
   changes: Partial<HistorySettings>,

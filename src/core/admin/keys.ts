@@ -5,7 +5,7 @@ import { placeOfEnv } from '../access/key-env.ts'
 import { newKeyRow, newSecret } from '../access/keys.ts'
 import { checkVariables } from '../access/variables.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { type Admin, type Administered, checkFuture, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
+import { type Admin, type AdminContext, checkFuture, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
 /** Settings of a key. An absent one keeps its value, or is not set. */
 export interface KeySettings {
@@ -46,7 +46,7 @@ export interface KeyWithSecret extends KeyView {
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function createKey(
-  on: Administered,
+  on: AdminContext,
   admin: Admin,
   orgId: string,
   settings: KeySettings,
@@ -65,7 +65,7 @@ export async function createKey(
 
 /** Lists the keys of an organization, oldest first. */
 export async function listKeys(
-  on: Administered,
+  on: AdminContext,
   admin: Admin,
   orgId: string,
   asked: PageRequest,
@@ -81,14 +81,14 @@ export async function listKeys(
 }
 
 /** Returns a key. @throws Refusal not_found, also for a key of another organization. */
-export async function getKey(on: Administered, admin: Admin, orgId: string, id: string): Promise<KeyView> {
+export async function getKey(on: AdminContext, admin: Admin, orgId: string, id: string): Promise<KeyView> {
   await requireInOrg(on.store, admin, 'member', orgId)
   return toView(on, await ofOrg(on, orgId, id))
 }
 
 /** Changes the given settings of a key. @throws Refusal forbidden, not_found, key_revoked, invalid_argument. */
 export async function updateKey(
-  on: Administered,
+  on: AdminContext,
   admin: Admin,
   { orgId, id }: { orgId: string; id: string },
   settings: KeySettings,
@@ -114,7 +114,7 @@ export async function updateKey(
  * @throws Refusal forbidden, not_found, key_revoked.
  */
 export async function rotateKey(
-  on: Administered,
+  on: AdminContext,
   admin: Admin,
   { orgId, id }: { orgId: string; id: string },
   overlapSeconds: number,
@@ -138,7 +138,7 @@ export async function rotateKey(
  * @returns whether this call revoked it.
  * @throws Refusal forbidden, not_found.
  */
-export async function revokeKey(on: Administered, admin: Admin, orgId: string, id: string): Promise<boolean> {
+export async function revokeKey(on: AdminContext, admin: Admin, orgId: string, id: string): Promise<boolean> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   const { revokedAt } = await ofOrg(on, orgId, id)
   if (revokedAt !== null) return false
@@ -146,7 +146,7 @@ export async function revokeKey(on: Administered, admin: Admin, orgId: string, i
   return withAudit(on.store, { admin, action: 'key.revoke', orgId, target: id }, revoke)
 }
 
-async function ofOrg({ store }: Administered, orgId: string, id: string): Promise<KeyRow> {
+async function ofOrg({ store }: AdminContext, orgId: string, id: string): Promise<KeyRow> {
   const key = await store.keys.get(id)
   if (key === undefined || key.orgId !== orgId || key.secretHash === null) throw unknown('key', id)
   return key
@@ -156,7 +156,7 @@ async function ofOrg({ store }: Administered, orgId: string, id: string): Promis
 const namedMax = 50
 
 async function toChanges(
-  { store, profiles, vault }: Administered,
+  { store, profiles, vault }: AdminContext,
   key: KeyRow,
   { name, profile, expires_at: expiresAt, env_vars: variables, tools }: KeySettings,
   knownTools: readonly string[],
@@ -190,7 +190,7 @@ const auditDetails = ({ env_vars: variables, ...rest }: KeySettings): Record<str
   ...(variables && { env_names: Object.keys(variables) }),
 })
 
-function toView({ vault }: Administered, key: KeyRow): KeyView {
+function toView({ vault }: AdminContext, key: KeyRow): KeyView {
   const { id, orgId, name, prefix, profile, tools, createdAt, expiresAt, revokedAt } = key
   const env = key.env === null ? {} : (JSON.parse(vault.open(placeOfEnv(id), key.env)) as object)
   return {

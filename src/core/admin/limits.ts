@@ -4,7 +4,7 @@ import type { UsageRow } from '../../store/admin-rows.ts'
 import { dayOf } from '../../store/usage.ts'
 import type { UsageLimits } from '../access/usage-limiter.ts'
 import { isRealDay } from '../times.ts'
-import { type Admin, type Administered, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
+import { type Admin, type AdminContext, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
 /** An organization, or one of its keys. */
 export interface LimitOwner {
@@ -13,7 +13,7 @@ export interface LimitOwner {
 }
 
 /** Returns the limits of an organization or key. @throws Refusal not_found. */
-export async function limitsOf(on: Administered, admin: Admin, owner: LimitOwner): Promise<UsageLimits> {
+export async function limitsOf(on: AdminContext, admin: Admin, owner: LimitOwner): Promise<UsageLimits> {
   await requireInOrg(on.store, admin, 'member', owner.orgId)
   return JSON.parse((await on.store.limits.get(await idOf(on, owner))) ?? '{}') as UsageLimits
 }
@@ -24,7 +24,7 @@ export async function limitsOf(on: Administered, admin: Admin, owner: LimitOwner
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function setLimits(
-  on: Administered,
+  on: AdminContext,
   admin: Admin,
   owner: LimitOwner,
   amounts: UsageLimits,
@@ -45,7 +45,7 @@ export async function setLimits(
   return amounts
 }
 
-async function idOf({ store }: Administered, { orgId, keyId }: LimitOwner): Promise<string> {
+async function idOf({ store }: AdminContext, { orgId, keyId }: LimitOwner): Promise<string> {
   if (keyId === undefined) return orgId
   const key = await store.keys.get(keyId)
   if (key === undefined || key.orgId !== orgId) throw unknown('key', keyId)
@@ -63,7 +63,7 @@ const dayMs = 86_400_000
  * @throws Refusal not_found, invalid_argument.
  */
 export async function usageOf(
-  { store }: Administered,
+  { store }: AdminContext,
   admin: Admin,
   orgId: string,
   { from, until }: { from?: string | undefined; until?: string | undefined },

@@ -8,7 +8,7 @@ import { eachLine, eraseAction, toRecord } from '../audit/audit.ts'
 import { checkSubject } from '../audit/subjects.ts'
 import { recordedRun, resultOf } from '../runs/history.ts'
 import { toTranscript } from '../runs/transcript.ts'
-import { type Admin, type Administered, requireInOrg, withAudit } from './admin.ts'
+import { type Admin, type AdminContext, requireInOrg, withAudit } from './admin.ts'
 
 /** One record of the data that is kept of a subject. */
 export type SubjectRecord = Record<string, unknown> & { type: 'run' | 'thread' | 'file' | 'audit' }
@@ -23,7 +23,7 @@ const listedFiles = 1_000
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function exportSubject(
-  { store }: Administered,
+  { store }: AdminContext,
   admin: Admin,
   orgId: string,
   { subject: asked, files }: { subject: string; files?: RunnerFiles },
@@ -121,7 +121,7 @@ export interface Erased {
  * @throws Refusal subject_active while one of its runs or threads is in use; unavailable if no server erases the
  * threads in time; forbidden, not_found, invalid_argument.
  */
-export async function eraseSubject(on: Administered, admin: Admin, orgId: string, asked: string): Promise<Erased> {
+export async function eraseSubject(on: AdminContext, admin: Admin, orgId: string, asked: string): Promise<Erased> {
   const { store } = on
   await requireInOrg(store, admin, 'admin', orgId)
   const subject = nameOf(asked)

@@ -7,7 +7,7 @@ import type { Store } from '../../store/store.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import {
   type Admin,
-  type Administered,
+  type AdminContext,
   checkFuture,
   checkName,
   type Role,
@@ -42,7 +42,7 @@ export interface TokenView {
 
 /** Creates a token and returns its secret, which is not stored. @throws Refusal forbidden, not_found, invalid_argument. */
 export async function createToken(
-  { store }: Administered,
+  { store }: AdminContext,
   admin: Admin,
   { name, role, org_id: orgId = null, expires_at: expiresAt = null }: TokenSettings,
 ): Promise<TokenView & { secret: string }> {
@@ -69,7 +69,7 @@ export async function createToken(
 }
 
 /** Lists tokens, oldest first. @throws Refusal forbidden. */
-export async function listTokens({ store }: Administered, admin: Admin, asked: PageRequest): Promise<Page<TokenView>> {
+export async function listTokens({ store }: AdminContext, admin: Admin, asked: PageRequest): Promise<Page<TokenView>> {
   requireInstance(admin, 'owner')
   const { items, nextCursor } = await page(
     asked,
@@ -81,7 +81,7 @@ export async function listTokens({ store }: Administered, admin: Admin, asked: P
 }
 
 /** Revokes a token. @throws Refusal forbidden, not_found (also if it is already revoked). */
-export async function revokeToken({ store }: Administered, admin: Admin, id: string): Promise<void> {
+export async function revokeToken({ store }: AdminContext, admin: Admin, id: string): Promise<void> {
   requireInstance(admin, 'owner')
   await withAudit(store, { admin, action: 'token.revoke', orgId: null, target: id }, async ({ adminTokens }) => {
     if (!(await adminTokens.revoke(id, timestamp()))) throw unknown('active token', id)

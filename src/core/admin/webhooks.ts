@@ -1,15 +1,15 @@
 import { replaceWebhookSecret, webhookSecret } from '../jobs/webhooks.ts'
-import { type Admin, type Administered, requireInOrg, withAudit } from './admin.ts'
+import { type Admin, type AdminContext, requireInOrg, withAudit } from './admin.ts'
 
 /** Returns the secret that an organization's webhooks are signed with. @throws Refusal forbidden, not_found. */
-export async function webhookSecretOf({ store, vault }: Administered, admin: Admin, orgId: string): Promise<string> {
+export async function webhookSecretOf({ store, vault }: AdminContext, admin: Admin, orgId: string): Promise<string> {
   await requireInOrg(store, admin, 'admin', orgId)
   return webhookSecret(store, vault, orgId)
 }
 
 /** Replaces that secret; every further attempt is signed with the new one. @throws Refusal forbidden, not_found. */
 export async function rotateWebhookSecret(
-  { store, vault }: Administered,
+  { store, vault }: AdminContext,
   admin: Admin,
   orgId: string,
 ): Promise<string> {

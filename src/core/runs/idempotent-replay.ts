@@ -1,7 +1,7 @@
 import { Refusal } from '../../base/errors.ts'
 import { type Limits, unmeasured } from '../../base/run.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
-import type { ClaimRow, RunRow, Store } from '../../store/store.ts'
+import type { IdempotencyRow, RunRow, Store } from '../../store/store.ts'
 import type { ExecuteEvent } from './execute-event.ts'
 import { OutputFold } from './output-fold.ts'
 import type { CheckedRequest } from './request.ts'
@@ -15,7 +15,7 @@ import type { RunEndings } from './run-endings.ts'
  */
 export async function* replayIdempotent(
   { store, runner, endings }: { store: Store; runner: Runner; endings: RunEndings },
-  { runId, requestHash, idempotencyKey }: ClaimRow,
+  { runId, requestHash, idempotencyKey }: IdempotencyRow,
   asked: CheckedRequest,
   limits: Limits,
   signal: AbortSignal,

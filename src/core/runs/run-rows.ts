@@ -5,7 +5,7 @@ import type { RunSpec, RunVolume } from '../../base/run.ts'
 import type { Log } from '../../observe/log.ts'
 import type { Metrics } from '../../observe/metrics.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
-import type { ClaimRow, RunRow, Store } from '../../store/store.ts'
+import type { IdempotencyRow, RunRow, Store } from '../../store/store.ts'
 import type { UsageLimiter } from '../access/usage-limiter.ts'
 import type { Caller } from '../caller.ts'
 import type { Webhooks } from '../jobs/webhooks.ts'
@@ -34,7 +34,10 @@ export interface BegunRun {
 /** A run that has no ending yet. */
 export type NewRunRow = Omit<RunRow, 'finishedAt' | 'ending' | 'result'>
 
-export function toClaimRow({ id, orgId, keyId, createdAt }: NewRunRow, record: IdempotencyRecord): ClaimRow {
+export function toIdempotencyRow(
+  { id, orgId, keyId, createdAt }: NewRunRow,
+  record: IdempotencyRecord,
+): IdempotencyRow {
   const expiresAt = new Date(Date.parse(createdAt) + idempotencyLifeMs).toISOString()
   return { orgId, keyId, ...record, runId: id, expiresAt }
 }

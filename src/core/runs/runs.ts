@@ -6,7 +6,7 @@ import { fault, type Log } from '../../observe/log.ts'
 import type { Metrics } from '../../observe/metrics.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
 import type { RunExtras } from '../../store/run-history.ts'
-import type { ClaimRow, KeptOutput, RunRow, Store } from '../../store/store.ts'
+import type { IdempotencyRow, KeptOutput, RunRow, Store } from '../../store/store.ts'
 import type { UsageLimiter } from '../access/usage-limiter.ts'
 import type { Caller } from '../caller.ts'
 import type { Webhooks } from '../jobs/webhooks.ts'
@@ -20,7 +20,7 @@ import { RefusedCalls } from './refused-calls.ts'
 import type { CheckedRequest } from './request.ts'
 import { RunEndings } from './run-endings.ts'
 import { type RecoverableRuns, RunRecovery } from './run-recovery.ts'
-import { type BegunRun, type NewRunRow, type RunDeps, toClaimRow, toRow, toRunSpec } from './run-rows.ts'
+import { type BegunRun, type NewRunRow, type RunDeps, toIdempotencyRow, toRow, toRunSpec } from './run-rows.ts'
 
 /** Time from a cancellation until the ending is written; the kernel kills at once, the rest is bookkeeping. */
 const endingMs = 5_000
@@ -77,7 +77,7 @@ export class Runs {
    * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` when the key
    * was revoked since it was looked at, `limit_reached`, `thread_busy`, `volume_missing`.
    */
-  async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: ClaimRow }> {
+  async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: IdempotencyRow }> {
     try {
       return await (asked.idempotency ? this.#beginOnce(caller, asked, asked.idempotency) : this.#begin(caller, asked))
     } catch (error) {
@@ -96,15 +96,15 @@ export class Runs {
     caller: Caller,
     asked: CheckedRequest,
     { idempotencyKey }: IdempotencyRecord,
-  ): Promise<BegunRun | { existing: ClaimRow }> {
+  ): Promise<BegunRun | { existing: IdempotencyRow }> {
     const { orgId, keyId } = caller
     return this.#beginning.run(`${keyId} ${idempotencyKey}`, async () => {
-      const existing = await this.#store.runs.claimed({ orgId, keyId, idempotencyKey }, timestamp())
+      const existing = await this.#store.runs.idempotencyRecord({ orgId, keyId, idempotencyKey }, timestamp())
       return existing ? { existing } : this.#begin(caller, asked)
     })
   }
 
-  async #begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: ClaimRow }> {
+  async #begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: IdempotencyRow }> {
     const spec = toRunSpec(caller, asked, await this.#volumes.ofRun(caller))
     if (this.#closing) throw new Refusal('unavailable', { reason: 'the server is shutting down' })
     const { identity: owner, readiness } = this.#runner
@@ -142,11 +142,11 @@ export class Runs {
     row: NewRunRow,
     record: IdempotencyRecord | undefined,
     extras: RunExtras,
-  ): Promise<ClaimRow | undefined> {
+  ): Promise<IdempotencyRow | undefined> {
     let wrote = false
     try {
       if (record) {
-        const existing = await this.#store.runs.beginOnce(row, toClaimRow(row, record), extras)
+        const existing = await this.#store.runs.beginOnce(row, toIdempotencyRow(row, record), extras)
         if (existing) return existing
       } else await this.#store.runs.begin(row, extras)
       wrote = true
@@ -216,7 +216,7 @@ export class Runs {
   /** Writes the ending of a run that was never executed and so has no result. */
   async close(runId: string, ending: Ending): Promise<void> {
     try {
-      await this.#store.runs.unclaim(runId)
+      await this.#store.runs.deleteIdempotencyRecord(runId)
       // The caller gets a refusal; only a run that was cancelled before it began has an ending to deliver.
       if (ending.kind === 'failed') await this.#store.deliveries.drop(runId)
       await this.#record(runId, ending, null)

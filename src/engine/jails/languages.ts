@@ -1,7 +1,7 @@
 import type { Language } from '../../base/run.ts'
 import type { PrewarmMethod } from '../slots/guest-channel.ts'
 
-/** A program for a jail to run, as words for the guest. */
+/** A program for a jail to run, with its arguments, for the guest. */
 export interface Command {
   argv: readonly string[]
   /** Name of the file in `codeDir` that holds the source text; absent: the program reads it from its standard input. */
@@ -71,7 +71,7 @@ interface Start {
   /** Name of the file in `codeDir` that contains the source text. */
   codeFile: string
   /** What follows the program. @param file the path of that file. */
-  words(file: string): readonly string[]
+  args(file: string): readonly string[]
   versionArgs: readonly string[]
   /** Whether it can be started before its source text is known. */
   waits: boolean
@@ -86,7 +86,7 @@ const table: Record<Language, Start> = {
     program: 'python3',
     codeFile: 'main.py',
     // -u: what was printed before a timeout is there.
-    words: (file) => ['-u', file],
+    args: (file) => ['-u', file],
     versionArgs: ['--version'],
     waits: true,
   },
@@ -94,14 +94,14 @@ const table: Record<Language, Start> = {
     program: 'node',
     codeFile: 'main.js',
     // The prelude feeds it the file.
-    words: () => ['--require', `/${preludePath}`, '-'],
+    args: () => ['--require', `/${preludePath}`, '-'],
     versionArgs: ['--print', '"Node.js " + process.version'],
     waits: true,
   },
   bash: {
     program: 'bash',
     codeFile: 'main.sh',
-    words: (file) => [file],
+    args: (file) => [file],
     versionArgs: ['-c', 'echo "bash $BASH_VERSION"'],
     waits: false,
   },
@@ -109,13 +109,13 @@ const table: Record<Language, Start> = {
 
 /** @param env of the run. */
 export function commandOf({ language, path }: LanguageFound, env: Readonly<Record<string, string>>): Required<Command> {
-  const { words, codeFile, waits } = table[language]
+  const { args, codeFile, waits } = table[language]
   const file = `${codeDir}/${codeFile}`
   const own = {
     LD_PRELOAD: [`/${pythonZygotePath}`, env.LD_PRELOAD].filter(Boolean).join(':'),
     GLOVEBOX_PROGRAM: file,
   }
-  return { argv: [path, ...words(file)], codeFile, ownEnv: language === 'python' ? own : {}, hasInputPipe: waits }
+  return { argv: [path, ...args(file)], codeFile, ownEnv: language === 'python' ? own : {}, hasInputPipe: waits }
 }
 
 const byteOrderMark = Buffer.of(0xef, 0xbb, 0xbf)

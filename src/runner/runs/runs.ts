@@ -21,8 +21,8 @@ import type { RunnerFigures } from '../../observe/metrics.ts'
 import { processFigures } from '../../observe/process-figures.ts'
 import type { RunSummary } from '../protocol/messages.ts'
 import type { OpenStorage } from '../storage/storage.ts'
+import { OutputLog } from './output-log.ts'
 import { RunStorage } from './run-storage.ts'
-import { Transcript } from './transcript.ts'
 
 export interface KeptRuns {
   /** Endings that wait for a front to acknowledge them. */
@@ -37,7 +37,7 @@ const keptRuns: KeptRuns = { count: 2_000, bytes: 256 * 1024 * 1024 }
 interface Run {
   spec: RunSpec
   state: RunSummary['state']
-  transcript: Transcript
+  outputLog: OutputLog
   /** Why it must stop, requested before it had started. */
   stopCause: CancelCause | undefined
   stopping: AbortController
@@ -92,7 +92,7 @@ export class Runs {
     const run: Run = {
       spec,
       state: 'queued',
-      transcript: new Transcript(spec.limits.outputSoftBytes),
+      outputLog: new OutputLog(spec.limits.outputSoftBytes),
       stopCause: undefined,
       stopping: new AbortController(),
       slotRun: undefined,
@@ -105,8 +105,8 @@ export class Runs {
   }
 
   /** @throws Refusal `run_unknown`. */
-  transcript(runId: string): Transcript {
-    return this.#known(runId).transcript
+  outputLog(runId: string): OutputLog {
+    return this.#known(runId).outputLog
   }
 
   /** @throws Refusal `run_unknown`, `run_finished`. */
@@ -241,10 +241,10 @@ export class Runs {
     const observer = {
       running: () => {
         run.state = 'running'
-        run.transcript.running()
+        run.outputLog.running()
       },
-      output: (stream: Stream, bytes: Uint8Array) => run.transcript.append(stream, bytes),
-      image: (mimeType: ImageType, bytes: Uint8Array) => run.transcript.image(mimeType, bytes),
+      output: (stream: Stream, bytes: Uint8Array) => run.outputLog.append(stream, bytes),
+      image: (mimeType: ImageType, bytes: Uint8Array) => run.outputLog.image(mimeType, bytes),
     }
     const startMs = wallMs()
     run.slotRun = lease.slot.run(run.spec, input, observer, docked)
@@ -269,18 +269,18 @@ export class Runs {
   #finish(run: Run, result: RunResult): void {
     run.state = 'ended'
     run.slotRun = undefined
-    run.transcript.finish(result)
+    run.outputLog.finish(result)
     this.#forgetOldest()
   }
 
   /** BOUNDARY: a front that never acknowledges must not make the runner grow. */
   #forgetOldest(): void {
     const ended = [...this.#runs.values()].filter((run) => run.state === 'ended')
-    let bytes = ended.reduce((sum, run) => sum + run.transcript.retainedBytes, 0)
+    let bytes = ended.reduce((sum, run) => sum + run.outputLog.retainedBytes, 0)
     for (let count = ended.length; count > keptRuns.count || bytes > keptRuns.bytes; count--) {
       const oldest = ended.shift()
       if (!oldest) return
-      bytes -= oldest.transcript.retainedBytes
+      bytes -= oldest.outputLog.retainedBytes
       this.#runs.delete(oldest.spec.runId)
     }
   }

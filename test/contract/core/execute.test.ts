@@ -3,14 +3,14 @@ import type { Caller } from '../../../src/core/caller.ts'
 import { type Core, createCore } from '../../../src/core/core.ts'
 import type { ExecuteEvent } from '../../../src/core/runs/execute-event.ts'
 import type { ExecuteRequest } from '../../../src/core/runs/request.ts'
-import { coreSettings, openRooms, type Rooms, testProfile } from '../../support/front.ts'
+import { coreSettings, type OpenCore, openCore, testProfile } from '../../support/front.ts'
 
-let rooms: Rooms
+let opened: OpenCore
 beforeEach(async () => {
-  rooms = await openRooms()
+  opened = await openCore()
 })
 afterEach(async () => {
-  await rooms.close()
+  await opened.close()
 })
 
 const bash = (code: string, more: Partial<ExecuteRequest> = {}): ExecuteRequest => ({
@@ -26,8 +26,8 @@ async function all(events: AsyncGenerator<ExecuteEvent>): Promise<ExecuteEvent[]
   return seen
 }
 
-const execute = (request: ExecuteRequest, signal = new AbortController().signal, core: Core = rooms.core) =>
-  core.execute(rooms.caller, request, signal)
+const execute = (request: ExecuteRequest, signal = new AbortController().signal, core: Core = opened.core) =>
+  core.execute(opened.caller, request, signal)
 
 /** Starts a run and returns its id and the remaining events. */
 async function begin(request: ExecuteRequest, signal?: AbortSignal) {
@@ -37,14 +37,14 @@ async function begin(request: ExecuteRequest, signal?: AbortSignal) {
   return { runId: value.runId, events }
 }
 
-const endingOf = async (runId: string) => (await rooms.store.runs.get(runId))?.ending
+const endingOf = async (runId: string) => (await opened.store.runs.get(runId))?.ending
 
 describe('a run', () => {
   it('is accepted, executes, prints and ends, and its row then has its ending', async () => {
     const seen = await all(execute(bash('echo hello; exit 3', { metadata: { job: 7 } })))
     expect(seen.map(({ kind }) => kind)).toEqual(['accepted', 'running', 'output', 'ended'])
     const [accepted] = seen
-    const row = await rooms.store.runs.get(accepted?.kind === 'accepted' ? accepted.runId : '')
+    const row = await opened.store.runs.get(accepted?.kind === 'accepted' ? accepted.runId : '')
     expect(row).toMatchObject({
       orgId: 'org_dev',
       keyId: 'key_dev',
@@ -71,14 +71,14 @@ describe('a run', () => {
   it('is removed from the runner once its row is written', async () => {
     const { runId, events } = await begin(bash('true'))
     await all(events)
-    await vi.waitFor(() => expect(rooms.runner.acknowledged).toContain(runId))
+    await vi.waitFor(() => expect(opened.runner.acknowledged).toContain(runId))
   })
 
   it('has a row before it starts', async () => {
-    const start = rooms.runner.start.bind(rooms.runner)
+    const start = opened.runner.start.bind(opened.runner)
     let rowAtStart: unknown
-    rooms.runner.start = async (spec, input) => {
-      rowAtStart = await rooms.store.runs.get(spec.runId)
+    opened.runner.start = async (spec, input) => {
+      rowAtStart = await opened.store.runs.get(spec.runId)
       await start(spec, input)
     }
     await all(execute(bash('true')))
@@ -116,29 +116,29 @@ describe('a run', () => {
   })
 
   it('is closed when the database fails after its row was written', async () => {
-    const { get } = rooms.store.keys
-    rooms.store.keys.get = () => Promise.reject(new Error('the disk is gone'))
+    const { get } = opened.store.keys
+    opened.store.keys.get = () => Promise.reject(new Error('the disk is gone'))
     await expect(all(execute(bash('true')))).rejects.toThrow('the disk is gone')
-    rooms.store.keys.get = get
-    expect(await rooms.store.runs.unfinished()).toEqual([])
+    opened.store.keys.get = get
+    expect(await opened.store.runs.unfinished()).toEqual([])
     expect(await all(execute(bash('true')))).toHaveLength(3)
   })
 
   it('is rejected when the queue is full, and leaves no row without an ending', async () => {
-    rooms.runner.maxRuns = 0
+    opened.runner.maxRuns = 0
     await expect(all(execute(bash('true')))).rejects.toMatchObject({ code: 'queue_full' })
-    expect(await rooms.store.runs.unfinished()).toEqual([])
+    expect(await opened.store.runs.unfinished()).toEqual([])
   })
 
   it('is rejected without a row while no run can start', async () => {
-    rooms.runner.readiness = { ready: false, reason: 'the runner is being restarted' }
+    opened.runner.readiness = { ready: false, reason: 'the runner is being restarted' }
     await expect(all(execute(bash('true')))).rejects.toThrow('the runner is being restarted')
-    expect(rooms.core.readiness).toMatchObject({ ready: false })
+    expect(opened.core.readiness).toMatchObject({ ready: false })
   })
 
   it('ends as lost when its runner dies, with the limits it had', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
-    rooms.runner.die()
+    opened.runner.die()
     expect((await all(events)).at(-1)).toMatchObject({
       kind: 'ended',
       result: { ending: { kind: 'failed', reason: 'runner_lost' }, limits: { timeoutMs: 10_000 } },
@@ -150,16 +150,16 @@ describe('a run', () => {
 describe('cancelling by id', () => {
   it('ends a run of the same organization', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
-    await rooms.core.cancel(rooms.caller, runId)
+    await opened.core.cancel(opened.caller, runId)
     expect((await all(events)).at(-1)).toMatchObject({ result: { ending: { kind: 'cancelled' } } })
-    await expect(rooms.core.cancel(rooms.caller, runId)).rejects.toMatchObject({ code: 'run_finished' })
+    await expect(opened.core.cancel(opened.caller, runId)).rejects.toMatchObject({ code: 'run_finished' })
   })
 
   it('treats a run of another organization like one that never existed', async () => {
     const { runId, events } = await begin(bash('sleep 1'))
-    const stranger: Caller = { ...rooms.caller, orgId: 'org_other' }
+    const stranger: Caller = { ...opened.caller, orgId: 'org_other' }
     for (const id of [runId, 'trc_none']) {
-      await expect(rooms.core.cancel(stranger, id)).rejects.toMatchObject({
+      await expect(opened.core.cancel(stranger, id)).rejects.toMatchObject({
         code: 'run_unknown',
         message: `The run ${id} does not exist.`,
       })
@@ -169,7 +169,7 @@ describe('cancelling by id', () => {
 })
 
 describe('a run of an earlier front', () => {
-  const nextFront = () => createCore({ ...rooms, profiles: [testProfile], ...coreSettings })
+  const nextFront = () => createCore({ ...opened, profiles: [testProfile], ...coreSettings })
 
   it('is followed to its end when the runner still has it', async () => {
     const { runId, events } = await begin(bash('sleep 1; exit 6'))
@@ -189,10 +189,10 @@ describe('a run of an earlier front', () => {
 
   it('is closed as interrupted when the runner does not have it', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
-    rooms.runner.attach = async function* () {
+    opened.runner.attach = async function* () {
       // The earlier front receives no more events of it.
     }
-    rooms.runner.die()
+    opened.runner.die()
     const next = await nextFront()
     expect(await endingOf(runId)).toEqual({ kind: 'failed', reason: 'interrupted' })
     await next.close('leave', 0)
@@ -201,7 +201,7 @@ describe('a run of an earlier front', () => {
 
   it('is recovered again after every runner restart, and until then the server is not ready', async () => {
     const row = { id: 'trc_left', orgId: 'org_dev', keyId: 'key_dev', profile: 'default', profileRevision: 'rev_test' }
-    await rooms.store.runs.begin({
+    await opened.store.runs.begin({
       ...row,
       language: 'bash',
       codeHash: '',
@@ -219,18 +219,18 @@ describe('a run of an earlier front', () => {
       createdAt: '2026-01-01T00:00:00.000Z',
     })
     expect(await endingOf('trc_left')).toBeNull()
-    expect(rooms.core.readiness).toEqual({ ready: true })
-    rooms.runner.die()
-    expect(rooms.core.readiness).toEqual({ ready: false, reason: 'runs of before the restart are being recovered' })
-    await vi.waitFor(() => expect(rooms.core.readiness).toEqual({ ready: true }), 10_000)
+    expect(opened.core.readiness).toEqual({ ready: true })
+    opened.runner.die()
+    expect(opened.core.readiness).toEqual({ ready: false, reason: 'runs of before the restart are being recovered' })
+    await vi.waitFor(() => expect(opened.core.readiness).toEqual({ ready: true }), 10_000)
     expect(await endingOf('trc_left')).toEqual({ kind: 'failed', reason: 'interrupted' })
   })
 
   it('is ended and acknowledged by the runner when the row already has its ending', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
-    await rooms.store.runs.finish(runId, '2026-01-01T00:00:00.000Z', { kind: 'failed', reason: 'interrupted' }, null)
+    await opened.store.runs.finish(runId, '2026-01-01T00:00:00.000Z', { kind: 'failed', reason: 'interrupted' }, null)
     const next = await nextFront()
-    await vi.waitFor(() => expect(rooms.runner.acknowledged).toContain(runId), 10_000)
+    await vi.waitFor(() => expect(opened.runner.acknowledged).toContain(runId), 10_000)
     await next.close('leave', 0)
     await events.return()
   })
@@ -240,7 +240,7 @@ describe('shutting down', () => {
   it('lets runs finish within the grace period', async () => {
     const { runId, events } = await begin(bash('sleep 0.2; exit 4'))
     const reading = all(events)
-    await rooms.core.close('shutdown', 10_000)
+    await opened.core.close('shutdown', 10_000)
     await reading
     expect(await endingOf(runId)).toEqual({ kind: 'exited', code: 4 })
   })
@@ -248,7 +248,7 @@ describe('shutting down', () => {
   it('ends the remaining runs, and rejects new ones', async () => {
     const { runId, events } = await begin(bash('sleep 60'))
     const reading = all(events)
-    await rooms.core.close('shutdown', 0)
+    await opened.core.close('shutdown', 0)
     await reading
     expect(await endingOf(runId)).toEqual({ kind: 'shutdown' })
     await expect(all(execute(bash('true')))).rejects.toThrow('shutting down')
@@ -257,7 +257,7 @@ describe('shutting down', () => {
 
 describe('the rows of profiles', () => {
   it('contain the names of variables and not their values', async () => {
-    const row = await rooms.store.profiles.get('default', 'rev_test')
+    const row = await opened.store.profiles.get('default', 'rev_test')
     expect(JSON.parse(row?.definition ?? '')).toMatchObject({ env: ['FROM_PROFILE'] })
   })
 })

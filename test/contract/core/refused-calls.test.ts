@@ -4,27 +4,27 @@ import { operator } from '../../../src/core/admin/admin.ts'
 import { setLimits, usageOf } from '../../../src/core/admin/limits.ts'
 import type { ExecuteEvent } from '../../../src/core/runs/execute-event.ts'
 import type { ExecuteRequest } from '../../../src/core/runs/request.ts'
-import { openRooms, type Rooms, threadsProfile } from '../../support/front.ts'
+import { type OpenCore, openCore, threadsProfile } from '../../support/front.ts'
 
-let rooms: Rooms
+let opened: OpenCore
 beforeAll(async () => {
-  rooms = await openRooms(threadsProfile)
+  opened = await openCore(threadsProfile)
 })
-afterAll(() => rooms.close())
+afterAll(() => opened.close())
 
 async function call(more: Partial<ExecuteRequest> = {}): Promise<ExecuteEvent[]> {
   const request = { code: 'echo ran', language: 'bash', detached: true, ...more } as const
   const seen: ExecuteEvent[] = []
-  for await (const event of rooms.core.execute(rooms.caller, request, new AbortController().signal)) seen.push(event)
+  for await (const event of opened.core.execute(opened.caller, request, new AbortController().signal)) seen.push(event)
   return seen
 }
 
 /** What the calls of the developer left in the database. */
 async function stored() {
-  const { store, caller } = rooms
+  const { store, caller } = opened
   const end = { createdAt: '9999', id: '' }
   const [day] = timestamp().split('T')
-  const usage = await usageOf(rooms.core.administered, operator, caller.orgId, { from: day! })
+  const usage = await usageOf(opened.core.adminContext, operator, caller.orgId, { from: day! })
   return {
     runs: (await store.history.page(caller.orgId, {}, end, 1_000)).rows.length,
     audit: (await store.audit.head()).seq,
@@ -37,14 +37,14 @@ async function stored() {
 
 /** Makes calls that the full queue refuses. */
 async function whileFull(calls: () => Promise<unknown>): Promise<void> {
-  rooms.runner.maxRuns = 0
+  opened.runner.maxRuns = 0
   await calls().finally(() => {
-    rooms.runner.maxRuns = 32
+    opened.runner.maxRuns = 32
   })
 }
 
 const limit = (amounts: object) =>
-  setLimits(rooms.core.administered, operator, { orgId: rooms.caller.orgId }, amounts).then(
+  setLimits(opened.core.adminContext, operator, { orgId: opened.caller.orgId }, amounts).then(
     // A limit is known everywhere within half a second.
     () => new Promise((resolve) => setTimeout(resolve, 600)),
   )
@@ -61,7 +61,7 @@ describe('a refused call', () => {
     })
     await vi.waitFor(async () => expect((await stored()).refused).toBe(before.refused + 5), 5_000)
     expect(await stored()).toEqual({ ...before, refused: before.refused + 5 })
-    expect(await rooms.metrics.text(undefined)).toContain('glovebox_runs_refused_total{reason="queue_full"} 5')
+    expect(await opened.metrics.text(undefined)).toContain('glovebox_runs_refused_total{reason="queue_full"} 5')
   })
 
   it('frees its thread and its idempotency key for the next call', async () => {
@@ -72,9 +72,9 @@ describe('a refused call', () => {
 
   it('is refused for its simultaneous repeats as well', async () => {
     const before = await stored()
-    const start = rooms.runner.start.bind(rooms.runner)
+    const start = opened.runner.start.bind(opened.runner)
     let refuse: () => void = () => {}
-    rooms.runner.start = async (...words) => {
+    opened.runner.start = async (...words) => {
       await new Promise<void>((resolve) => (refuse = resolve))
       return start(...words)
     }
@@ -87,20 +87,20 @@ describe('a refused call', () => {
       refuse()
       await Promise.all([refused, repeat])
     })
-    rooms.runner.start = start
+    opened.runner.start = start
     expect((await stored()).runs).toBe(before.runs)
   })
 
   it('has an ending when the connection was lost, since its code may have been executed', async () => {
     const before = await stored()
-    const start = rooms.runner.start.bind(rooms.runner)
-    rooms.runner.start = async (...words) => {
-      rooms.runner.readiness = { ready: false, reason: 'the runner is gone' }
+    const start = opened.runner.start.bind(opened.runner)
+    opened.runner.start = async (...words) => {
+      opened.runner.readiness = { ready: false, reason: 'the runner is gone' }
       return start(...words)
     }
     await expect(call()).rejects.toMatchObject({ code: 'unavailable' })
-    rooms.runner.start = start
-    rooms.runner.readiness = { ready: true }
+    opened.runner.start = start
+    opened.runner.readiness = { ready: true }
     expect(await stored()).toMatchObject({ runs: before.runs + 1, audit: before.audit + 1 })
   })
 })

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openStore } from '../../../src/store/sqlite.ts'
-import type { ClaimRow, KeptOutput, Store, TaskRow } from '../../../src/store/store.ts'
+import type { IdempotencyRow, KeptOutput, Store, TaskRow } from '../../../src/store/store.ts'
 import { finishedResult, org, plainKey, plainProfile, plainRun } from '../../support/rows.ts'
 
 let directory: string
@@ -22,7 +22,7 @@ afterEach(async () => {
 
 const { createdAt } = org
 const later = '2999-01-01T00:00:00.000Z'
-const claim = (runId: string, more: Partial<ClaimRow> = {}): ClaimRow => ({
+const claim = (runId: string, more: Partial<IdempotencyRow> = {}): IdempotencyRow => ({
   orgId: org.id,
   keyId: plainKey.id,
   idempotencyKey: 'k',
@@ -66,7 +66,7 @@ describe('an idempotency record', () => {
   it('can be claimed again when it has expired, or was released', async () => {
     await store.runs.beginOnce(plainRun('a'), claim('a', { expiresAt: '2000-01-01T00:00:00.000Z' }))
     expect(await store.runs.beginOnce(plainRun('b'), claim('b'))).toBeUndefined()
-    await store.runs.unclaim('b')
+    await store.runs.deleteIdempotencyRecord('b')
     expect(await store.runs.beginOnce(plainRun('c'), claim('c'))).toBeUndefined()
   })
 })

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { RunEvent, RunResult, Stream } from '../../../src/base/run.ts'
 import { unmeasured } from '../../../src/base/run.ts'
-import { Transcript } from '../../../src/runner/runs/transcript.ts'
+import { OutputLog } from '../../../src/runner/runs/output-log.ts'
 
 const limits = {
   memoryBytes: 1,
@@ -19,9 +19,9 @@ const limits = {
 const result: RunResult = unmeasured(limits, { kind: 'exited', code: 0 })
 
 /** Reads like a client that disconnects and resumes after every few events. */
-function readAll(transcript: Transcript, from = 0): RunEvent[] {
+function readAll(outputLog: OutputLog, from = 0): RunEvent[] {
   const events: RunEvent[] = []
-  for (let event = transcript.after(from); event; event = transcript.after(event.seq)) events.push(event)
+  for (let event = outputLog.after(from); event; event = outputLog.after(event.seq)) events.push(event)
   return events
 }
 
@@ -42,14 +42,14 @@ const writes = fc.array(
   { maxLength: 80 },
 )
 
-describe('the transcript of a run', () => {
+describe('the output log of a run', () => {
   it('keeps each stream complete and in order up to the soft limit', () => {
     fc.assert(
       fc.property(writes, (list) => {
-        const transcript = new Transcript(60 * 80)
-        for (const { stream, text } of list) transcript.append(stream, Buffer.from(text))
-        transcript.finish(result)
-        const events = readAll(transcript)
+        const outputLog = new OutputLog(60 * 80)
+        for (const { stream, text } of list) outputLog.append(stream, Buffer.from(text))
+        outputLog.finish(result)
+        const events = readAll(outputLog)
         for (const stream of ['stdout', 'stderr'] as const) {
           const written = list.filter((write) => write.stream === stream).map((write) => write.text)
           expect(textOf(events, stream)).toBe(written.join(''))
@@ -61,10 +61,10 @@ describe('the transcript of a run', () => {
   it('keeps head and tail above the soft limit, and states how much is missing', () => {
     fc.assert(
       fc.property(writes, fc.integer({ min: 8, max: 200 }), (list, softBytes) => {
-        const transcript = new Transcript(softBytes)
-        for (const { stream, text } of list) transcript.append(stream, Buffer.from(text))
-        transcript.finish(result)
-        const events = readAll(transcript)
+        const outputLog = new OutputLog(softBytes)
+        for (const { stream, text } of list) outputLog.append(stream, Buffer.from(text))
+        outputLog.finish(result)
+        const events = readAll(outputLog)
         for (const stream of ['stdout', 'stderr'] as const) {
           const written = list
             .filter((write) => write.stream === stream)
@@ -85,13 +85,13 @@ describe('the transcript of a run', () => {
   it('resumes exactly where a reader left off, after any event', () => {
     fc.assert(
       fc.property(writes, fc.nat(4000), (list, seq) => {
-        const transcript = new Transcript(500)
-        transcript.running()
-        for (const { stream, text } of list) transcript.append(stream, Buffer.from(text))
-        transcript.finish(result)
-        const all = readAll(transcript)
+        const outputLog = new OutputLog(500)
+        outputLog.running()
+        for (const { stream, text } of list) outputLog.append(stream, Buffer.from(text))
+        outputLog.finish(result)
+        const all = readAll(outputLog)
         const cut = all.findIndex((event) => event.seq > seq)
-        const rest = readAll(transcript, seq)
+        const rest = readAll(outputLog, seq)
         expect(rest.at(-1)?.kind).toBe(cut < 0 ? undefined : 'ended')
         const bytesAfter = (events: readonly RunEvent[], after: number) =>
           events.reduce((sum, event) => {
@@ -104,30 +104,30 @@ describe('the transcript of a run', () => {
   })
 
   it('shows the head while the run executes', () => {
-    const transcript = new Transcript(1000)
-    transcript.running()
-    transcript.append('stdout', Buffer.from('one '))
-    expect(textOf(readAll(transcript), 'stdout')).toBe('one ')
-    transcript.append('stdout', Buffer.from('two'))
-    expect(textOf(readAll(transcript, 5), 'stdout')).toBe('two')
+    const outputLog = new OutputLog(1000)
+    outputLog.running()
+    outputLog.append('stdout', Buffer.from('one '))
+    expect(textOf(readAll(outputLog), 'stdout')).toBe('one ')
+    outputLog.append('stdout', Buffer.from('two'))
+    expect(textOf(readAll(outputLog, 5), 'stdout')).toBe('two')
   })
 
   it('stores no more than the soft limit per stream for endless output', () => {
-    const transcript = new Transcript(64 * 1024)
+    const outputLog = new OutputLog(64 * 1024)
     const chunk = Buffer.alloc(32 * 1024, 'x')
-    for (let count = 0; count < 4_000; count++) transcript.append(count % 2 === 0 ? 'stdout' : 'stderr', chunk)
-    expect(transcript.retainedBytes).toBeLessThanOrEqual(2 * 64 * 1024 + 1024)
+    for (let count = 0; count < 4_000; count++) outputLog.append(count % 2 === 0 ? 'stdout' : 'stderr', chunk)
+    expect(outputLog.retainedBytes).toBeLessThanOrEqual(2 * 64 * 1024 + 1024)
   })
 
   it('stays bounded when a program alternates streams with every byte', () => {
-    const transcript = new Transcript(1024 * 1024)
+    const outputLog = new OutputLog(1024 * 1024)
     for (let count = 0; count < 300_000; count++)
-      transcript.append(count % 2 === 0 ? 'stdout' : 'stderr', Buffer.from('x'))
-    transcript.finish(result)
-    const events = readAll(transcript)
+      outputLog.append(count % 2 === 0 ? 'stdout' : 'stderr', Buffer.from('x'))
+    outputLog.finish(result)
+    const events = readAll(outputLog)
     expect(events.length).toBeLessThan(66_000)
     // Their order uses memory, too, and counts towards the bound.
-    expect(transcript.retainedBytes).toBeGreaterThan(64 * events.length)
+    expect(outputLog.retainedBytes).toBeGreaterThan(64 * events.length)
     const shown = events.reduce((sum, event) => {
       return sum + (event.kind === 'output' ? event.bytes.length : event.kind === 'gap' ? event.bytes : 0)
     }, 0)
@@ -135,14 +135,14 @@ describe('the transcript of a run', () => {
   })
 
   it('notifies followers of each change until they unsubscribe', () => {
-    const transcript = new Transcript(1000)
+    const outputLog = new OutputLog(1000)
     let calls = 0
-    const leave = transcript.onChange(() => {
+    const leave = outputLog.onChange(() => {
       calls += 1
     })
-    transcript.append('stdout', Buffer.from('x'))
+    outputLog.append('stdout', Buffer.from('x'))
     leave()
-    transcript.append('stdout', Buffer.from('y'))
+    outputLog.append('stdout', Buffer.from('y'))
     expect(calls).toBe(1)
   })
 })

@@ -24,7 +24,7 @@ type Entry =
  * with the size of the gap before it, follows when the run has ended. A slow reader needs no memory: it has a position, not
  * a buffer.
  */
-export class Transcript {
+export class OutputLog {
   readonly #kept: Record<Stream, HeadAndTail>
   readonly #entries: Entry[] = []
   readonly #listeners = new Set<() => void>()
