@@ -6,6 +6,8 @@ export interface Cli {
   io: ProcessIo
   /** Sets the exit code of the process; 0 unless it is called. */
   exit(code: number): void
+  /** Defines all commands that the help lists, not only the one that is used. */
+  allCommands(): Promise<Command>
 }
 
 /** A file that defines commands. program.ts imports it only when one of its commands is used. */

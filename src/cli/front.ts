@@ -8,6 +8,7 @@ import { ended, Signs } from './child-lifecycle.ts'
 import type { Cli } from './command.ts'
 import { receiveConfig } from './hand-over.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
+import { recordAddress, removeAddress } from './server-record.ts'
 import { version } from './version.ts'
 
 /** Started by the supervisor, which passes the configuration on standard input. */
@@ -25,12 +26,15 @@ async function front(config: Config, io: ProcessIo): Promise<number> {
     bindings: { process: 'front' },
   })
   const lock = await InstanceLock.acquire(config.home, 'front', true)
-  const app = await openApp(config, openInstance(config.home, config.stateDir), version, log)
+  const instance = openInstance(config.home, config.stateDir)
+  const app = await openApp(config, instance, version, log)
+  recordAddress(instance, app.url)
   signs.ready()
   log.info({ url: app.url }, 'API server listening')
   io.stdout.write(config.dev ? welcome(app.url) : welcomeWithKeys(app.url, config))
   const reason = await ended(io)
   log.info({ reason }, 'API server stopping')
+  removeAddress(instance)
   await app.close(reason === 'stopped' ? 'shutdown' : 'leave')
   lock.release()
   return exitCodes.ok

@@ -1,10 +1,13 @@
 import type { Readable, Writable } from 'node:stream'
 
+/** An output of this process, which may be a terminal. */
+export type OutputStream = Writable & { isTTY?: boolean | undefined; columns?: number | undefined }
+
 /** What a command sees of its process. Only `main.ts` creates one from the real process. */
 export interface ProcessIo {
-  stdin: Readable
-  stdout: Writable & { isTTY?: boolean | undefined }
-  stderr: Writable & { isTTY?: boolean | undefined }
+  stdin: Readable & { isTTY?: boolean | undefined }
+  stdout: OutputStream
+  stderr: OutputStream
   env: Readonly<Record<string, string | undefined>>
   /** How to start this program again: interpreter, its options and the entry file; a command and its arguments follow. */
   self: readonly [string, ...string[]]
@@ -23,8 +26,23 @@ export const exitCodes = {
   ok: 0,
   /** The arguments are wrong. */
   usage: 64,
-  /** An internal error. */
+  /** A local file is missing or cannot be read. */
+  noInput: 66,
+  /** No server answers, or it cannot run anything now. */
+  unavailable: 69,
+  /** An internal error, or a request that the server refused. */
   software: 70,
+  /** A local file cannot be written. */
+  cannotCreate: 73,
+  /** The server is busy or a limit is reached; the same command can succeed later. */
+  temporary: 75,
+  /** The key is missing, invalid, or not permitted to do this. */
+  noPermission: 77,
   /** The product cannot start with this configuration or on this machine. */
   config: 78,
 } as const
+
+const signalNumbers: Readonly<Record<string, number>> = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 }
+
+/** The exit code of a command that a signal interrupted: 130 for Ctrl-C. */
+export const interruptedCode = (stop: AbortSignal): number => 128 + (signalNumbers[String(stop.reason)] ?? 2)

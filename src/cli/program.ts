@@ -1,8 +1,10 @@
 import { Command, CommanderError, Help, type Option } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import type { Cli, CommandModule } from './command.ts'
+import { printJson, withJson } from './output.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
 import { settingsHeading } from './setting-options.ts'
+import { hasColors, styled } from './terminal.ts'
 import { version } from './version.ts'
 
 /** The file of each command, in the order of `glovebox --help`. */
@@ -11,8 +13,12 @@ const commands: Readonly<Record<string, () => Promise<CommandModule>>> = {
   doctor: () => import('./doctor.ts'),
   config: () => import('./config-commands.ts'),
   run: () => import('./run.ts'),
+  runs: () => import('./runs.ts'),
+  ls: () => import('./transfer.ts'),
   push: () => import('./transfer.ts'),
   pull: () => import('./transfer.ts'),
+  threads: () => import('./threads.ts'),
+  status: () => import('./status.ts'),
   stdio: () => import('./stdio-command.ts'),
   orgs: () => import('./admin/orgs.ts'),
   keys: () => import('./admin/keys.ts'),
@@ -48,6 +54,7 @@ export async function runProgram(args: readonly string[], io: ProcessIo): Promis
     exit(code) {
       exitCode = code
     },
+    allCommands: () => loadCommands(cli),
   }
   try {
     const program = await loadProgram(args[0], cli)
@@ -60,21 +67,40 @@ export async function runProgram(args: readonly string[], io: ProcessIo): Promis
 
 /** Loads the file of the command that is used, or all of them for the help and for unknown commands. */
 async function loadProgram(name: string | undefined, cli: Cli): Promise<Command> {
+  const all = { ...commands, ...innerCommands }
+  const load = name !== undefined && Object.hasOwn(all, name) ? all[name] : undefined
+  if (load) return defineProgram([await load()], cli)
+  return printsVersion(name) ? defineProgram([], cli) : loadCommands(cli)
+}
+
+/** Loads all commands that the help lists. */
+async function loadCommands(cli: Cli): Promise<Command> {
+  return defineProgram(await Promise.all(Object.values(commands).map((load) => load())), cli)
+}
+
+function defineProgram(modules: readonly CommandModule[], cli: Cli): Command {
   const { io } = cli
   const program = new Command('glovebox')
     .description('Runs code for AI agents in isolated sandboxes.')
     .exitOverride()
-    .configureHelp({ groupItems })
-    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .configureHelp({
+      groupItems,
+      styleTitle: (text) => styled(text, 'bold', io.stdout, io.env),
+      styleCommandText: (text) => styled(text, 'cyan', io.stdout, io.env),
+    })
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      // What is styled above is already free of colors where the output gets none.
+      getOutHasColors: () => true,
+      getErrHasColors: () => hasColors(io.stderr, io.env),
+      getOutHelpWidth: () => io.stdout.columns ?? 120,
+    })
     .version(version, '--version', 'print the version')
-  program
-    .command('version')
-    .description('Print the version.')
-    .action(() => void io.stdout.write(`${version}\n`))
-  const all = { ...commands, ...innerCommands }
-  const load = name !== undefined && Object.hasOwn(all, name) ? all[name] : undefined
-  const wanted = load ? [load] : printsVersion(name) ? [] : Object.values(commands)
-  const modules = await Promise.all(wanted.map((each) => each()))
+  withJson(program.command('version').description('Print the version.')).action(({ json = false }) => {
+    if (json) printJson({ version }, io)
+    else io.stdout.write(`${version}\n`)
+  })
   for (const module of new Set(modules)) module.register(program, cli)
   return program
 }
@@ -95,10 +121,11 @@ function groupItems<Item extends Command | Option>(
 
 function report(error: unknown, io: ProcessIo): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage
+  const prefix = styled('glovebox:', 'red', io.stderr, io.env)
   if (error instanceof StartRefused) {
-    io.stderr.write(`glovebox: ${error.message}\n          ${error.remedy}\n`)
+    io.stderr.write(`${prefix} ${error.message}\n          ${error.remedy}\n`)
     return exitCodes.config
   }
-  io.stderr.write(`glovebox: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+  io.stderr.write(`${prefix} ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
   return exitCodes.software
 }

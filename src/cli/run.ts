@@ -1,23 +1,15 @@
 /** `glovebox run`: runs a file through a server. */
-import { readFile } from 'node:fs/promises'
-import { extname } from 'node:path'
-import type { Readable, Writable } from 'node:stream'
-import { buffer } from 'node:stream/consumers'
+import { basename, dirname, extname } from 'node:path'
 import type { Command } from 'commander'
 import type { Language } from '../base/run.ts'
-import {
-  ClientError,
-  post,
-  problemOf,
-  reasonOf,
-  type Server,
-  type ServerOptions,
-  serverOf,
-  withServer,
-} from './api-client.ts'
+import { note, request, type Server, type ServerOptions, serverOf, withServer } from './api-client.ts'
+import { ClientError } from './client-error.ts'
 import { type Cli, withExamples } from './command.ts'
-import { readLines } from './lines.ts'
-import { exitCodes, type ProcessIo } from './process-io.ts'
+import { FigureFiles } from './figures/figure-files.ts'
+import { printJson } from './output.ts'
+import { exitCodes, interruptedCode, type ProcessIo } from './process-io.ts'
+import { readOwnInput, readText } from './program-input.ts'
+import { type Execution, RunPrinter, readRun } from './run-lines.ts'
 import { collect } from './setting-options.ts'
 
 /** The arguments of `glovebox run`, as they were given. */
@@ -25,11 +17,16 @@ export interface RunArguments extends ServerOptions {
   /** `-`: the code comes from standard input. */
   file: string
   language?: string
+  thread?: string
   timeout?: string
   /** `NAME=value`, in order. */
   env: readonly string[]
-  /** A file that becomes the standard input of the program. */
-  stdin?: string
+  /** A file that becomes the standard input of the program, `-` for that of the command; `false`: none. */
+  stdin?: string | false
+  /** Where figures are saved, by default beside the file; `false`: nowhere. */
+  figures?: string | false
+  /** Print the execution as JSON instead of the output of the program. */
+  json?: boolean
 }
 
 export function register(program: Command, { io, exit }: Cli): void {
@@ -38,19 +35,26 @@ export function register(program: Command, { io, exit }: Cli): void {
       program
         .command('run <file>')
         .description('Run a file in a sandbox of a server, and exit with its exit code. "-" reads standard input.')
+        .option('--thread <id>', 'thread whose files the program works on; created if it does not exist')
         .option('--language <name>', 'python, node or bash (default: by file extension or shebang)')
         .option('--timeout <seconds>', 'time limit (default: that of the profile)')
         .option('--env <NAME=value>', 'environment variable of the run; may be repeated', collect, [])
-        .option('--stdin <file>', 'file for the standard input of the program'),
+        .option('--stdin <file>', 'standard input of the program; "-" waits for that of the command')
+        .option('--no-stdin', 'give the program no standard input')
+        .option('--figures <directory>', 'where figures are saved (default: beside the file)')
+        .option('--no-figures', 'do not save figures')
+        .option('--json', 'print the execution as JSON when it has ended, instead of its output'),
     ),
-    'glovebox run analysis.py --timeout 120',
+    'glovebox run analysis.py --thread analysis --timeout 120',
+    'glovebox run report.py <data.csv',
     'echo "print(6 * 7)" | glovebox run - --language python',
   ).action(async (file: string, options: Omit<RunArguments, 'file'>) => exit(await run({ file, ...options }, io)))
 }
 
 /** The exit code of timeout(1) and env(1) for a failure that is not the program's own. */
 const ownFailure = 125
-const interrupted = 130
+/** How long a request that may have started a run is waited for after an interruption, so that it can be cancelled. */
+const interruptionMs = 2_000
 
 /**
  * Runs a file on a server and passes on its output, byte for byte, while it is printed.
@@ -59,42 +63,34 @@ const interrupted = 130
  */
 export async function run(args: RunArguments, io: ProcessIo): Promise<number> {
   try {
-    return await follow(await serverOf(args, io), await toBody(args, io.stdin), io)
+    const body = await toBody(args, io)
+    return io.stop.aborted ? interruptedCode(io.stop) : await follow(await serverOf(args, io), body, args, io)
   } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error)
-    io.stderr.write(`glovebox run: ${problem}\n`)
+    if (io.stop.aborted) return interruptedCode(io.stop)
+    note('run', error instanceof Error ? error.message : String(error), io, 'red')
     return error instanceof ClientError && error.exitCode === exitCodes.usage ? exitCodes.usage : ownFailure
   }
 }
 
-async function toBody(args: RunArguments, stdin: Readable): Promise<object> {
-  const source = args.file === '-' ? await buffer(stdin) : await readFileOf(args.file)
-  const code = toText(source, args.file)
-  const language = args.language ?? languageOf(args.file, code)
-  return {
-    code,
-    ...(language !== undefined && { language }),
+async function toBody(args: RunArguments, io: ProcessIo): Promise<object> {
+  if (args.file === '-' && args.stdin === '-') {
+    throw new ClientError('standard input is the program itself; pass its input with --stdin FILE', exitCodes.usage)
+  }
+  const options = {
     ...(args.timeout !== undefined && { timeout: toSeconds(args.timeout) }),
     ...(args.env.length > 0 && { env_vars: Object.fromEntries(args.env.map(toVariable)) }),
-    ...(args.stdin !== undefined && { stdin: toText(await readFileOf(args.stdin), args.stdin) }),
+    ...(args.thread !== undefined && { thread_id: args.thread }),
   }
+  const code = await readText(args.file, io)
+  const language = args.language ?? languageOf(args.file, code)
+  const stdin = await inputOf(args, io)
+  return { code, ...(language !== undefined && { language }), ...options, ...(stdin && { stdin }) }
 }
 
-async function readFileOf(path: string): Promise<Buffer> {
-  try {
-    return await readFile(path)
-  } catch (error) {
-    throw new ClientError(`cannot read ${path}: ${reasonOf(error)}`)
-  }
-}
-
-/** Decodes strictly: invalid bytes must not be replaced silently. */
-function toText(bytes: Uint8Array, path: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-  } catch {
-    throw new ClientError(`${path} is not UTF-8 text`)
-  }
+async function inputOf({ file, stdin }: RunArguments, io: ProcessIo): Promise<string | undefined> {
+  if (stdin === false) return undefined
+  if (stdin !== undefined) return readText(stdin, io)
+  return file === '-' ? undefined : readOwnInput(io)
 }
 
 function toSeconds(text: string): number {
@@ -125,80 +121,59 @@ function languageOf(path: string, code: string): Language | undefined {
   return interpreter === 'sh' ? 'bash' : (interpreter as Language | undefined)
 }
 
-async function follow(server: Server, body: object, io: ProcessIo): Promise<number> {
-  const accept = 'application/x-ndjson'
-  const response = await post(server, '/v1/sandbox/execute?encoding=base64', body, { accept, stop: io.stop }).catch(
-    (error: unknown) => {
-      if (io.stop.aborted) return undefined
-      throw error
+async function follow(server: Server, body: object, args: RunArguments, io: ProcessIo): Promise<number> {
+  const response = await request(server, '/v1/sandbox/execute?encoding=base64', {
+    body,
+    accept: 'application/x-ndjson',
+    stop: later(io.stop),
+  })
+  if (response.body === null) throw new ClientError('the server sent no output')
+  const printer = new RunPrinter(io)
+  const figures = new FigureFiles(placeOfFigures(args), io, args.json === true)
+  const isQuiet = args.json === true
+  const execution = await readRun(response.body, {
+    started: (runId) => whenAborted(io.stop, () => void cancel(server, runId)),
+    output: async (stream, bytes) => (isQuiet ? undefined : printer.print(stream, bytes)),
+    gap: (stream, bytes) => (isQuiet ? undefined : note('run', `omitted ${bytes} bytes of ${stream}`, io)),
+    image: (image) => figures.add(image),
+  })
+  await printer.end()
+  if (execution === undefined) throw new ClientError('the connection to the server closed before the run ended')
+  if (isQuiet) printJson({ ...execution, figures: figures.saved }, io)
+  else report(execution, io)
+  if (io.stop.aborted) return interruptedCode(io.stop)
+  return figures.failed && execution.exit_code === 0 ? ownFailure : (execution.exit_code ?? ownFailure)
+}
+
+/** Prints how the run ended, unless its program ended by itself. */
+function report({ ending, error, images_dropped: dropped = 0 }: Execution, io: ProcessIo): void {
+  if (dropped > 0) note('run', `${dropped} more figures exceed the limits of a run and are lost`, io)
+  if (ending?.kind !== 'exited' && error) note('run', error, io, 'red')
+}
+
+function placeOfFigures({ file, figures }: RunArguments): { directory: string; stem: string } | undefined {
+  if (figures === false) return undefined
+  const stem = file === '-' ? 'figure' : `${basename(file, extname(file))}-figure`
+  return { directory: figures ?? (file === '-' ? '.' : dirname(file)), stem }
+}
+
+async function cancel(server: Server, runId: string): Promise<void> {
+  const never = new AbortController().signal
+  await request(server, `/v1/executions/${encodeURIComponent(runId)}/cancel`, { method: 'POST', stop: never }).catch(
+    () => {
+      // The run has ended meanwhile, or the server is gone, and with it the stream of the output.
     },
   )
-  if (response === undefined) return interrupted
-  if (!response.ok || response.body === null) throw new ClientError(await problemOf(response))
-  const cancel = async (runId: string) => {
-    await post(server, `/v1/executions/${encodeURIComponent(runId)}/cancel`, {}).catch(() => {
-      // The server is gone, and so are the run and the stream of its output.
-    })
-  }
-  for await (const line of readLines(response.body)) {
-    const code = await take(line, io, cancel)
-    if (code !== undefined) return io.stop.aborted ? interrupted : code
-  }
-  throw new ClientError('the connection to the server closed before the run ended')
 }
 
-interface Line {
-  type?: string
-  trace_id?: string
-  data_base64?: string
-  stream?: string
-  bytes?: number
-  message?: string
-  hint?: string
-  exit_code?: number | null
-  error?: string | null
-  ending?: { kind?: string }
+function whenAborted(signal: AbortSignal, act: () => void): void {
+  if (signal.aborted) act()
+  else signal.addEventListener('abort', act, { once: true })
 }
 
-/** Handles one line of the stream. @returns the exit code once the run has ended. */
-async function take(
-  text: string,
-  io: ProcessIo,
-  cancel: (runId: string) => Promise<void>,
-): Promise<number | undefined> {
-  const line = JSON.parse(text) as Line
-  switch (line.type) {
-    case 'status': {
-      const runId = line.trace_id ?? ''
-      if (io.stop.aborted) await cancel(runId)
-      else io.stop.addEventListener('abort', () => void cancel(runId), { once: true })
-      return undefined
-    }
-    case 'stdout':
-    case 'stderr':
-      await writeTo(io[line.type], Buffer.from(line.data_base64 ?? '', 'base64'))
-      return undefined
-    case 'gap':
-      io.stderr.write(`glovebox run: omitted ${line.bytes} bytes of ${line.stream}\n`)
-      return undefined
-    case 'error':
-      throw new ClientError(`${line.message} ${line.hint ?? ''}`)
-    case 'result':
-      if (line.ending?.kind !== 'exited' && line.error) io.stderr.write(`glovebox run: ${line.error}\n`)
-      return line.exit_code ?? ownFailure
-    default:
-      return undefined
-  }
-}
-
-/** Waits for a slow reader, so that at most one line is held in memory. */
-async function writeTo(output: Writable, bytes: Buffer): Promise<void> {
-  if (output.destroyed || output.write(bytes)) return
-  await new Promise<void>((resolve) => {
-    const settle = () => {
-      output.off('drain', settle).off('close', settle).off('error', settle)
-      resolve()
-    }
-    output.on('drain', settle).on('close', settle).on('error', settle)
-  })
+/** Aborts a while after a signal. */
+function later(signal: AbortSignal): AbortSignal {
+  const delayed = new AbortController()
+  whenAborted(signal, () => setTimeout(() => delayed.abort(signal.reason), interruptionMs).unref())
+  return delayed.signal
 }

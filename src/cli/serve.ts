@@ -12,7 +12,7 @@ import { type Cli, withExamples } from './command.ts'
 import { prepareFrontHome } from './front-home.ts'
 import { requirePrivilege } from './privilege.ts'
 import type { ProcessIo } from './process-io.ts'
-import { recordMode } from './server-mode.ts'
+import { recordServer } from './server-record.ts'
 import { addSettingOptions, configOf } from './setting-options.ts'
 
 const programRoot = resolve(fileURLToPath(new URL('../..', import.meta.url)))
@@ -57,7 +57,7 @@ async function serve(config: Config, io: ProcessIo): Promise<number> {
   // Without waiting: another server holds it, not a child of this one that is still ending.
   const lock = await InstanceLock.acquire(config.home, 'supervisor', false)
   prepareDirectories(config, instance)
-  recordMode(instance, config)
+  recordServer(instance, config, process.pid)
   const log = createLog({
     level: config.logLevel,
     format: config.logFormat,

@@ -2,8 +2,11 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StartRefused } from '../base/errors.ts'
+import { defaultUrl } from './api-client.ts'
 import { Bridge } from './bridge.ts'
+import { ClientError } from './client-error.ts'
 import { readLines } from './lines.ts'
+import { findLocalServer } from './local-server.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
 
 export interface StdioRequest {
@@ -14,8 +17,19 @@ export interface StdioRequest {
   toolsets?: string
 }
 
-/** Address of the server of this machine. The server reads the same variable. */
-const localUrl = ({ env }: ProcessIo): string => `http://127.0.0.1:${env.GLOVEBOX_PORT ?? 5555}`
+/**
+ * Address of the server of this machine: by GLOVEBOX_PORT, which the server reads as well, or of the one that is running.
+ * @throws StartRefused when it is unclear which of several servers is meant.
+ */
+function localUrl({ env }: ProcessIo): string {
+  if (env.GLOVEBOX_PORT !== undefined) return `http://127.0.0.1:${env.GLOVEBOX_PORT}`
+  try {
+    return findLocalServer(env)?.url ?? defaultUrl
+  } catch (error) {
+    if (!(error instanceof ClientError)) throw error
+    throw new StartRefused('Several servers are running on this machine.', `Choose one: ${error.message}`)
+  }
+}
 /** Creating the first slots can take this long on a slow machine. */
 const startMs = 60_000
 

@@ -1,16 +1,16 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { PassThrough, Readable } from 'node:stream'
-import { buffer } from 'node:stream/consumers'
+import { PassThrough } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { type RunArguments, run } from '../../src/cli/run.ts'
-import { type Front, openFront } from '../support/front.ts'
+import { type Outcome, withCommandIo } from '../support/command-io.ts'
+import { type Front, openFront, threadsProfile } from '../support/front.ts'
 
 let front: Front
 let directory: string
 beforeAll(async () => {
-  front = await openFront()
+  front = await openFront(threadsProfile)
   directory = await mkdtemp(join(tmpdir(), 'glovebox-run-'))
 })
 afterAll(async () => {
@@ -18,34 +18,12 @@ afterAll(async () => {
   await rm(directory, { recursive: true })
 })
 
-interface Outcome {
-  code: number
-  stdout: Buffer
-  stderr: string
-}
-
 /** Runs the command with real streams instead of those of a process. */
-async function glovebox(
+const glovebox = (
   words: Omit<RunArguments, 'env'> & { env?: string[] },
-  { stdin = '', stop = new AbortController().signal, onStdout = (_text: string) => {} } = {},
-): Promise<Outcome> {
-  const [stdout, stderr] = [new PassThrough(), new PassThrough()]
-  const printed = [buffer(stdout), buffer(stderr)] as const
-  stdout.on('data', (bytes: Buffer) => onStdout(bytes.toString()))
-  const io = {
-    stdin: Readable.from([Buffer.from(stdin)]),
-    stdout,
-    stderr,
-    env: { GLOVEBOX_URL: front.url },
-    self: ['node'] as [string],
-    stop,
-    onRepeatedSignal: () => undefined,
-  }
-  const code = await run({ env: [], ...words }, io)
-  stdout.end()
-  stderr.end()
-  return { code, stdout: await printed[0], stderr: (await printed[1]).toString() }
-}
+  more: Parameters<typeof withCommandIo>[1] = {},
+): Promise<Outcome> =>
+  withCommandIo((io) => run({ env: [], ...words }, io), { env: { GLOVEBOX_URL: front.url }, ...more })
 
 async function file(name: string, content: string | Uint8Array): Promise<string> {
   const path = join(directory, name)
@@ -90,9 +68,55 @@ describe('glovebox run', () => {
   it('prints while the program runs', async () => {
     const stop = new AbortController()
     const path = await file('c.sh', 'echo early; sleep 60')
-    const { code } = await glovebox({ file: path }, { stop: stop.signal, onStdout: () => stop.abort('SIGINT') })
-    expect(code).toBe(130)
+    const { code, stderr } = await glovebox({ file: path }, { stop: stop.signal, onStdout: () => stop.abort('SIGINT') })
+    expect([code, stderr]).toEqual([130, 'glovebox run: cancelled\n'])
     await vi.waitFor(async () => expect(await front.store.runs.unfinished()).toEqual([]))
+  })
+
+  it('keeps files in a thread', async () => {
+    const path = await file('t.sh', 'echo x >>kept; wc -l <kept')
+    await glovebox({ file: path, thread: 'kept' })
+    expect((await glovebox({ file: path, thread: 'kept' })).stdout.toString()).toBe('2\n')
+  })
+
+  it('passes its own standard input on, unless that is a terminal or not wanted', async () => {
+    const path = await file('i.sh', 'cat; echo end')
+    const printed = async (words: object, more: object) =>
+      (await glovebox({ file: path, ...words }, more)).stdout.toString()
+    expect(await printed({}, { stdin: 'given\n' })).toBe('given\nend\n')
+    expect(await printed({ stdin: '-' }, { stdin: 'given\n' })).toBe('given\nend\n')
+    expect(await printed({ stdin: false }, { stdin: 'given\n' })).toBe('end\n')
+    expect(await printed({}, { stdin: 'given\n', terminals: ['stdin'] })).toBe('end\n')
+    const both = await glovebox({ file: '-', stdin: '-' }, { stdin: 'echo' })
+    expect([both.code, both.stderr]).toEqual([64, expect.stringContaining('standard input is the program itself')])
+  })
+
+  it('does not wait for a pipe that stays open, and says so', async () => {
+    const path = await file('j.sh', 'cat; echo end')
+    const open = new PassThrough()
+    open.write('not for it')
+    const { stdout, stderr } = await glovebox({ file: path }, { stdin: open })
+    expect([stdout.toString(), stderr]).toEqual(['end\n', expect.stringContaining('use --stdin - to wait for it')])
+    const late = new PassThrough()
+    setTimeout(() => late.end('late\n'), 1_000)
+    expect((await glovebox({ file: path, stdin: '-' }, { stdin: late })).stdout.toString()).toBe('late\nend\n')
+  })
+
+  it('shows control characters as text on a terminal', async () => {
+    const path = await file('k.sh', String.raw`printf '\033]0;title\007\033[31mred\033[0m\n'; printf '\033[2J' >&2`)
+    const { stdout, stderr } = await glovebox({ file: path }, { terminals: ['stdout', 'stderr'] })
+    expect(stdout.toString()).toBe('\\x1b]0;title\\x07\x1b[31mred\x1b[0m\n')
+    expect(stderr).toBe('\\x1b[2J')
+  })
+
+  it('prints the execution as JSON', async () => {
+    const path = await file('l.sh', 'echo out; echo err >&2; exit 3')
+    const { code, stdout, stderr } = await glovebox({ file: path, json: true })
+    expect([code, stderr]).toEqual([3, ''])
+    expect(JSON.parse(stdout.toString())).toMatchObject({
+      ...{ status: 'failed', exit_code: 3, stdout: 'out\n', stderr: 'err\n' },
+      ...{ ending: { kind: 'exited', code: 3 }, figures: [] },
+    })
   })
 
   it('exits with 124 after a timeout and 128 + n after a signal, and says so', async () => {

@@ -487,7 +487,7 @@ describe('glovebox push and pull', () => {
     expect(refused).toMatchObject({ code: 70, stderr: expect.stringContaining('gone does not exist') })
     expect(() => statSync(join(directory, 'gone'))).toThrow()
     expect(await command((io) => push([full], {}, io))).toMatchObject({ code: 64 })
-    expect(await command((io) => push([directory], { thread: 'x' }, io))).toMatchObject({ code: 64 })
+    expect(await command((io) => push(['/dev/null'], { thread: 'x' }, io))).toMatchObject({ code: 64 })
     rmSync(directory, { recursive: true })
   })
 })

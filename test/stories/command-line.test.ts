@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { program, until, within } from '../support/glovebox.ts'
@@ -17,8 +17,8 @@ function file(name: string, text: string): string {
 }
 
 /** Runs `glovebox` with these arguments in its own process. */
-function start(words: string[], input = '') {
-  const child = spawn(program, words, { env: { PATH: process.env.PATH ?? '', GLOVEBOX_URL: story.url } })
+function start(words: string[], input = '', env: Record<string, string> = { GLOVEBOX_URL: story.url }) {
+  const child = spawn(program, words, { env: { PATH: process.env.PATH ?? '', ...env } })
   const said = { stdout: '', stderr: '' }
   child.stdout.setEncoding('latin1').on('data', (text: string) => (said.stdout += text))
   child.stderr.setEncoding('utf8').on('data', (text: string) => (said.stderr += text))
@@ -69,7 +69,7 @@ describe('glovebox run', () => {
     const { child, said, ended } = start(['run', file('d.py', 'print("on")\nimport time\ntime.sleep(60)')])
     await until(() => said.stdout === 'on\n', 'the first line is there')
     child.kill('SIGINT')
-    expect((await ended).code).toBe(130)
+    expect(await ended).toMatchObject({ code: 130, stderr: 'glovebox run: cancelled\n' })
     await until(nothingRuns, 'no process of it is left')
     expect(story.place.runs().at(-1)?.ending).toBe('{"kind":"cancelled"}')
   })
@@ -78,6 +78,28 @@ describe('glovebox run', () => {
     const ended = await run(file('e.sh', 'kill -SEGV $$'))
     expect(ended.code).toBe(128 + 11)
     expect(ended.stderr).toMatch(/ended by signal SIGSEGV/)
+  })
+
+  it('saves figures beside the file, also after an exception', async () => {
+    const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+    const show = `import base64, os, struct
+image = base64.b64decode('${png}')
+os.write(int(os.environ['GLOVEBOX_IMAGES']), struct.pack('<IBBH', len(image), 1, 1, 0) + image)
+print('shown')
+raise SystemExit(3)
+`
+    const saved = join(story.place.directory, 'plot-figure-1.png')
+    expect(await run(file('plot.py', show))).toEqual({
+      ...{ code: 3, stdout: 'shown\n' },
+      stderr: `glovebox run: figure saved: ${saved}\n`,
+    })
+    expect(readFileSync(saved).toString('base64')).toBe(png)
+    const elsewhere = join(story.place.directory, 'figures')
+    const { stdout } = await run(join(story.place.directory, 'plot.py'), '--json', '--figures', elsewhere)
+    expect(JSON.parse(stdout)).toMatchObject({ exit_code: 3, figures: [join(elsewhere, 'plot-figure-1.png')] })
+    rmSync(saved)
+    expect(await run(join(story.place.directory, 'plot.py'), '--no-figures')).toMatchObject({ code: 3, stderr: '' })
+    expect(existsSync(saved)).toBe(false)
   })
 
   it('explains why nothing ran', async () => {
@@ -107,6 +129,37 @@ describe('glovebox run', () => {
     child.stdout.destroy()
     expect([124, 0, 141]).toContain((await ended).code)
     await until(nothingRuns, 'no process of it is left')
+  })
+})
+
+describe('a command of the same user', () => {
+  const beside = (...words: string[]) =>
+    start(words, '', { GLOVEBOX_STATE_DIR: join(story.place.directory, 'state') }).ended
+
+  it('finds the server of this machine on any port, and needs no key in development mode', async () => {
+    const { code, stdout } = await beside('status', '--json')
+    expect([code, JSON.parse(stdout)]).toEqual([
+      0,
+      expect.objectContaining({ url: story.url, ready: true, access: 'no key required' }),
+    ])
+    expect(await beside('run', file('found.sh', 'echo found'))).toMatchObject({ code: 0, stdout: 'found\n' })
+  })
+
+  it('takes no address from a link that the API server could make', async () => {
+    const address = join(story.place.directory, 'home', 'front', 'address')
+    const content = readFileSync(address)
+    const target = file('other-address', content.toString())
+    rmSync(address)
+    try {
+      symlinkSync(target, address)
+      expect((await beside('status')).stdout).not.toContain(story.url)
+      rmSync(address)
+      writeFileSync(address, 'http://203.0.113.1:80\n')
+      expect((await beside('status')).stderr).not.toContain('203.0.113.1')
+    } finally {
+      rmSync(address)
+      writeFileSync(address, content)
+    }
   })
 })
 

@@ -16,7 +16,7 @@ import type { OrgRow, Store } from '../../store/store.ts'
 import type { Cli } from '../command.ts'
 import { prepareFrontHome } from '../front-home.ts'
 import { exitCodes, type ProcessIo } from '../process-io.ts'
-import { wasDevelopment } from '../server-mode.ts'
+import { readServerRecord } from '../server-record.ts'
 import { addSettingOptions, configOf } from '../setting-options.ts'
 
 /** The settings that these commands need: where the database is, who owns it, and how its secrets are encrypted. */
@@ -111,7 +111,7 @@ function defaultOf(orgs: readonly OrgRow[], isDevelopment: boolean): OrgRow | un
 }
 
 const isDevelopment = ({ sources, dev }: Config, instance: Instance): boolean =>
-  sources.dev === 'default' ? wasDevelopment(instance) : dev
+  sources.dev === 'default' ? readServerRecord(instance.stateDir)?.isDevelopment === true : dev
 
 /** Reads every page of a list. */
 export async function everyItem<Item>(
