@@ -33,6 +33,7 @@ const commands: Readonly<Record<string, () => Promise<CommandModule>>> = {
   subjects: () => import('./admin/subjects.ts'),
   tokens: () => import('./admin/tokens.ts'),
   secrets: () => import('./admin/secrets.ts'),
+  completion: () => import('./completion.ts'),
 }
 
 /** Commands that the product starts itself; they are not in the help. */
