@@ -36,6 +36,9 @@ setup | start | test | bench)
 	build_addon
 	;;
 esac
+case $command in
+setup | start) link_command /usr/local/bin ;;
+esac
 [ "$command" != bench ] || install_bench_packages
 [ "$command" != test ] || install_test_packages
 exec 9>&-

@@ -169,3 +169,39 @@ build_addon() {
 	mv -f build/kernel.node.new build/kernel.node
 	printf '%s\n' "$wanted" >build/kernel.stamp
 }
+
+# link_command DIRECTORY: makes the command available as "glovebox". Never replaces another program with this name, or the
+# link of another copy of the source code that works; a link to a copy that was deleted is replaced.
+link_command() {
+	program=$root/bin/glovebox
+	[ -x "$program" ] || return 0
+	[ "$(readlink -f "$(command -v glovebox)" 2>/dev/null)" != "$program" ] || return 0
+	if [ "$(id -u)" = 0 ] && [ -d "$1" ] && is_free "$1/glovebox" && ! has glovebox && link_new "$1/glovebox"; then
+		case :$PATH: in
+		*":$1:"*)
+			say "the command glovebox is available: $1/glovebox"
+			return 0
+			;;
+		esac
+	fi
+	say "to use the command glovebox, add it to PATH: export PATH=\"$root/bin:\$PATH\""
+}
+
+# is_free PATH: whether there is nothing, or the link to a deleted copy of this program.
+is_free() {
+	[ -e "$1" ] && return 1
+	[ -L "$1" ] || return 0
+	case $(readlink "$1") in
+	*/bin/glovebox) ;;
+	*) return 1 ;;
+	esac
+}
+
+# Fails if another setup creates the link at the same time. The temporary name belongs to this process alone.
+link_new() {
+	if [ -L "$1" ]; then
+		ln -s "$program" "$1.$$" && mv -T "$1.$$" "$1"
+	else
+		ln -s "$program" "$1"
+	fi 2>/dev/null
+}
