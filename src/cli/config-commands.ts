@@ -5,27 +5,35 @@ import { sizeText } from '../config-sources.ts'
 import type { Setting } from '../setting.ts'
 import { type SettingName, settingNames, settings } from '../settings.ts'
 import { type Cli, withExamples } from './command.ts'
-import { printTable } from './output.ts'
+import { printJson, printTable, withJson } from './output.ts'
 import type { ProcessIo } from './process-io.ts'
 import { addSettingOptions, configOf } from './setting-options.ts'
 
 export function register(program: Command, { io }: Cli): void {
   const config = program.command('config').description('Inspect the configuration.')
   withExamples(
-    addSettingOptions(config.command('show').description('Print every setting, its value and where it was set.')),
+    addSettingOptions(
+      withJson(config.command('show').description('Print every setting, its value and where it was set.')),
+    ),
     'glovebox config show --config /etc/glovebox.yaml',
-  ).action((_: object, command: Command) => configShow(configOf(command, io), io))
+  ).action((_: object, command: Command) => configShow(configOf(command, io), command.opts(), io))
 }
 
 /** Prints the effective value and the source of every setting, and all profiles. Secret values are not printed. */
-function configShow(config: Config, io: ProcessIo): void {
+function configShow(config: Config, { json = false }: { json?: boolean }, io: ProcessIo): void {
+  for (const deprecation of config.deprecations) io.stderr.write(`glovebox: ${deprecation}\n`)
+  const profiles = Object.values(config.profiles).map((profile) => ({ ...profile, env: Object.keys(profile.env) }))
+  if (json) {
+    const shownSettings = settingNames.map((name) => {
+      const value = (settings[name] as Setting).secret ? hidden(config.values[name]) : config.values[name]
+      return [name, { value, source: config.sources[name] }] as const
+    })
+    printJson({ settings: Object.fromEntries(shownSettings), profiles }, io)
+    return
+  }
   const rows = settingNames.map((name) => [name, shown(name, config.values[name]), config.sources[name]])
   printTable([['SETTING', 'VALUE', 'SOURCE'], ...rows], io)
-  for (const profile of Object.values(config.profiles)) {
-    const content = { ...profile, env: Object.keys(profile.env) }
-    io.stdout.write(`profile ${profile.name}  ${JSON.stringify(content)}\n`)
-  }
-  for (const deprecation of config.deprecations) io.stderr.write(`glovebox: ${deprecation}\n`)
+  for (const profile of profiles) io.stdout.write(`profile ${profile.name}  ${JSON.stringify(profile)}\n`)
 }
 
 function shown(name: SettingName, value: unknown): string {

@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import type { Writable } from 'node:stream'
 import type { Command } from 'commander'
 import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
@@ -11,21 +10,32 @@ import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
 import { receiveConfig, sendConfig } from './hand-over.ts'
 import { type Check, inspect } from './inspect.ts'
 import { inspectStorage } from './inspect-storage.ts'
+import { printJson, withJson } from './output.ts'
 import { requirePrivilege } from './privilege.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
 import { addSettingOptions, configOf } from './setting-options.ts'
+import { hasColors, styled } from './terminal.ts'
+
+interface Options {
+  json?: boolean
+}
 
 export function register(program: Command, { io, exit }: Cli): void {
   withExamples(
     addSettingOptions(
-      program.command('doctor').description('Check whether this machine can run sandboxes, and explain every problem.'),
+      withJson(
+        program
+          .command('doctor')
+          .description('Check whether this machine can run sandboxes, and explain every problem.'),
+      ),
     ),
     'glovebox doctor',
-  ).action(async (_: object, command: Command) => exit(await doctor(configOf(command, io), io)))
+  ).action(async (_: object, command: Command) => exit(await doctor(configOf(command, io), command.opts(), io)))
   // Started by `doctor`, in a mount namespace of its own.
   program
     .command('doctor-inside', { hidden: true })
-    .action(async () => exit(await doctorInside(await receiveConfig(io.stdin), io)))
+    .option('--json')
+    .action(async (options: Options) => exit(await doctorInside(await receiveConfig(io.stdin), options, io)))
 }
 
 /**
@@ -33,14 +43,22 @@ export function register(program: Command, { io, exit }: Cli): void {
  * @returns 0 only if runs can start and every check passed.
  * @throws StartRefused when it may not even check.
  */
-async function doctor(config: Config, io: ProcessIo): Promise<number> {
+async function doctor(config: Config, { json = false }: Options, io: ProcessIo): Promise<number> {
   requirePrivilege('doctor')
   // As under `serve`, the engine needs a mount namespace of its own, so a child in one does the checks.
   const [program, ...args] = io.self
-  const child = spawn('unshare', ['--mount', '--propagation', 'slave', '--', program, ...args, 'doctor-inside'], {
-    stdio: ['pipe', 'pipe', 'pipe'],
-    env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C.UTF-8' },
-  })
+  const child = spawn(
+    'unshare',
+    ['--mount', '--propagation', 'slave', '--', program, ...args, 'doctor-inside', ...(json ? ['--json'] : [])],
+    {
+      stdio: ['pipe', 'pipe', 'pipe'],
+      env: {
+        PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+        LANG: 'C.UTF-8',
+        FORCE_COLOR: hasColors(io.stdout, io.env) ? '1' : '0',
+      },
+    },
+  )
   child.stdin.on('error', () => undefined) // Its exit code reports the failure.
   sendConfig(child.stdin, config)
   child.stdout.pipe(io.stdout, { end: false })
@@ -50,7 +68,7 @@ async function doctor(config: Config, io: ProcessIo): Promise<number> {
 }
 
 /** The checks themselves, in a mount namespace of their own. */
-async function doctorInside(config: Config, io: ProcessIo): Promise<number> {
+async function doctorInside(config: Config, { json = false }: Options, io: ProcessIo): Promise<number> {
   const instance = openInstance(config.home, config.stateDir)
   const lock = await InstanceLock.acquire(config.home, 'doctor', true)
   // An id of its own: a start removes what an earlier one with the same id left behind, and a server may be running.
@@ -64,14 +82,17 @@ async function doctorInside(config: Config, io: ProcessIo): Promise<number> {
   const hasThreads = Object.values(config.profiles).some(({ storage }) => storage.kind === 'threads')
   if (hasThreads) checks.push(await inspectStorage(config.home))
   lock.release()
-  print(checks, io.stdout)
+  if (json) printJson(checks, io)
+  else print(checks, io)
   return checks.every(({ ok }) => ok) ? exitCodes.ok : exitCodes.config
 }
 
-function print(checks: readonly Check[], out: Writable): void {
+function print(checks: readonly Check[], { stdout: out, env }: ProcessIo): void {
   const width = Math.max(...checks.map(({ name }) => name.length))
   for (const { name, ok, detail, remedy } of checks) {
-    out.write(`${ok ? 'ok  ' : 'FAIL'}  ${name.padEnd(width)}  ${detail}\n`)
+    out.write(
+      `${ok ? styled('ok  ', 'green', out, env) : styled('FAIL', 'red', out, env)}  ${name.padEnd(width)}  ${detail}\n`,
+    )
     if (remedy !== undefined) out.write(`${' '.repeat(width + 8)}→ ${remedy}\n`)
   }
   const failed = checks.filter(({ ok }) => !ok).length

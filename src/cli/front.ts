@@ -28,7 +28,11 @@ async function front(config: Config, io: ProcessIo): Promise<number> {
   const lock = await InstanceLock.acquire(config.home, 'front', true)
   const instance = openInstance(config.home, config.stateDir)
   const app = await openApp(config, instance, version, log)
-  recordAddress(instance, app.url)
+  try {
+    recordAddress(instance, app.url)
+  } catch (error) {
+    log.warn({ err: error }, 'the address could not be recorded: commands on this machine need --url')
+  }
   signs.ready()
   log.info({ url: app.url }, 'API server listening')
   io.stdout.write(config.dev ? welcome(app.url) : welcomeWithKeys(app.url, config))

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { operator } from '../../core/admin/admin.ts'
 import { type AuditQuery, exportAudit, listAudit, verifyWholeAudit } from '../../core/admin/audit.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { type Columns, printItems, printJsonLines, withJson } from '../output.ts'
+import { type Columns, printItems, printJsonLines } from '../output.ts'
 import { type AdminSession, adminCommand, withAdmin } from './context.ts'
 
 /** Exit code of `audit verify` when the log was changed. */
@@ -21,7 +21,7 @@ export function register(program: Command, cli: Cli): void {
     'glovebox audit verify',
     'glovebox audit verify --anchor 412:9f1c…',
   ).action(withAdmin(cli, verify))
-  withJson(filtered(adminCommand(audit, 'list', 'List the newest lines.'))).action(withAdmin(cli, list))
+  filtered(adminCommand(audit, 'list', 'List the newest lines.')).action(withAdmin(cli, list))
   withExamples(
     filtered(adminCommand(audit, 'export', 'Print all lines as JSON, one per line, oldest first.')),
     'glovebox audit export --org acme --from 2027-01-01 >audit.jsonl',
@@ -39,14 +39,14 @@ const filtered = (command: Command): Command =>
 
 async function verify(session: AdminSession, { anchor }: { anchor?: string }) {
   const verdict = await verifyWholeAudit(session, operator, anchor)
-  const { stdout, stderr } = session.io
   if (!verdict.holds) {
-    stderr.write(`The audit log is not intact: line ${verdict.seq} ${verdict.problem}.\n`)
+    session.notify(`The audit log is not intact: line ${verdict.seq} ${verdict.problem}.`)
+    session.printResult(verdict, '')
     return verificationFailed
   }
   const { lines, erased, head } = verdict
-  stderr.write(`The audit log is intact: ${lines} lines, ${erased} of them erased. Store this anchor elsewhere:\n`)
-  stdout.write(`${lines}:${head}\n`)
+  session.notify(`The audit log is intact: ${lines} lines, ${erased} of them erased. Store this anchor elsewhere:`)
+  session.printResult({ ...verdict, anchor: `${lines}:${head}` }, `${lines}:${head}`)
   return undefined
 }
 

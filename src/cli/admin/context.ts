@@ -15,6 +15,7 @@ import { databasePath, openStore } from '../../store/sqlite.ts'
 import type { OrgRow, Store } from '../../store/store.ts'
 import type { Cli } from '../command.ts'
 import { prepareFrontHome } from '../front-home.ts'
+import { printJson, withJson } from '../output.ts'
 import { exitCodes, type ProcessIo } from '../process-io.ts'
 import { readServerRecord } from '../server-record.ts'
 import { addSettingOptions, configOf } from '../setting-options.ts'
@@ -34,15 +35,19 @@ const settingsOfAdmin: readonly SettingName[] = [
 /** What an administration command works with. */
 export interface AdminSession extends AdminContext {
   io: ProcessIo
+  /** Prints what a command did: a sentence or value for people, with `--json` the result itself. */
+  printResult(result: unknown, text: string): void
+  /** Prints a message for people to standard error; with `--json` there is none. */
+  notify(message: string): void
   /** Finds an organization by name; `default` is the development organization in development mode. */
   orgNamed(name: string): Promise<OrgRow>
   /** What `--org default` means, if it exists. */
   defaultOrg: OrgRow | undefined
 }
 
-/** Adds an administration command, with the settings that all of them take. */
+/** Adds an administration command, with `--json` and the settings that all of them take. */
 export const adminCommand = (parent: Command, usage: string, description: string): Command =>
-  addSettingOptions(parent.command(usage).description(description), settingsOfAdmin)
+  addSettingOptions(withJson(parent.command(usage).description(description)), settingsOfAdmin)
 
 /** Adds `--org`. */
 export const withOrg = (command: Command): Command =>
@@ -55,9 +60,11 @@ export const withAdmin =
     work: (session: AdminSession, ...given: Given) => Promise<number | undefined>,
   ) =>
   async (...given: unknown[]): Promise<void> => {
-    const config = configOf(given.at(-1) as Command, io)
+    const command = given.at(-1) as Command
+    const config = configOf(command, io)
+    const { json = false } = command.opts<{ json?: boolean }>()
     const code = await withStore(config, io, async (store, instance) =>
-      work(await openSession(config, instance, store, io), ...(given.slice(0, -1) as Given)),
+      work(await openSession(config, instance, store, io, json), ...(given.slice(0, -1) as Given)),
     )
     exit(code ?? exitCodes.ok)
   }
@@ -82,7 +89,13 @@ export async function withStore(
   }
 }
 
-async function openSession(config: Config, instance: Instance, store: Store, io: ProcessIo): Promise<AdminSession> {
+async function openSession(
+  config: Config,
+  instance: Instance,
+  store: Store,
+  io: ProcessIo,
+  isJson: boolean,
+): Promise<AdminSession> {
   const vault = await openVault(store, masterKeySource(config, instance.frontHome))
   const profiles = new Profiles(store, vault, Object.values(config.profiles), (name, written) =>
     readProfile(config.values, name, written),
@@ -91,6 +104,13 @@ async function openSession(config: Config, instance: Instance, store: Store, io:
   const defaultOrg = defaultOf(orgs, isDevelopment(config, instance))
   return {
     ...{ store, vault, profiles, region: config.region, io, defaultOrg },
+    printResult(result, text) {
+      if (isJson) printJson(result, io)
+      else if (text !== '') io.stdout.write(`${text}\n`)
+    },
+    notify(message) {
+      if (!isJson) io.stderr.write(`${message}\n`)
+    },
     orgNamed: async (name) => {
       const org = name === defaultOrgName ? defaultOrg : orgs.find((one) => one.name === name)
       if (org === undefined) throw new Refusal('not_found', { what: `The organization ${name}` })

@@ -6,7 +6,7 @@ import { checkName, operator } from '../../core/admin/admin.ts'
 import { createKey, type KeySettings, listKeys, revokeKey, rotateKey, updateKey } from '../../core/admin/keys.ts'
 import type { KeyRow, OrgRow } from '../../store/store.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { type Columns, printItems, withJson } from '../output.ts'
+import { type Columns, printItems } from '../output.ts'
 import { collect } from '../setting-options.ts'
 import {
   type AdminSession,
@@ -39,7 +39,7 @@ export function register(program: Command, cli: Cli): void {
     'glovebox keys create --org acme --expires 2027-12-31T00:00:00Z --tools sandbox_execute',
   ).action(withAdmin(cli, create))
   withExamples(
-    withJson(adminCommand(keys, 'list', 'List keys, without their secrets.')).option(
+    adminCommand(keys, 'list', 'List keys, without their secrets.').option(
       '--org <name>',
       'keys of this organization only',
     ),
@@ -74,9 +74,8 @@ const keyOptions = (command: Command): Command =>
 async function create(session: AdminSession, { org: orgName, ...options }: KeyOptions & { org: string }) {
   const org = await orgForKey(session, orgName)
   const key = await createKey(session, operator, org.id, toSettings(options), toolNames)
-  const { stderr, stdout } = session.io
-  stderr.write(`Created key ${key.id} for ${org.name} with profile ${key.profile}. The secret is shown only once:\n`)
-  stdout.write(`${key.secret}\n`)
+  session.notify(`Created key ${key.id} for ${org.name} with profile ${key.profile}. The secret is shown only once:`)
+  session.printResult(key, key.secret)
   return undefined
 }
 
@@ -117,21 +116,21 @@ function stateOf(revokedAt: string | null, expiresAt: string | null): string {
 
 const update = (session: AdminSession, id: string, options: KeyOptions) =>
   withKey(session, id, async ({ orgId }) => {
-    await updateKey(session, operator, { orgId, id }, toSettings(options), toolNames)
-    session.io.stdout.write(`Updated ${id}.\n`)
+    const key = await updateKey(session, operator, { orgId, id }, toSettings(options), toolNames)
+    session.printResult(key, `Updated ${id}.`)
   })
 
 const rotate = (session: AdminSession, id: string, { overlap }: { overlap: string }) =>
   withKey(session, id, async ({ orgId }) => {
-    const { secret } = await rotateKey(session, operator, { orgId, id }, Number(overlap))
-    session.io.stderr.write(`Replaced the secret of ${id}. The new one is shown only once:\n`)
-    session.io.stdout.write(`${secret}\n`)
+    const key = await rotateKey(session, operator, { orgId, id }, Number(overlap))
+    session.notify(`Replaced the secret of ${id}. The new one is shown only once:`)
+    session.printResult(key, key.secret)
   })
 
 const revoke = (session: AdminSession, id: string) =>
   withKey(session, id, async ({ orgId }) => {
     const revoked = await revokeKey(session, operator, orgId, id)
-    session.io.stdout.write(revoked ? `Revoked ${id}.\n` : `${id} was already revoked.\n`)
+    session.printResult({ id, revoked }, revoked ? `Revoked ${id}.` : `${id} was already revoked.`)
   })
 
 async function withKey(session: AdminSession, id: string, work: (key: KeyRow) => Promise<void>) {

@@ -4,7 +4,7 @@ import type { UsageLimits } from '../../core/access/usage-limiter.ts'
 import { operator } from '../../core/admin/admin.ts'
 import { limitsOf, setLimits, usageOf } from '../../core/admin/limits.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { type Columns, printItems, printJson, withJson } from '../output.ts'
+import { type Columns, printItems, printJson } from '../output.ts'
 import { type AdminSession, adminCommand, withAdmin, withOrg } from './context.ts'
 
 interface LimitOptions {
@@ -35,7 +35,7 @@ export function register(program: Command, cli: Cli): void {
     'glovebox limits --org acme --key key_… --runs-per-minute none',
   ).action(withAdmin(cli, limits))
   withExamples(
-    withJson(withOrg(adminCommand(program, 'usage', 'Print the usage of an organization by day and key.')))
+    withOrg(adminCommand(program, 'usage', 'Print the usage of an organization by day and key.'))
       .option('--from <day>', 'first day, such as 2027-01-31 (default: thirty days ago)')
       .option('--until <day>', 'day after the last one'),
     'glovebox usage --org acme --from 2027-01-01 --until 2027-02-01',

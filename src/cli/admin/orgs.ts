@@ -3,12 +3,12 @@ import type { Command } from 'commander'
 import { operator } from '../../core/admin/admin.ts'
 import { createOrg, listOrgs, renameOrg } from '../../core/admin/orgs.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { printItems, withJson } from '../output.ts'
+import { printItems } from '../output.ts'
 import { type AdminSession, adminCommand, everyItem, withAdmin } from './context.ts'
 
 export function register(program: Command, cli: Cli): void {
   const orgs = program.command('orgs').description('Manage organizations.')
-  withJson(adminCommand(orgs, 'list', 'List all organizations.')).action(withAdmin(cli, list))
+  adminCommand(orgs, 'list', 'List all organizations.').action(withAdmin(cli, list))
   withExamples(
     adminCommand(orgs, 'create <name>', 'Create an organization and print its id.'),
     'glovebox orgs create acme',
@@ -31,11 +31,12 @@ async function list(session: AdminSession, options: { json?: boolean }) {
 }
 
 async function create(session: AdminSession, name: string) {
-  session.io.stdout.write(`${(await createOrg(session, operator, name)).id}\n`)
+  const org = await createOrg(session, operator, name)
+  session.printResult(org, org.id)
   return undefined
 }
 
 async function rename(session: AdminSession, name: string, newName: string) {
-  await renameOrg(session, operator, (await session.orgNamed(name)).id, newName)
+  session.printResult(await renameOrg(session, operator, (await session.orgNamed(name)).id, newName), '')
   return undefined
 }

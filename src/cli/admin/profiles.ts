@@ -6,7 +6,7 @@ import { asMap, readFileText } from '../../config-sources.ts'
 import { operator } from '../../core/admin/admin.ts'
 import { createProfile, getProfile, listProfiles, removeProfile, replaceProfile } from '../../core/admin/profiles.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { type Columns, printItems, printJson, withJson } from '../output.ts'
+import { type Columns, printItems, printJson } from '../output.ts'
 import { type AdminSession, adminCommand, everyItem, withAdmin, withOrg } from './context.ts'
 
 interface OrgOption {
@@ -16,7 +16,7 @@ interface OrgOption {
 export function register(program: Command, cli: Cli): void {
   const profiles = program.command('profiles').description('Manage the profiles of an organization.')
   const add = (usage: string, description: string) => withOrg(adminCommand(profiles, usage, description))
-  withJson(add('list', 'List the profiles that keys of an organization can use.')).action(withAdmin(cli, list))
+  add('list', 'List the profiles that keys of an organization can use.').action(withAdmin(cli, list))
   add('show <name>', 'Print the settings of a profile as JSON.').action(withAdmin(cli, show))
   withExamples(
     add('set <name> <file>', 'Create or replace a profile with the settings in a YAML file.'),
@@ -56,8 +56,10 @@ async function list(session: AdminSession, options: OrgOption & { json?: boolean
 async function set(session: AdminSession, name: string, settings: Record<string, unknown>, { org }: OrgOption) {
   const { id: orgId } = await session.orgNamed(org)
   const existing = await session.store.storedProfiles.get(orgId, name)
-  if (existing) await replaceProfile(session, operator, { orgId, name }, settings)
-  else await createProfile(session, operator, orgId, { name, settings })
+  const profile = existing
+    ? await replaceProfile(session, operator, { orgId, name }, settings)
+    : await createProfile(session, operator, orgId, { name, settings })
+  session.printResult(profile, '')
   return undefined
 }
 
@@ -76,5 +78,6 @@ async function show(session: AdminSession, name: string, { org }: OrgOption) {
 
 async function remove(session: AdminSession, name: string, { org }: OrgOption) {
   await removeProfile(session, operator, (await session.orgNamed(org)).id, name)
+  session.printResult({ removed: name }, '')
   return undefined
 }

@@ -47,6 +47,6 @@ async function history(session: AdminSession, { org, keepCode, keepOutput }: His
 async function webhookSecret(session: AdminSession, { org, rotate = false }: { org: string; rotate?: boolean }) {
   const { id } = await session.orgNamed(org)
   const secret = await (rotate ? rotateWebhookSecret(session, operator, id) : webhookSecretOf(session, operator, id))
-  session.io.stdout.write(`${secret}\n`)
+  session.printResult({ secret }, secret)
   return undefined
 }

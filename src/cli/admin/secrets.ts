@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { InstanceLock } from '../../base/instance-lock.ts'
 import { masterKeySource, replaceMasterKey } from '../../core/access/master-key.ts'
 import { type Cli, withExamples } from '../command.ts'
+import { printJson } from '../output.ts'
 import { exitCodes } from '../process-io.ts'
 import { configOf } from '../setting-options.ts'
 import { adminCommand, withStore } from './context.ts'
@@ -25,7 +26,8 @@ async function rotate(command: Command, { io, exit }: Cli): Promise<void> {
   try {
     const code = await withStore(config, io, async (store, instance) => {
       await replaceMasterKey(store, masterKeySource(config, instance.frontHome))
-      io.stdout.write('Encrypted all secrets with a new master key. Back it up separately from the database.\n')
+      if (command.opts<{ json?: boolean }>().json) printJson({ rotated: true }, io)
+      else io.stdout.write('Encrypted all secrets with a new master key. Back it up separately from the database.\n')
       return exitCodes.ok
     })
     exit(code ?? exitCodes.ok)

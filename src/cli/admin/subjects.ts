@@ -34,6 +34,6 @@ async function exportData(session: AdminSession, subject: string, { org }: { org
 async function erase(session: AdminSession, subject: string, { org }: { org: string }) {
   const erased = await eraseSubject(session, operator, (await session.orgNamed(org)).id, subject)
   const { runs, threads, audit_lines: lines } = erased
-  session.io.stdout.write(`Erased the data of ${runs} runs, ${threads} threads and ${lines} audit log lines.\n`)
+  session.printResult(erased, `Erased the data of ${runs} runs, ${threads} threads and ${lines} audit log lines.`)
   return undefined
 }

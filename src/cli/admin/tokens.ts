@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { operator, roles } from '../../core/admin/admin.ts'
 import { createToken, listTokens, revokeToken } from '../../core/admin/tokens.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { type Columns, printItems, withJson } from '../output.ts'
+import { type Columns, printItems } from '../output.ts'
 import { type AdminSession, adminCommand, everyItem, usageError, withAdmin } from './context.ts'
 
 interface TokenOptions {
@@ -24,7 +24,7 @@ export function register(program: Command, cli: Cli): void {
     'glovebox tokens create --role owner --name ops',
     'glovebox tokens create --role member --name dashboard --org acme',
   ).action(withAdmin(cli, create))
-  withJson(adminCommand(tokens, 'list', 'List tokens, without their secrets.')).action(withAdmin(cli, list))
+  adminCommand(tokens, 'list', 'List tokens, without their secrets.').action(withAdmin(cli, list))
   withExamples(
     adminCommand(tokens, 'revoke <id>', 'Revoke a token permanently.'),
     'glovebox tokens revoke tok_…',
@@ -39,8 +39,8 @@ async function create(session: AdminSession, { name, role, org, expires }: Token
     org_id: org === undefined ? null : (await session.orgNamed(org)).id,
     expires_at: expires ?? null,
   })
-  session.io.stderr.write(`Created token ${token.id} with role ${role}. The secret is shown only once:\n`)
-  session.io.stdout.write(`${token.secret}\n`)
+  session.notify(`Created token ${token.id} with role ${role}. The secret is shown only once:`)
+  session.printResult(token, token.secret)
   return undefined
 }
 
@@ -64,6 +64,6 @@ async function list(session: AdminSession, options: { json?: boolean }) {
 
 async function revoke(session: AdminSession, id: string) {
   await revokeToken(session, operator, id)
-  session.io.stdout.write(`Revoked ${id}.\n`)
+  session.printResult({ id, revoked: true }, `Revoked ${id}.`)
   return undefined
 }

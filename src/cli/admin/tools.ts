@@ -4,7 +4,7 @@ import { operator } from '../../core/admin/admin.ts'
 import { hiddenToolsOf, switchTool } from '../../core/admin/orgs.ts'
 import { productInventory } from '../../tools/catalog.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { printItems, withJson } from '../output.ts'
+import { printItems } from '../output.ts'
 import { type AdminSession, adminCommand, withAdmin, withOrg } from './context.ts'
 
 /** The names of all tools. */
@@ -12,7 +12,7 @@ export const toolNames: readonly string[] = productInventory.tools.map(({ name }
 
 export function register(program: Command, cli: Cli): void {
   const tools = program.command('tools').description('Hide tools from an organization.')
-  withJson(withOrg(adminCommand(tools, 'list', 'List all tools, with their state.'))).action(withAdmin(cli, list))
+  withOrg(adminCommand(tools, 'list', 'List all tools, with their state.')).action(withAdmin(cli, list))
   withExamples(
     withOrg(adminCommand(tools, 'hide <tool>', 'Hide a tool from all keys of an organization and refuse its calls.')),
     'glovebox tools hide files_upload --org acme',
@@ -32,5 +32,6 @@ const change =
   async (session: AdminSession, tool: string, { org }: { org: string }) => {
     const { id } = await session.orgNamed(org)
     await switchTool(session, operator, id, { tool, shown, known: toolNames })
+    session.printResult({ name: tool, state: shown ? 'shown' : 'hidden' }, '')
     return undefined
   }

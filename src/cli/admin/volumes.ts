@@ -5,7 +5,7 @@ import { operator } from '../../core/admin/admin.ts'
 import { createVolume, listVolumes, removeVolume, updateVolume, type VolumeView } from '../../core/admin/volumes.ts'
 import { settings } from '../../settings.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { type Columns, printItems, withJson } from '../output.ts'
+import { type Columns, printItems } from '../output.ts'
 import { type AdminSession, adminCommand, everyItem, withAdmin, withOrg } from './context.ts'
 
 interface VolumeOptions {
@@ -26,7 +26,7 @@ export function register(program: Command, cli: Cli): void {
       .option('--files <n>', 'number of files, directories and links'),
     'glovebox volumes create data --org acme --quota 10GiB',
   ).action(withAdmin(cli, create))
-  withJson(add('list', 'List the volumes of an organization.')).action(withAdmin(cli, list))
+  add('list', 'List the volumes of an organization.').action(withAdmin(cli, list))
   add('rename <slug> <new-slug>', 'Change the slug of a volume that no profile mounts.').action(withAdmin(cli, rename))
   withExamples(
     add('grow <slug> <size>', 'Increase the size of a volume. Volumes cannot shrink.'),
@@ -63,7 +63,8 @@ async function list(session: AdminSession, options: { org: string; json?: boolea
 async function create(session: AdminSession, slug: string, options: VolumeOptions) {
   const { id: orgId } = await session.orgNamed(options.org)
   const content = { slug, ...(options.name !== undefined && { name: options.name }), ...quotaOf(options) }
-  session.io.stdout.write(`${(await createVolume(session, operator, orgId, content)).id}\n`)
+  const volume = await createVolume(session, operator, orgId, content)
+  session.printResult(volume, volume.id)
   return undefined
 }
 
@@ -74,12 +75,14 @@ const grow = (session: AdminSession, slug: string, quota: string, { org }: Volum
   update(session, slug, org, quotaOf({ quota }))
 
 async function update(session: AdminSession, slug: string, org: string, changes: object) {
-  await updateVolume(session, operator, { orgId: (await session.orgNamed(org)).id, slug }, changes)
+  const volume = await updateVolume(session, operator, { orgId: (await session.orgNamed(org)).id, slug }, changes)
+  session.printResult(volume, '')
   return undefined
 }
 
 async function remove(session: AdminSession, slug: string, { org }: VolumeOptions) {
   await removeVolume(session, operator, (await session.orgNamed(org)).id, slug)
-  session.io.stderr.write(`New runs no longer mount ${slug}. The server deletes its files when no run uses them.\n`)
+  session.notify(`New runs no longer mount ${slug}. The server deletes its files when no run uses them.`)
+  session.printResult({ slug, state: 'being deleted' }, '')
   return undefined
 }
