@@ -1,11 +1,10 @@
 /** Local files to upload: single files, directories with what is in them, and glob patterns. */
 import { randomBytes } from 'node:crypto'
-import { createReadStream, createWriteStream, type Stats } from 'node:fs'
+import type { Stats } from 'node:fs'
 import { type FileHandle, glob, lstat, open, readdir, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join, posix } from 'node:path'
-import type { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
+import { Readable } from 'node:stream'
 import { reasonOf } from '../api-client.ts'
 import { ClientError } from '../client-error.ts'
 import { exitCodes } from '../process-io.ts'
@@ -89,15 +88,26 @@ export async function spool(input: Readable, stop: AbortSignal): Promise<Spooled
   const file: FileHandle = await open(path, 'wx+', 0o600)
   await rm(path)
   try {
-    await pipeline(input, createWriteStream('', { fd: file.fd, autoClose: false }), { signal: stop })
+    await file.writeFile(input, { signal: stop })
     const { size } = await file.stat()
     return {
       size,
-      bytes: () => createReadStream('', { fd: file.fd, start: 0, autoClose: false }),
+      bytes: () => Readable.from(piecesOf(file)),
       close: () => file.close(),
     }
   } catch (error) {
     await file.close()
     throw error
+  }
+}
+
+const pieceBytes = 64 * 1024
+
+async function* piecesOf(file: FileHandle): AsyncGenerator<Uint8Array, void, undefined> {
+  for (let position = 0; ; ) {
+    const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(pieceBytes), 0, pieceBytes, position)
+    if (bytesRead === 0) return
+    position += bytesRead
+    yield buffer.subarray(0, bytesRead)
   }
 }

@@ -1,9 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { createWriteStream } from 'node:fs'
 import { lstat, mkdir, open, realpath, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve, sep } from 'node:path'
 import type { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { reasonOf } from '../api-client.ts'
 import { ClientError } from '../client-error.ts'
 import { exitCodes } from '../process-io.ts'
@@ -42,12 +40,10 @@ export class TargetDirectory {
     const incoming = join(dirname(target), `.${randomBytes(8).toString('hex')}.incoming`)
     try {
       const file = await refusing(path, open(incoming, 'wx', 0o644))
-      const output = createWriteStream('', { fd: file.fd, autoClose: false })
       try {
-        await pipeline(bytes, output)
-        if (output.bytesWritten !== size) {
-          throw new ClientError(`${path} ended after ${output.bytesWritten} of ${size} bytes`)
-        }
+        await file.writeFile(bytes)
+        const { size: written } = await file.stat()
+        if (written !== size) throw new ClientError(`${path} ended after ${written} of ${size} bytes`)
         await file.sync()
       } finally {
         await file.close()
