@@ -1,4 +1,4 @@
-/** What a server records of itself for commands that run beside it: its mode, its home directory and its address. */
+/** What a server records for commands that run beside it: its mode, its home directory and its address. */
 import { closeSync, constants, fstatSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Instance } from '../base/instance.ts'

@@ -37,7 +37,7 @@ export interface AdminSession extends AdminContext {
   io: ProcessIo
   /** Prints what a command did: a sentence or value for people, with `--json` the result itself. */
   printResult(result: unknown, text: string): void
-  /** Prints a message for people to standard error; with `--json` there is none. */
+  /** Prints a message for people to standard error; not with `--json`. */
   notify(message: string): void
   /** Finds an organization by name; `default` is the development organization in development mode. */
   orgNamed(name: string): Promise<OrgRow>

@@ -7,7 +7,7 @@ export type ImageProtocol = 'kitty' | 'iterm' | 'sixel'
 
 /**
  * Detects the protocol of a terminal from the environment alone: a terminal that is asked would answer into the standard
- * input. Inside a multiplexer, which shows no images, there is none.
+ * input. A multiplexer shows no images.
  */
 export function protocolOf(env: ProcessIo['env']): ImageProtocol | undefined {
   const { TERM = '', TERM_PROGRAM = '', LC_TERMINAL = '' } = env
