@@ -41,7 +41,7 @@ export function register(program: Command, { io, exit }: Cli): void {
 /**
  * Checks this machine and prints what it found.
  * @returns 0 only if runs can start and every check passed.
- * @throws StartRefused when it may not even check.
+ * @throws StartRefused when it is not run by root.
  */
 async function doctor(config: Config, { json = false }: Options, io: ProcessIo): Promise<number> {
   requirePrivilege('doctor')

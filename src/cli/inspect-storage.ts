@@ -6,8 +6,9 @@ import { probeStorage } from '../storage/probe.ts'
 import type { Check } from './inspect.ts'
 
 /**
- * Looks at this machine as a place for threads: makes one, mounts it, hands it to another user namespace.
- * @param home on the disk that holds the storage; nothing stays in it. To be called in a mount namespace of one's own.
+ * Checks whether this machine can store threads: creates a filesystem, mounts it, and attaches it to another user
+ * namespace. Must be called in a separate mount namespace.
+ * @param home directory on the disk of the storage; nothing is left in it.
  */
 export async function inspectStorage(home: string): Promise<Check> {
   const name = 'threads'
@@ -16,10 +17,10 @@ export async function inspectStorage(home: string): Promise<Check> {
   try {
     await probeStorage(scratch)
     const ms = Math.round(monotonicMs() - startedMs)
-    return { name, ok: true, detail: `a filesystem was made, mounted and handed over in ${ms} ms` }
+    return { name, ok: true, detail: `a filesystem was created, mounted and attached in ${ms} ms` }
   } catch (error) {
     if (!(error instanceof StartRefused)) throw error
-    const remedy = `${error.remedy} Or serve without threads: --storage none.`
+    const remedy = `${error.remedy} Or disable threads: --storage none.`
     return { name, ok: false, detail: error.message, remedy }
   } finally {
     await rm(scratch, { recursive: true, force: true })

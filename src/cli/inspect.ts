@@ -12,24 +12,25 @@ import { type EngineSettings, type RuntimeName, runtimeNames } from '../engine/s
 import { createSlot } from '../engine/slots/create-slot.ts'
 import type { Slot } from '../engine/slots/slot.ts'
 
-/** One thing looked at. */
+/** The result of one check. */
 export interface Check {
   name: string
   ok: boolean
   detail: string
-  /** What to do about it; also where all is well but could be better. */
+  /** What to do about a failure, or to improve something that works. */
   remedy?: string
 }
 
-/** Below this a machine is about to have other worries than runs. */
+/** With less free space, the database and slots soon fail. */
 const diskFreeMinBytes = 1024 ** 3
 
 /**
- * Looks at this machine as a place for runs: makes a slot, and reads every layer of the isolation from inside a jail.
- * @param settings of an instance of its own, so that a live one is left alone
- * @param memoryBytes what the largest profile lets a run have
- * @param preloads lists of modules that profiles want imported ahead of runs
- * @returns every check, in the order in which they build on each other; it never throws for what the machine lacks.
+ * Checks whether this machine can run sandboxes: creates a slot, and verifies every isolation layer from inside a jail.
+ * @param settings of a separate instance, so that a running server is not affected
+ * @param memoryBytes the largest memory limit of the profiles
+ * @param preloads lists of modules that profiles preload
+ * @returns the results in the order of their dependencies. A missing feature of the machine is a failed check, not an
+ * exception.
  */
 export async function inspect(
   settings: EngineSettings,
@@ -86,7 +87,9 @@ function checkHost(host: Machine): Check[] {
       name: 'languages',
       ok: host.languages.length > 0,
       detail: host.languages.map(({ version, path }) => `${version} (${path})`).join(', ') || 'none',
-      ...(missing.length === 0 ? {} : { remedy: `To offer ${missing.join(', ')}, install it below /usr.` }),
+      ...(missing.length === 0
+        ? {}
+        : { remedy: `To offer ${missing.join(' and ')}, install the interpreter below /usr.` }),
     },
   ]
 }
@@ -96,35 +99,34 @@ async function checkPreloads(host: Machine, preloads: readonly (readonly string[
   for (const modules of preloads) {
     const problem = await findPreloadProblem(host, modules)
     const name = 'preload'
-    if (problem === undefined)
-      checks.push({ name, ok: true, detail: `${modules.join(', ')} can be imported ahead of runs` })
+    if (problem === undefined) checks.push({ name, ok: true, detail: `${modules.join(', ')} can be preloaded` })
     else
       checks.push({
         name,
         ok: false,
         detail: `${modules.join(', ')}: ${problem}`,
-        remedy: 'Install what is missing below /usr, or take the module out of preload of its profile.',
+        remedy: 'Install the missing module below /usr, or remove it from the preload setting of the profile.',
       })
   }
   return checks
 }
 
-/** Not a wall: the share of a run is limited either way. */
+/** The CPU time of a run is limited in any case; this is only about what programs count. */
 function checkProcessors({ cgroups: { processors } }: Machine): Check {
   const name = 'processors'
-  if (processors) return { name, ok: true, detail: `runs are bound to what they are given of ${processors.join(', ')}` }
+  if (processors) return { name, ok: true, detail: `runs use processors ${processors.join(', ')}` }
   return {
     name,
     ok: true,
-    detail: 'no cpuset controller: nproc in a run counts every processor, though its share is limited',
-    remedy: 'To let programs count right, give this process the cpuset controller (docs/limits.md).',
+    detail: 'no cpuset controller: programs see all processors, although their CPU time is limited',
+    remedy: 'To show programs the right number, delegate the cpuset controller (docs/limits.md).',
   }
 }
 
 const peakMeanings: Readonly<Record<PeakScope, string>> = {
-  run: 'peak memory is that of each run',
-  slot: 'peak memory is that of all runs of a slot so far: this kernel cannot start the count anew (Linux 6.12 can)',
-  end_of_run: 'peak memory is what was in use at the end of the run: this kernel keeps no peak (Linux 6.12 does)',
+  run: 'peak memory is measured for each run',
+  slot: 'peak memory is the maximum of all previous runs of the slot: resetting it requires Linux 6.12',
+  end_of_run: 'peak memory is the memory in use at the end of the run: measuring the peak requires Linux 5.19',
 }
 
 async function checkMeasures(host: Machine): Promise<Check> {
@@ -148,7 +150,7 @@ const limits = { ...probeLimits, memoryBytes: 64 * 1024 ** 2, timeoutMs: 5_000 }
 
 const namespaces = ['user', 'pid', 'mnt', 'net', 'ipc', 'uts', 'cgroup']
 
-/** Reads the layers where they must hold: as a program in a jail sees itself. */
+/** Verifies the isolation layers from inside, as a program in a jail. */
 async function checkLayers(slot: Slot): Promise<Check[]> {
   const links = namespaces.map((name) => `/proc/self/ns/${name}`).join(' ')
   const script = `cat /proc/self/status /proc/self/uid_map /proc/net/dev; readlink ${links}`
@@ -163,33 +165,39 @@ async function checkLayers(slot: Slot): Promise<Check[]> {
   const interfaces = [...output.matchAll(/^\s*(\S+):(?:\s+\d+){16}$/gm)].map(([, name]) => name)
   const user = field('Uid').split(/\s+/)
   return [
-    layer('id range', ids !== undefined && Number(ids) > 0, `ids 0 to 65535 inside are ${ids} onwards on the host`),
+    layer(
+      'id range',
+      ids !== undefined && Number(ids) > 0,
+      ids === undefined
+        ? 'not mapped to a separate range'
+        : `user IDs 0 to 65535 are ${ids} to ${Number(ids) + 65_535} on the host`,
+    ),
     layer(
       'user',
       user.every((id) => id === user[0] && id !== '0'),
-      `runs are user ${user[0]} there`,
+      `programs run as user ${user[0]}`,
     ),
     layer(
       'capabilities',
       capabilities.length === 0,
-      capabilities.length === 0 ? 'none' : `left in ${capabilities.join(', ')}`,
+      capabilities.length === 0 ? 'none' : `not empty: ${capabilities.join(', ')}`,
     ),
     layer('no_new_privs', field('NoNewPrivs') === '1', field('NoNewPrivs')),
     layer(
       'system calls',
       field('Seccomp') === '2' && Number(field('Seccomp_filters')) >= 2,
-      `${field('Seccomp_filters')} filters, of the slot and of the jail`,
+      `${field('Seccomp_filters')} seccomp filters: of the slot and of the jail`,
     ),
     layer(
       'namespaces',
       shared.length === 0,
-      shared.length === 0 ? `own ${namespaces.join(', ')}` : `shared: ${shared.join(', ')}`,
+      shared.length === 0 ? `separate: ${namespaces.join(', ')}` : `shared with the host: ${shared.join(', ')}`,
     ),
     layer('network', interfaces.join() === 'lo', `interfaces: ${interfaces.join(', ') || 'none'}`),
   ]
 }
 
-/** Shows by trespassing that the limits bite; each run also stands in its own cgroup leaf, or it does not start. */
+/** Verifies limits by exceeding them. That each run has its own cgroup is checked at every start of a run. */
 async function checkLimits(slot: Slot): Promise<Check[]> {
   const greedy = await capture(slot, ['/bin/sh', '-c', 'head -c 1000000000 /dev/zero | tail'], limits)
   const slow = await capture(slot, ['/bin/sleep', '60'], { ...limits, timeoutMs: 100 })
@@ -197,28 +205,32 @@ async function checkLimits(slot: Slot): Promise<Check[]> {
     layer(
       'memory limit',
       greedy.result.ending.kind === 'out_of_memory',
-      `a run beyond it ended as ${greedy.result.ending.kind}`,
+      `a run that exceeded it ended as ${greedy.result.ending.kind}`,
     ),
-    layer('time limit', slow.result.ending.kind === 'timed_out', `a run beyond it ended as ${slow.result.ending.kind}`),
-    layer('clean end', slot.healthy, slot.unhealthyReason ?? 'the slot was left empty by every run'),
+    layer(
+      'time limit',
+      slow.result.ending.kind === 'timed_out',
+      `a run that exceeded it ended as ${slow.result.ending.kind}`,
+    ),
+    layer('cleanup', slot.healthy, slot.unhealthyReason ?? 'no run left a process behind'),
   ]
 }
 
 function layer(name: string, ok: boolean, detail: string): Check {
   if (ok) return { name, ok, detail }
-  return { name, ok, detail, remedy: 'This must hold on every machine: do not serve from here, and report it.' }
+  return { name, ok, detail, remedy: 'This is a defect: do not use this machine as a server, and report it.' }
 }
 
 function checkMemory(wantedBytes: number): Check {
   const availableKb = /^MemAvailable:\s+(\d+) kB$/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]
   const bytes = Number(availableKb ?? 0) * 1024
   const ok = bytes >= wantedBytes
-  const detail = `${inMebibytes(bytes)} available; a run may have ${inMebibytes(wantedBytes)}`
+  const detail = `${inMebibytes(bytes)} available; one run can use ${inMebibytes(wantedBytes)}`
   return {
     name: 'memory',
     ok,
     detail,
-    ...(ok ? {} : { remedy: 'Free memory, or lower the memory limit of the profiles.' }),
+    ...(ok ? {} : { remedy: 'Free memory, or decrease limit_memory of the profiles.' }),
   }
 }
 
@@ -234,7 +246,7 @@ async function checkDisk(stateDir: string): Promise<Check> {
   }
 }
 
-/** Of the directory, or of the nearest above it that exists. */
+/** Reads the free space of the directory, or of its nearest existing parent. */
 async function freeBytes(path: string): Promise<{ path: string; bytes: number }> {
   try {
     const { bavail, bsize } = await statfs(path)

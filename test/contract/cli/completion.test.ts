@@ -68,6 +68,19 @@ describe('the completion scripts for other shells', () => {
   })
 })
 
+describe('every command', () => {
+  /** Those that print no result of their own. */
+  const withoutJson = ['serve', 'stdio', 'completion']
+
+  it('prints JSON on request', async () => {
+    const lines = (await scriptOf('bash')).matchAll(/^ {4}'(.*)'\) commands='(.*)' options='(.*)' files=/gm)
+    const commands = [...lines].map(([, path = '', children = '', options = '']) => ({ path, children, options }))
+    const silent = commands.filter(({ children, options }) => children === '' && !options.includes('--json'))
+    expect(silent.map(({ path }) => path).filter((path) => !path.endsWith('help'))).toEqual(withoutJson)
+    expect(commands.length).toBeGreaterThan(50)
+  })
+})
+
 describe('a misspelled command or option', () => {
   it.each([
     [['rnu'], 'run'],
