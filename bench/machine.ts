@@ -38,6 +38,8 @@ export async function describeMachine(root: string): Promise<Machine> {
     cgroupMoveMs: await measureCgroupMove(),
     versions: {
       node: process.version,
+      // What removes the types, in node.
+      typescript: process.versions.amaro ?? 'unknown',
       python: firstLine(programs.python.argv[0], '--version'),
       bash: firstLine(programs.bash.argv[0], '--version'),
       crun: firstLine('crun', '--version'),

@@ -17,6 +17,11 @@ export interface Program {
 export const programs: Record<Language, Program> = {
   python: { code: 'print(1)', argv: ['/usr/bin/python3', '-I', '-c', 'pass'], prints: '' },
   node: { code: 'console.log(1)', argv: [process.execPath, '-e', 'console.log(1)'], prints: '1\n' },
+  typescript: {
+    code: 'const x: number = 1; console.log(x)',
+    argv: [process.execPath, '-e', 'console.log(1)'],
+    prints: '1\n',
+  },
   bash: { code: 'echo 1', argv: ['/usr/bin/bash', '-c', 'echo 1'], prints: '1\n' },
 }
 
@@ -26,6 +31,7 @@ const holdS = 0.5
 const holding: Record<Language, string> = {
   python: `import time; time.sleep(${holdS})`,
   node: `setTimeout(() => undefined, ${holdS * 1000})`,
+  typescript: `setTimeout((): void => undefined, ${holdS * 1000})`,
   bash: `sleep ${holdS}; true`,
 }
 

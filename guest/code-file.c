@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +16,8 @@
 #include "views.h"
 
 #define CODE_DIRECTORY IMAGE "/run/glovebox"
+#define CODE_IN_JAIL "/run/glovebox/"
+#define HOME_BYTES_MAX 1024
 
 static int write_whole(int fd, const uint8_t *bytes, uint64_t left)
 {
@@ -66,4 +70,41 @@ int code_file_mount(const struct preparation *p)
 		return fail("make the directory of the code file");
 	int fd = create_code(p->code_file);
 	return fd < 0 || binds_seal(IMAGE "/run", 0, READ_ONLY) < 0 ? -1 : fd;
+}
+
+/* As the user of the jail: the name may be taken by what an earlier run has left, which is replaced and never followed. */
+static int copy_code(const char *from, const char *to)
+{
+	int source = open(from, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+
+	if (source < 0 || fstat(source, &status) < 0)
+		return -1;
+	unlink(to);
+	int copy = open(to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	ssize_t copied = copy < 0 ? -1 : sendfile(copy, source, NULL, (size_t)status.st_size);
+	close(source);
+	if (copy >= 0)
+		close(copy);
+	if (copied == status.st_size)
+		return 0;
+	if (copy >= 0)
+		unlink(to);
+	return -1;
+}
+
+void code_file_copy(const struct preparation *p)
+{
+	static char path[HOME_BYTES_MAX + 1 + NAME_MAX + 1];
+	char file[sizeof(CODE_IN_JAIL) + NAME_MAX];
+
+	if (p->home_code_file == NULL || p->code_file == NULL)
+		return;
+	snprintf(file, sizeof(file), CODE_IN_JAIL "%s", p->code_file);
+	snprintf(path, sizeof(path), "%s/%s", p->home, p->home_code_file);
+	if (copy_code(file, path) < 0)
+		return;
+	for (char **word = p->args; *word != NULL; word++)
+		if (strcmp(*word, file) == 0)
+			*word = path;
 }

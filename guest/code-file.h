@@ -15,4 +15,8 @@ int code_file_mount(const struct preparation *preparation);
 /* Writes the source text to that descriptor, and closes it. Returns 0, or -1 with fail_text. */
 int code_file_write(int fd, const uint8_t *code, uint64_t bytes);
 
+/* In the main process, in its home: copies the file to the name HOME_CODE_FILE, and replaces its path among the arguments by
+ * that of the copy. Without room for a copy, the program keeps its file. */
+void code_file_copy(const struct preparation *preparation);
+
 #endif

@@ -93,6 +93,7 @@ static _Noreturn void main_process(const struct preparation *p)
 	}
 	if (wait_for_go() < 0)
 		give_up();
+	code_file_copy(p);
 	exec_program(p);
 }
 

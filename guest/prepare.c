@@ -85,7 +85,7 @@ static const char *keep_path(struct preparation *p, const struct record *record)
 	char *text = keep_text(p, record);
 
 	if (text == NULL)
-		return "HOME, CODE_FILE, DOCK or VOLUMES holds a NUL";
+		return "HOME, CODE_FILE, HOME_CODE_FILE, DOCK or VOLUMES holds a NUL";
 	if (record->tag == RECORD_HOME) {
 		p->home = text;
 		return is_plain_path(text) ? NULL : "HOME is not a plain absolute path";
@@ -97,6 +97,10 @@ static const char *keep_path(struct preparation *p, const struct record *record)
 	if (record->tag == RECORD_VOLUMES) {
 		p->volumes = text;
 		return is_plain_name(text) ? NULL : "VOLUMES is not a plain name";
+	}
+	if (record->tag == RECORD_HOME_CODE_FILE) {
+		p->home_code_file = text;
+		return is_plain_name(text) ? NULL : "HOME_CODE_FILE is not a plain file name";
 	}
 	p->code_file = text;
 	return is_plain_name(text) ? NULL : "CODE_FILE is not a plain file name";
@@ -195,7 +199,7 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 		const char *error;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_CPU_QUOTA || (allowed & 1u << record.tag) == 0)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_HOME_CODE_FILE || (allowed & 1u << record.tag) == 0)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)
@@ -206,7 +210,7 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 		else if (record.tag == RECORD_ENV)
 			error = keep_word(p, &record, p->env, &env);
 		else if (record.tag == RECORD_HOME || record.tag == RECORD_CODE_FILE || record.tag == RECORD_DOCK ||
-			 record.tag == RECORD_VOLUMES)
+			 record.tag == RECORD_VOLUMES || record.tag == RECORD_HOME_CODE_FILE)
 			error = keep_path(p, &record);
 		else
 			error = keep_quantity(p, &record);

@@ -26,6 +26,7 @@ enum record_tag {
 	RECORD_PICTURE_CREDIT = 17,
 	RECORD_MEMORY_BYTES = 18,
 	RECORD_CPU_QUOTA = 19,
+	RECORD_HOME_CODE_FILE = 20,
 };
 
 #define WORDS_MAX 4096u
@@ -47,6 +48,7 @@ struct preparation {
 	char **env;  /* ends with NULL */
 	const char *home;
 	const char *code_file; /* NULL: standard input carries the source text */
+	const char *home_code_file; /* name of its copy in the home; NULL without one */
 	const char *dock;      /* entry of the dock that is the home; NULL: a tmpfs is */
 	const char *volumes;   /* entry of the dock below which volumes are mounted; NULL: there are none */
 	uint64_t tmp_bytes;

@@ -59,7 +59,7 @@ install_node_packages() {
 	printf '%s %s\n' "$wanted" "$1" >node_modules/.stamp
 }
 
-# npm 9 (Debian 12) installs the package that contains Node but does not link its binary.
+# Node also runs the programs of node and typescript. npm 9 (Debian 12) installs its package but does not link its binary.
 link_node() {
 	[ ! -x node_modules/.bin/node ] || return 0
 	for program in node_modules/node-linux-*/bin/node; do

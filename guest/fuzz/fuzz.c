@@ -102,6 +102,8 @@ static void put_preparation(struct stream *records)
 	if (random_below(2) == 0)
 		put_text(records, RECORD_CODE_FILE, "main.py");
 	if (random_below(2) == 0)
+		put_text(records, RECORD_HOME_CODE_FILE, ".main.py");
+	if (random_below(2) == 0)
 		put_text(records, RECORD_DOCK, "home-1");
 	for (size_t i = 0; i < sizeof(quantities); i++)
 		put_quantity(records, quantities[i], 1 + random_below(1u << 20));

@@ -7,15 +7,19 @@
  *
  * Source text: node evaluates what it reads from `process.stdin`, in the home directory. The first stream there is the file
  * of the program, so that standard input is left for the program. A process that was started in advance first waits for a
- * newline, which says that the file is written, and that the home directory is the one of its run.
+ * newline, which says that the file is written, and that the home directory is the one of its run. Types of TypeScript are
+ * replaced by blanks, so that lines and columns stay.
  *
- * `__filename`: that file, for workers and further processes that run it. They resolve what it imports from the home.
+ * The file of the program: a program that asks for it is copied to its home and started as that file (see
+ * src/base/program-copy.ts). All others cannot tell: they are the main module, and workers and further processes that run
+ * the original file resolve what it imports from the home.
  *
  * `require`: for code that node takes for an ES module. With it, code that mixes `require` and top-level `await` runs,
  * where only node reports that the module type is ambiguous. CommonJS code keeps its own.
  */
 const fs = require('node:fs')
 const Module = require('node:module')
+const path = require('node:path')
 const { fileURLToPath, pathToFileURL } = require('node:url')
 
 const { createRequire, registerHooks } = Module
@@ -37,16 +41,62 @@ for (const name of ['stdout', 'stderr']) {
 
 const isEarly = process.env.GLOVEBOX_EARLY !== undefined
 delete process.env.GLOVEBOX_EARLY
+const isTyped = program.endsWith('.ts')
 const isProgram = process.argv[1] === '-' && require('node:worker_threads').isMainThread
+
+/** Returns the path of the copy of a program that asks for its file; `undefined` if it does not, or without room for it. */
+function copyOf(text) {
+  if (!/__filename|\bimport\s*\.\s*meta\b|\bargv\s*\[\s*1\s*\]/.test(text)) return undefined
+  const copy = `${process.cwd()}/.glovebox-${path.basename(program)}`
+  try {
+    fs.rmSync(copy, { force: true })
+    fs.writeFileSync(copy, text, { flag: 'wx' })
+    return copy
+  } catch {
+    return undefined
+  }
+}
+
+/** Returns TypeScript without its types. Node itself reports what is wrong with a text that it cannot remove them from. */
+function withoutTypes(text) {
+  const { emitWarning } = process
+  process.emitWarning = () => undefined
+  try {
+    return Module.stripTypeScriptTypes(text)
+  } catch {
+    return text
+  } finally {
+    process.emitWarning = emitWarning
+  }
+}
+
+/** Starts the program as a file, instead of what node would evaluate: nothing, since that input never ends. */
+function runCopy(copy, stdin) {
+  process.argv[1] = copy
+  process.nextTick(() => {
+    Object.defineProperty(process, 'stdin', stdin)
+    for (const name of ['__filename', '__dirname']) delete globalThis[name]
+    define(usualRequire)
+    Module.runMain()
+  })
+}
+
 if (isProgram) {
   const usual = Object.getOwnPropertyDescriptor(process, 'stdin')
   const open = () => {
     if (isEarly) {
+      if (isTyped) withoutTypes('')
       fs.readSync(0, new Uint8Array(1))
       process.chdir(home)
     }
     const stream = new (require('node:stream').Readable)({ read() {} })
-    stream.push(fs.readFileSync(program))
+    const text = fs.readFileSync(program, 'utf8')
+    const copy = copyOf(text)
+    if (copy !== undefined) {
+      runCopy(copy, usual)
+      return stream
+    }
+    stream.push(isTyped ? withoutTypes(text) : text)
     stream.push(null)
     return stream.once('end', () => Object.defineProperty(process, 'stdin', usual))
   }
@@ -69,9 +119,20 @@ if (isProgram) {
     },
   })
 }
-Object.defineProperty(globalThis, 'require', {
-  value: createRequire(`${home}/`),
-  configurable: true,
-  writable: true,
-  enumerable: false,
-})
+const define = (value) =>
+  Object.defineProperty(globalThis, 'require', { value, configurable: true, writable: true, enumerable: false })
+
+const usualRequire = createRequire(`${home}/`)
+if (isProgram)
+  // Node assigns the function of a CommonJS program, and then the program is its main module.
+  Object.defineProperty(globalThis, 'require', {
+    configurable: true,
+    enumerable: false,
+    get: () => usualRequire,
+    set(value) {
+      value.main ??= globalThis.module
+      process.mainModule ??= globalThis.module
+      define(value)
+    },
+  })
+else define(usualRequire)

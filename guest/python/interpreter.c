@@ -193,6 +193,26 @@ void interpreter_import_from_home(const char *program)
 		set_item(path, 0, own); /* takes the reference */
 }
 
+void interpreter_set_file(const char *path)
+{
+	void *(*import_main)(const char *) = NULL;
+	void *(*dict_of)(void *) = NULL;
+	int (*dict_set)(void *, const char *, void *) = NULL;
+	void *(*text)(const char *) = NULL;
+	void *none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
+
+	*(void **)&import_main = dlsym(RTLD_DEFAULT, "PyImport_AddModule");
+	*(void **)&dict_of = dlsym(RTLD_DEFAULT, "PyModule_GetDict");
+	*(void **)&dict_set = dlsym(RTLD_DEFAULT, "PyDict_SetItemString");
+	*(void **)&text = dlsym(RTLD_DEFAULT, "PyUnicode_DecodeFSDefault");
+	if (import_main == NULL || dict_of == NULL || dict_set == NULL || text == NULL || none == NULL)
+		return;
+	void *main = import_main("__main__");
+	void *file = main == NULL ? NULL : text(path);
+	if (file != NULL && dict_set(dict_of(main), "__file__", file) == 0)
+		dict_set(dict_of(main), "__cached__", none);
+}
+
 int interpreter_begin(const char *variables, size_t bytes)
 {
 	void *done = call_with(begin, variables, bytes);

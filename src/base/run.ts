@@ -3,7 +3,7 @@
  * Plain data, sent unchanged over the socket between front and runner.
  */
 
-export const languages = ['python', 'node', 'bash'] as const
+export const languages = ['python', 'node', 'typescript', 'bash'] as const
 export type Language = (typeof languages)[number]
 
 /** Other common names of the languages, in lower case. */
@@ -13,6 +13,7 @@ const languageAliases: Readonly<Record<string, Language>> = {
   javascript: 'node',
   js: 'node',
   nodejs: 'node',
+  ts: 'typescript',
   sh: 'bash',
   shell: 'bash',
 }

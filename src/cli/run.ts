@@ -36,7 +36,7 @@ export function register(program: Command, { io, exit }: Cli): void {
         .command('run <file>')
         .description('Run a file in a sandbox of a server, and exit with its exit code. "-" reads standard input.')
         .option('--thread <id>', 'thread whose files the program works on; created if it does not exist')
-        .option('--language <name>', 'python, node or bash (default: by file extension or shebang)')
+        .option('--language <name>', 'python, node, typescript or bash (default: by file extension or shebang)')
         .option('--timeout <seconds>', 'time limit (default: that of the profile)')
         .option('--env <NAME=value>', 'environment variable of the run; may be repeated', collect, [])
         .option('--stdin <file>', 'standard input of the program; "-" waits for that of the command')
@@ -109,6 +109,9 @@ const byExtension: Readonly<Record<string, Language>> = {
   '.js': 'node',
   '.mjs': 'node',
   '.cjs': 'node',
+  '.ts': 'typescript',
+  '.mts': 'typescript',
+  '.cts': 'typescript',
   '.sh': 'bash',
   '.bash': 'bash',
 }

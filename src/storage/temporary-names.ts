@@ -5,11 +5,14 @@
  * BOUNDARY: code in a sandbox can use these names. A write then uses the next name, and never touches existing entries.
  */
 import { Refusal } from '../base/errors.ts'
+import { programCopies } from '../base/program-copy.ts'
 import { codeOf, kernel } from '../kernel/kernel.ts'
 import type { Path } from './paths.ts'
 
 /** Twice the number of libuv threads (src/cli/child.ts), each of which can use one name at a time. */
 const names: readonly Buffer[] = Array.from({ length: 32 }, (_, n) => Buffer.from(`.glovebox-${n}`))
+
+const copies: readonly Buffer[] = Object.values(programCopies).map((name) => Buffer.from(name))
 
 let next = 0
 
@@ -36,8 +39,10 @@ const isTaken = (error: unknown): boolean =>
 /** Rejects paths with one of these names, which the next mount deletes. @throws Refusal path_invalid. */
 export function refuseTemporaryName(path: Path): void {
   const [first] = path
-  if (first && names.some((name) => name.equals(first)))
-    throw new Refusal('path_invalid', { problem: 'begins with a name that is reserved for unfinished writes' })
+  if (first && [...names, ...copies].some((name) => name.equals(first)))
+    throw new Refusal('path_invalid', {
+      problem: 'begins with a name that is reserved for unfinished writes and copies of programs',
+    })
 }
 
 /**
@@ -45,4 +50,8 @@ export function refuseTemporaryName(path: Path): void {
  * @throws Error of the system call if an entry cannot be removed.
  */
 export const removeTemporaryNames = (root: number): Promise<void> =>
-  kernel.removeLeftovers(root, Buffer.from(names.map(String).join('/')))
+  kernel.removeLeftovers(root, Buffer.from([...names, ...copies].map(String).join('/')))
+
+/** Removes the copy of a program from the home in which it ran. @throws Error as `removeTemporaryNames` does. */
+export const removeProgramCopies = (root: number): Promise<void> =>
+  kernel.removeLeftovers(root, Buffer.from(copies.map(String).join('/')))

@@ -42,14 +42,15 @@ describe('glovebox run', () => {
     const cases: [string, string][] = [
       ['a.py', 'import sys; print("python")'],
       ['a.mjs', 'console.log("node")'],
+      ['a.ts', 'const x: string = "typescript"; console.log(x)'],
       ['plain', '#!/bin/sh\necho bash'],
       ['other', '#!/usr/bin/env python3\nprint("python")'],
     ]
     for (const [name, content] of cases) {
       expect((await glovebox({ file: await file(name, content) })).code).toBe(0)
     }
-    const languages = [...front.runner.specs.values()].slice(-4).map(({ language }) => language)
-    expect(languages).toEqual(['python', 'node', 'bash', 'python'])
+    const languages = [...front.runner.specs.values()].slice(-5).map(({ language }) => language)
+    expect(languages).toEqual(['python', 'node', 'typescript', 'bash', 'python'])
   })
 
   it('reads the program from standard input, its input from a file, and accepts variables and a timeout', async () => {

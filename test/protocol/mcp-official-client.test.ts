@@ -35,7 +35,12 @@ describe('the official client', () => {
   })
 
   it('runs each language and validates the structured result', async () => {
-    const cases = { python: 'print(6 * 7)', node: 'console.log(6 * 7)', bash: 'echo $((6 * 7))' }
+    const cases = {
+      python: 'print(6 * 7)',
+      node: 'console.log(6 * 7)',
+      typescript: 'console.log((6 * 7) as number)',
+      bash: 'echo $((6 * 7))',
+    }
     for (const [language, code] of Object.entries(cases)) {
       const result = await client.callTool({ name: 'sandbox_execute', arguments: { code, language } })
       expect(result.structuredContent).toMatchObject({ stdout: '42\n', exit_code: 0 })

@@ -148,6 +148,28 @@ describe('node', () => {
   ])
 })
 
+describe('typescript', () => {
+  tell('typescript', [
+    ['prints', 'const x: number = 6 * 7\nconsole.log(x)', exited(0), '42\n'],
+    ['exits by process.exit', 'process.exit(3 as number)', exited(3)],
+    [
+      'shows the line of an exception',
+      'interface A { b: string }\n\nthrow new Error("bad")',
+      exited(1),
+      '',
+      /\[stdin\]:3\n[\s\S]*Error: bad\n/,
+    ],
+    ['shows what cannot be removed', 'enum A { B }\nconsole.log(A.B)', exited(1), '', /enum is not supported/],
+    ['shows the line of a syntax error', 'const x: number = 1\nconst y: = 2', exited(1), '', /SyntaxError/],
+    [
+      'runs modules and top-level await',
+      'import os from "node:os"\nconst n: number = await Promise.resolve(2)\nconsole.log(n, typeof os.cpus)',
+      exited(0),
+      '2 function\n',
+    ],
+  ])
+})
+
 describe('bash', () => {
   tell('bash', [
     ['prints', 'echo $((6 * 7))', exited(0), '42\n'],
@@ -173,20 +195,23 @@ describe('bash', () => {
 })
 
 describe('source code', () => {
-  const languages = ['python', 'node', 'bash']
+  const languages = ['python', 'node', 'typescript', 'bash']
   const echo: Record<string, string> = {
     python: 'import sys; sys.stdout.write(sys.stdin.read())',
     node: 'process.stdin.pipe(process.stdout)',
+    typescript: 'process.stdin.pipe(process.stdout as NodeJS.WritableStream)',
     bash: 'cat',
   }
   const show: Record<string, string> = {
     python: 'import os; print(os.environ["A"], os.environ["B_2"])',
     node: 'console.log(process.env.A, process.env.B_2)',
+    typescript: 'console.log(process.env.A as string, process.env.B_2)',
     bash: 'echo "$A" "$B_2"',
   }
   const printLength: Record<string, (filler: string) => string> = {
     python: (filler) => `x = "${filler}"\nprint(len(x))`,
     node: (filler) => `const x = "${filler}"\nconsole.log(x.length)`,
+    typescript: (filler) => `const x: string = "${filler}"\nconsole.log(x.length)`,
     bash: (filler) => `x="${filler}"\necho \${#x}`,
   }
 
@@ -218,7 +243,7 @@ describe('source code', () => {
   })
 
   it.each(languages)('%s can leave its standard input unread', async (language) => {
-    const done = language === 'node' ? 'console.log(1)' : language === 'bash' ? 'echo 1' : 'print(1)'
+    const done = /node|typescript/.test(language) ? 'console.log(1)' : language === 'bash' ? 'echo 1' : 'print(1)'
     const run = await execute(url, language, done, { stdin: 'y'.repeat(1024 * 1024) })
     expect(run).toMatchObject({ ending: exited(0), stdout: '1\n' })
   })

@@ -35,6 +35,22 @@ describe('a thread', () => {
     expect(stdout).toBe('from python, from node\n/home/baponi\n/home/baponi\nbaponi:755\n')
   })
 
+  it('keeps no copy of a program that uses its file, and does not report one', async () => {
+    const cases = {
+      python: 'import os; open("data", "w").write(os.path.dirname(__file__)); print(os.listdir("."))',
+      node: 'const fs = require("fs"); fs.writeFileSync("data", __filename); console.log(fs.readdirSync("."))',
+      typescript:
+        'import fs from "node:fs"; fs.writeFileSync("data", import.meta.filename as string); console.log(fs.readdirSync("."))',
+      bash: 'echo "$0" >data; ls -A',
+    }
+    for (const [language, code] of Object.entries(cases)) {
+      const first = await inThread(`asks-${language}`, code, language)
+      expect(first.stdout).toMatch(/\.glovebox-main\.[a-z]{2}/)
+      expect(first).toMatchObject({ exit_code: 0, files: [{ path: 'data' }] })
+      expect((await inThread(`asks-${language}`, 'ls -A')).stdout).toBe('data\n')
+    }
+  })
+
   it('is accepted under the other parameter names that models use', async () => {
     await inThread('names', 'echo x >/mnt/data/x; echo y >/workspace/y')
     expect((await inThread('names', 'ls')).stdout).toBe('x\ny\n')

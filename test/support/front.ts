@@ -26,7 +26,7 @@ import { ProcessRunner } from './process-runner.ts'
 export const testProfile: Profile = {
   name: 'default',
   revision: 'rev_test',
-  languages: ['python', 'node', 'bash'],
+  languages: ['python', 'node', 'typescript', 'bash'],
   defaultLanguage: 'python',
   timeoutDefaultMs: 10_000,
   timeoutMaxMs: 60_000,

@@ -27,6 +27,7 @@ interface Run {
 const commands: Record<Language, readonly [string, ...string[]]> = {
   python: ['python3', '-I', '-c'],
   node: [process.execPath, '-e'],
+  typescript: [process.execPath, '-e'],
   bash: ['bash', '--norc', '-c'],
 }
 

@@ -11,6 +11,8 @@ export interface JailRequest extends Command, DockMounts {
   /** Absent: empty. Needs a `codeFile`, since otherwise standard input carries the code. */
   stdin: Uint8Array | undefined
   limits: Limits
+  /** Name of the copy of the program in the home, from which it is started. Absent without one. */
+  homeCodeFile?: string | undefined
 }
 
 /** What begins a run in a jail that waits. */
@@ -25,7 +27,7 @@ export function beginFramesOf(jail: PrewarmedJail, { env, code, stdin, dock, vol
 
 /** What makes a jail for a run, and begins it. */
 export function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {
-  const { argv, codeFile, env, ownEnv, code, dock, volumes, limits } = request
+  const { argv, codeFile, homeCodeFile, env, ownEnv, code, dock, volumes, limits } = request
   const stdin = request.stdin ?? (request.hasInputPipe ? new Uint8Array() : undefined)
   if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
   return [
@@ -35,6 +37,7 @@ export function framesOf(number: number, request: JailRequest, shownCpus: number
       env: { ...env, ...ownEnv },
       home,
       ...(codeFile === undefined ? {} : { codeFile }),
+      homeCodeFile,
       shownCpus,
       codeBytes: code.length,
       ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),

@@ -98,6 +98,14 @@ const table: Record<Language, Start> = {
     versionArgs: ['--print', '"Node.js " + process.version'],
     waits: true,
   },
+  typescript: {
+    program: 'node',
+    codeFile: 'main.ts',
+    // As node; the prelude removes the types.
+    args: () => ['--require', `/${preludePath}`, '-'],
+    versionArgs: ['--print', '"Node.js " + process.version'],
+    waits: true,
+  },
   bash: {
     program: 'bash',
     codeFile: 'main.sh',

@@ -93,6 +93,8 @@ export interface Preparation extends DockMounts {
   home: string
   /** A plain file name below /run/glovebox. Absent: standard input carries the source text. */
   codeFile?: string
+  /** A plain file name in the home to which the program is copied, and from which it is started. Absent: it is not. */
+  homeCodeFile?: string | undefined
   tmpBytes: number
   homeBytes: number
   openFiles: number
@@ -132,6 +134,7 @@ const tag = {
   pictureCredit: 17,
   memoryBytes: 18,
   cpuQuota: 19,
+  homeCodeFile: 20,
 } as const
 
 /** The period of CPU_QUOTA. */
@@ -144,6 +147,7 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
     ...variables(of.env),
     text(tag.home, of.home),
     ...(of.codeFile === undefined ? [] : [text(tag.codeFile, of.codeFile)]),
+    ...(of.homeCodeFile === undefined ? [] : [text(tag.homeCodeFile, of.homeCodeFile)]),
     u64(tag.tmpBytes, of.tmpBytes),
     u64(tag.homeBytes, of.homeBytes),
     u64(tag.openFiles, of.openFiles),

@@ -1,5 +1,6 @@
 import type { Cleanup } from '../../base/cleanup.ts'
 import { monotonicMs } from '../../base/clock.ts'
+import { asksForItsFile, programCopies } from '../../base/program-copy.ts'
 import type { Language, Limits, RunInput, RunSpec } from '../../base/run.ts'
 import type { SlotCgroup } from '../cgroups/cgroups.ts'
 import type { ProcessorShare, Processors } from '../cgroups/processors.ts'
@@ -137,7 +138,10 @@ export class Slot {
     const env = { ...this.#parts.env, ...spec.env }
     const command = commandOf(this.#language(spec.language), env)
     const code = sourceFor(spec.language, input.code)
-    const request = { ...command, ...input, code, env, ...docked, limits: spec.limits }
+    // Python and Node.js copy their programs themselves, since their processes may wait for them.
+    const homeCodeFile =
+      asksForItsFile(spec.language, code) && !command.hasInputPipe ? programCopies[spec.language] : undefined
+    const request = { ...command, ...input, homeCodeFile, code, env, ...docked, limits: spec.limits }
     return this.#execute(request, observer, this.#prewarmed?.fits(spec) ? this.#prewarmed : undefined)
   }
 

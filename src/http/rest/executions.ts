@@ -21,7 +21,7 @@ export const executionOperations: readonly Operation[] = [
     query: {
       thread_id: 'Only runs of this thread.',
       status: 'running, success, failed, timeout, oom or cancelled.',
-      language: 'python, node or bash.',
+      language: 'python, node, typescript or bash.',
       created_after: 'A date or time, ISO 8601.',
       created_before: 'A date or time, ISO 8601.',
       'metadata.KEY': 'Only runs whose metadata has this value under KEY.',

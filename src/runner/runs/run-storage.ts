@@ -83,6 +83,11 @@ export class RunStorage {
     return limitBytes === undefined ? ending : { kind: 'disk_quota', limitBytes }
   }
 
+  /** Removes the copy of the program from its thread; only when every process of it is dead. @throws system errors. */
+  async removeProgramCopies(): Promise<void> {
+    await this.#thread?.removeProgramCopies()
+  }
+
   /**
    * What a run has left of files in its thread; only when every process of it is dead.
    * @param startMs when it started, by the wall clock.

@@ -1,6 +1,7 @@
 import { Cleanup } from '../../base/cleanup.ts'
 import { monotonicMs, wallMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import { asksForItsFile } from '../../base/program-copy.ts'
 import {
   type CancelCause,
   type ChangedFiles,
@@ -250,6 +251,8 @@ export class Runs {
     run.slotRun = lease.slot.run(run.spec, input, observer, docked)
     run.storage.watch(() => run.slotRun?.stop('cancelled'))
     const { jailMs, hostMs, runMs, endedMs, ending, ...measured } = await run.slotRun.ended
+    if (asksForItsFile(run.spec.language, input.code))
+      await run.storage.removeProgramCopies().catch((error: unknown) => this.#log(error, run.spec.runId))
     const seen = await run.storage.endingOf(ending)
     const files = run.state === 'running' ? await this.#changes(run, startMs) : undefined
     const timings = { ...waited, jailMs, hostMs, runMs, drainMs: 0 }

@@ -4,6 +4,7 @@ import { ChangeDetector } from '../../storage/changes.ts'
 import { busy, type FilesystemId, keyOf } from '../../storage/filesystem-id.ts'
 import type { Mounted } from '../../storage/filesystems.ts'
 import type { MountCache, MountLease } from '../../storage/mount-cache.ts'
+import { removeProgramCopies } from '../../storage/temporary-names.ts'
 import { detach, dockOf, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
 import type { DiskWatch } from './disk-watch.ts'
 
@@ -196,6 +197,11 @@ export class ThreadClaim {
    */
   changesSince(startMs: number): Promise<ChangedFiles> {
     return this.#changes.since(keyOf(this.#id), this.#id.name, this.#mounted.root.fd, startMs)
+  }
+
+  /** Removes the copy of the program that ran in it; only when every process of the run is dead. @throws system errors. */
+  removeProgramCopies(): Promise<void> {
+    return removeProgramCopies(this.#mounted.root.fd)
   }
 
   /** Gives the thread back. @throws what detaching throws; the thread is free then, too. */

@@ -88,7 +88,7 @@ function detaching({ calls: { detachAfterMs } }: Profile, offers: Offers): strin
 /** Describes what is kept between calls. */
 function persistence({ storage }: Profile): string {
   const fresh =
-    'Each call starts fresh: variables, installed packages and processes of earlier calls are gone, so write self-contained code and print what you need.'
+    'Each call starts fresh: variables, installed packages and processes of earlier calls are gone, so write self-contained code and print what you need: the value of the last expression is not shown.'
   if (storage.kind === 'none') return `${fresh} Files are not kept after the call either.`
   const { bytes, inodes } = storage.quota
   return `${fresh} Files in the home directory (/home/baponi) are kept for the next call with the same thread_id, up to ${bytesInWords(bytes)} in ${inodes} files; files elsewhere, and every file of a call without thread_id, are not.`

@@ -73,7 +73,7 @@ describe('the timeout', () => {
 describe('the language', () => {
   it('must be offered by the profile', () => {
     expect(refusalOf({ language: 'ruby' }).message).toBe(
-      "Language 'ruby' is not available in this profile. Available languages: python, node, bash.",
+      "Language 'ruby' is not available in this profile. Available languages: python, node, typescript, bash.",
     )
     const bashOnly = { ...testProfile, languages: ['bash'] as const, defaultLanguage: 'bash' as const }
     expect(() => check(callerOf(bashOnly), { code: 'x', language: 'python', detached: true })).toThrow(

@@ -24,10 +24,31 @@ interface Case {
 const python: Record<string, Case> = {
   'knows its file': {
     code: 'import os, sys\nprint(__file__, sys.argv, os.getcwd(), sys.path[0], os.path.isfile(__file__))',
-    stdout: "/run/glovebox/main.py ['/run/glovebox/main.py'] /home/baponi /home/baponi True\n",
+    stdout: "/home/baponi/.glovebox-main.py ['/run/glovebox/main.py'] /home/baponi /home/baponi True\n",
+  },
+  'finds the files beside it': {
+    code: [
+      'import os, pathlib',
+      'open("data.csv", "w").write("a,b")',
+      'print(open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "data.csv")).read())',
+      'print((pathlib.Path(__file__).resolve().parent / "data.csv").read_text())',
+    ].join('\n'),
+    stdout: 'a,b\na,b\n',
+  },
+  'starts itself again': {
+    code: 'import subprocess, sys\nif len(sys.argv) > 1: print("again", sys.argv[1:])\nelse: subprocess.run([sys.executable, __file__, "x"])',
+    stdout: "again ['x']\n",
+  },
+  'asks for its file and spawns processes': {
+    code: 'import multiprocessing as m, inspect\nhere = __file__\ndef f(x): return x * x\nclass A: pass\nif __name__ == "__main__":\n    with m.get_context("spawn").Pool(2) as p: print(p.map_async(f, range(3)).get(15), inspect.getsource(f), inspect.getsource(A), end="")',
+    stdout: '[0, 1, 4] def f(x): return x * x\n class A: pass\n',
+  },
+  'does not ask for its file finds an empty home': {
+    code: 'import os\nprint(os.listdir("."))',
+    stdout: '[]\n',
   },
   'cannot change its file': {
-    code: 'try:\n    open(__file__, "a")\nexcept OSError as e:\n    print(e.strerror in ("Read-only file system", "Permission denied"))',
+    code: 'try:\n    import sys; open(sys.argv[0], "a")\nexcept OSError as e:\n    print(e.strerror in ("Read-only file system", "Permission denied"))',
     stdout: 'True\n',
   },
   'reads its own source': {
@@ -82,7 +103,23 @@ const python: Record<string, Case> = {
 const node: Record<string, Case> = {
   'knows its file': {
     code: 'console.log(__filename, __dirname, process.cwd(), require("fs").existsSync(__filename))',
-    stdout: '/run/glovebox/main.js /home/baponi /home/baponi true\n',
+    stdout: '/home/baponi/.glovebox-main.js /home/baponi /home/baponi true\n',
+  },
+  'is the main module': {
+    code: 'if (require.main === module) console.log("main", process.mainModule === module, typeof exports)',
+    stdout: 'main true object\n',
+  },
+  'asks for its file is the main module': {
+    code: 'if (require.main === module) console.log(require("path").dirname(__filename), this === exports)',
+    stdout: '/home/baponi true\n',
+  },
+  'is an ES module and asks whether it is the main one': {
+    code: 'import { pathToFileURL } from "node:url"\nif (import.meta.url === pathToFileURL(process.argv[1]).href) console.log(import.meta.dirname, await 1)',
+    stdout: '/home/baponi 1\n',
+  },
+  'does not ask for its file finds an empty home': {
+    code: 'console.log(require("fs").readdirSync("."))',
+    stdout: '[]\n',
   },
   'requires a file of its home': {
     code: 'require("fs").writeFileSync("helper.js", "module.exports = 42"); console.log(require("./helper"))',
@@ -115,7 +152,16 @@ const node: Record<string, Case> = {
 const bash: Record<string, Case> = {
   'knows its file': {
     code: 'echo "$0 $BASH_SOURCE $LINENO"',
-    stdout: '/run/glovebox/main.sh /run/glovebox/main.sh 1\n',
+    stdout: '/home/baponi/.glovebox-main.sh /home/baponi/.glovebox-main.sh 1\n',
+  },
+  'finds the files beside it': {
+    code: 'echo a,b >data.csv\ncat "$(cd "$(dirname "$BASH_SOURCE")" && pwd)/data.csv" "$(dirname "$0")/data.csv"',
+    stdout: 'a,b\na,b\n',
+  },
+  'starts itself again': { code: '[ -n "$1" ] && echo "again $1" || bash "$0" x', stdout: 'again x\n' },
+  'only uses the $0 of awk finds an empty home': {
+    code: "ls -A | awk '{print $0}'; awk 'END {print $0}' <<<x",
+    stdout: 'x\n',
   },
   'fails with its own line number': {
     code: 'true\nfalse_command\n',
@@ -125,6 +171,53 @@ const bash: Record<string, Case> = {
   'begins with a byte order mark and ends its lines as Windows does': {
     code: '\ufeffif true; then\r\n  echo "yes"\r\nfi\r\ncat <<END\r\nline\r\nEND\r\n',
     stdout: 'yes\nline\n',
+  },
+}
+
+const typescript: Record<string, Case> = {
+  'uses types': {
+    code: [
+      'interface Point { x: number; y: number }',
+      'type Named<T> = T & { name: string }',
+      'function only<T>(value: T): T { return value }',
+      'const point: Named<Point> = only<Named<Point>>({ x: 1, y: 2, name: "p" })',
+      'console.log(point satisfies Point)',
+    ].join('\n'),
+    stdout: "{ x: 1, y: 2, name: 'p' }\n",
+  },
+  'would be another program without the removal of types': {
+    code: 'const f = <T,>(x: T) => x\nconst string = 1\nconsole.log(f<string>("x"))',
+    stdout: 'x\n',
+  },
+  'imports another file of TypeScript': {
+    code: [
+      'import { writeFileSync } from "node:fs"',
+      'writeFileSync("helper.ts", "export const twice = (x: number): number => 2 * x")',
+      'const { twice } = await import("./helper.ts")',
+      'console.log(twice(21) as number)',
+    ].join('\n'),
+    stdout: '42\n',
+  },
+  'requires another file of TypeScript': {
+    code: 'require("fs").writeFileSync("helper.ts", "module.exports = 42 as number")\nconst x: number = require("./helper.ts")\nconsole.log(x, require.main === module)',
+    stdout: '42 true\n',
+  },
+  'asks for its file': {
+    code: 'const here: string = __dirname\nconsole.log(__filename, here)',
+    stdout: '/home/baponi/.glovebox-main.ts /home/baponi\n',
+  },
+  'is an ES module that asks for its file': {
+    code: 'import { join } from "node:path"\nconst file: string = join(import.meta.dirname, "x")\nconsole.log(file)',
+    stdout: '/home/baponi/x\n',
+  },
+  'runs itself in a worker': {
+    code: 'import { Worker, isMainThread, parentPort } from "node:worker_threads"\nif (isMainThread) new Worker(new URL(import.meta.url)).on("message", (m: number) => console.log(m))\nelse parentPort!.postMessage(42 as number)',
+    stdout: '42\n',
+  },
+  'throws at its own line and column': {
+    code: 'interface A { b: string }\n\nfunction f(a: A): never {\n  throw new TypeError(a.b)\n}\nf({ b: "no" } as A)\n',
+    stdout: '',
+    stderr: '[stdin]:4\n  throw new TypeError(a.b)\n  ^\n\nTypeError: no\n    at f ([stdin]:4:9)\n    at [stdin]:6:1\n',
   },
 }
 
@@ -148,8 +241,8 @@ inPrivateMounts(import.meta.filename, () => {
       expect(machine.leftovers()).toEqual([])
     })
 
-    for (const [language, cases] of Object.entries({ python, node, bash }) as [
-      'python' | 'node' | 'bash',
+    for (const [language, cases] of Object.entries({ python, node, typescript, bash }) as [
+      'python' | 'node' | 'typescript' | 'bash',
       typeof node,
     ][])
       for (const [does, { code, stdout, stderr = '' }] of Object.entries(cases))

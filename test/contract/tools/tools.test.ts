@@ -195,7 +195,7 @@ describe('the tool list', () => {
       type: 'object',
       properties: {
         code: { type: 'string', description: 'Code to execute' },
-        language: { type: 'string', enum: ['python', 'node', 'bash'] },
+        language: { type: 'string', enum: ['python', 'node', 'typescript', 'bash'] },
         timeout: { type: 'integer', minimum: 1, maximum: 3600 },
         thread_id: { type: 'string' },
         metadata: { type: 'object' },
@@ -253,7 +253,7 @@ describe('invalid arguments', () => {
     [{}, 'code is required and missing.'],
     [{ code: 1 }, 'code must be a string; it is the number 1.'],
     [{ code: null }, 'code must be a string; it is null.'],
-    [{ code: 'x', language: 'ruby' }, 'language must be one of python, node, bash; it is "ruby".'],
+    [{ code: 'x', language: 'ruby' }, 'language must be one of python, node, typescript, bash; it is "ruby".'],
     [{ code: 'x', timeout: '5' }, 'timeout must be an integer; it is "5".'],
     [{ code: 'x', timeout: 1.5 }, 'timeout must be an integer; it is the number 1.5.'],
     [{ code: 'x', timeout: 0 }, 'timeout must be at least 1; it is the number 0.'],
@@ -301,7 +301,12 @@ describe('invalid arguments', () => {
   })
 
   it('name a language in any of its common forms', () => {
-    const forms = { python: 'py Python3 PYTHON', node: 'js JavaScript nodejs Node', bash: 'sh SHELL Bash' }
+    const forms = {
+      python: 'py Python3 PYTHON',
+      node: 'js JavaScript nodejs Node',
+      typescript: 'ts TypeScript',
+      bash: 'sh SHELL Bash',
+    }
     for (const [language, names] of Object.entries(forms))
       for (const name of names.split(' ')) expect(check({ code: 'x', language: name }).language).toBe(language)
   })
