@@ -3,8 +3,10 @@ import type { Transcript } from '../../core/runs/transcript.ts'
 import { bytesInWords } from './ending-words.ts'
 
 /** Limits that a program can meet without being ended for it. */
-export const limitsThatRefuse = ['pids', 'open_files', 'file_size', 'storage'] as const
+export const limitsThatRefuse = ['pids', 'open_files', 'file_size', 'storage', 'sockets'] as const
 export type LimitMet = (typeof limitsThatRefuse)[number]
+
+type Said = Pick<Transcript, 'result' | 'stdout' | 'stderr'>
 
 interface Kind {
   /** What programs and libraries print when the kernel refuses. */
@@ -19,7 +21,7 @@ interface Kind {
 const kinds: Record<LimitMet, Kind> = {
   pids: {
     signs:
-      /can't start new thread|[Rr]esource temporarily unavailable|\bspawn\w* \S+ EAGAIN\b|ERR_WORKER_INIT_FAILED|pthread_create/,
+      /can't start new thread|\bfork\w*\b[\s\S]{0,400}[Rr]esource temporarily unavailable|\bspawn\w* \S+ EAGAIN\b|ERR_WORKER_INIT_FAILED|pthread_create/,
     inWords: ({ pids }) => `${pids} processes and threads are allowed at a time`,
   },
   open_files: {
@@ -35,7 +37,18 @@ const kinds: Record<LimitMet, Kind> = {
     inWords: ({ tmpBytes, homeBytes }) =>
       `/tmp holds at most ${bytesInWords(tmpBytes)}, and a home directory without a thread ${bytesInWords(homeBytes)}`,
   },
+  sockets: {
+    signs: /No buffer space available|\bENOBUFS\b/,
+    inWords: ({ memoryBytes }) => `the buffers of sockets are part of the ${bytesInWords(memoryBytes)} of memory`,
+  },
 }
+
+/**
+ * A program that catches the error and goes on prints it to standard output, where the same words may also be data. So only
+ * the forms count in which languages print an error with its number or code.
+ */
+const inOutput =
+  /\[Errno (?:24|27|28|105|122)\] [A-Z][a-z ]+|\bcan't start new thread\b|\b(?:EMFILE|EFBIG|ENOSPC|EDQUOT|ENOBUFS): [a-z ]+|\bspawn\w* \S+ EAGAIN\b/g
 
 /** Texts of the C library, of curl, git, pip, npm, apt, and of the languages, for a name or an address out of reach. */
 const noNetworkSigns =
@@ -44,14 +57,15 @@ const noNetworkSigns =
 const noNetworkNote =
   '**Note:** a run has no network. An operator can install packages on the machine of the server, and files can be uploaded to a thread'
 
-/** Returns the limits that a run met although its ending does not name them, as far as its standard error says so. */
-export function limitsMet({ result, stderr }: Pick<Transcript, 'result' | 'stderr'>): LimitMet[] {
+/** Returns the limits that a run met although its ending does not name them, as far as its output says so. */
+export function limitsMet({ result, stdout, stderr }: Said): LimitMet[] {
   if (result.ending.kind === 'disk_quota') return []
-  return limitsThatRefuse.filter((name) => kinds[name].signs.test(stderr.text))
+  const said = [stderr.text, ...(stdout.text.match(inOutput) ?? [])].join('\n')
+  return limitsThatRefuse.filter((name) => kinds[name].signs.test(said))
 }
 
 /** Returns a sentence for a model about each of these limits, and about the network that its program looked for. */
-export function limitNotes(transcript: Pick<Transcript, 'result' | 'stderr'>): string[] {
+export function limitNotes(transcript: Said): string[] {
   const { limits } = transcript.result
   const met = limitsMet(transcript).map((name) => `**Note:** a limit was met: ${kinds[name].inWords(limits)}`)
   return noNetworkSigns.test(transcript.stderr.text) ? [...met, noNetworkNote] : met

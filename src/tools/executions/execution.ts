@@ -49,7 +49,7 @@ export function toExecutionResult(execution: Execution, since: string | undefine
   else {
     parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
     if (output === null) parts.push(outputLostNote)
-    if (result) parts.push(...limitNotes({ result, stderr }), ...richNotes(result))
+    if (result) parts.push(...limitNotes({ result, stdout, stderr }), ...richNotes(result))
   }
   return {
     content: [{ type: 'text', text: parts.join('\n\n') }, ...(result ? richContent(result, kept.images) : [])],

@@ -61,6 +61,7 @@ describe('the text of a result', () => {
     ['open_files', "Error: EMFILE: too many open files, open 'a'\n", 'open files are allowed in each process'],
     ['file_size', 'OSError: [Errno 27] File too large\n', 'a file may be at most'],
     ['storage', "cp: error writing '/tmp/a': No space left on device\n", '/tmp holds at most'],
+    ['sockets', 'OSError: [Errno 105] No buffer space available\n', 'the buffers of sockets are part of'],
     ['storage', 'Error: ENOSPC: no space left on device, write\n', '/tmp holds at most'],
   ])('names the limit %s that standard error shows', (name, stderr, words) => {
     const run = transcript('', stderr, { kind: 'exited', code: 1 })
@@ -79,6 +80,22 @@ describe('the text of a result', () => {
   ])('says that a run has no network after %j', (stderr) => {
     const text = toMarkdown(transcript('', stderr, { kind: 'exited', code: 1 }))
     expect(text.match(/a run has no network/g)).toHaveLength(1)
+  })
+
+  it.each([
+    ['pids', "failed: can't start new thread\n"],
+    ['open_files', "[Errno 24] Too many open files: 'a'\n"],
+    ['file_size', 'could not write: [Errno 27] File too large\n'],
+    ['storage', 'ENOSPC: no space left on device, write\n'],
+    ['sockets', 'send failed: [Errno 105] No buffer space available\n'],
+  ])('names the limit %s of an error that a program caught and printed', (name, stdout) => {
+    const run = transcript(stdout, '', { kind: 'exited', code: 0 })
+    expect(toStructuredContent(run, { timings: false })).toMatchObject({ limits_met: [name] })
+  })
+
+  it('does not take a socket that would block for a limit on processes', () => {
+    const run = transcript('', 'BlockingIOError: [Errno 11] Resource temporarily unavailable\n')
+    expect(toStructuredContent(run, { timings: false })).not.toHaveProperty('limits_met')
   })
 
   it('names no limit and no network that only standard output mentions', () => {
