@@ -57,22 +57,22 @@ function copyOf(text) {
   }
 }
 
-/** Returns TypeScript without its types. Node itself reports what is wrong with a text that it cannot remove them from. */
+/** Returns TypeScript without its types; `undefined` for a text that they cannot be removed from. */
 function withoutTypes(text) {
   const { emitWarning } = process
   process.emitWarning = () => undefined
   try {
     return Module.stripTypeScriptTypes(text)
   } catch {
-    return text
+    return undefined
   } finally {
     process.emitWarning = emitWarning
   }
 }
 
 /** Starts the program as a file, instead of what node would evaluate: nothing, since that input never ends. */
-function runCopy(copy, stdin) {
-  process.argv[1] = copy
+function runAsFile(file, stdin) {
+  process.argv[1] = file
   process.nextTick(() => {
     Object.defineProperty(process, 'stdin', stdin)
     for (const name of ['__filename', '__dirname']) delete globalThis[name]
@@ -92,11 +92,13 @@ if (isProgram) {
     const stream = new (require('node:stream').Readable)({ read() {} })
     const text = fs.readFileSync(program, 'utf8')
     const copy = copyOf(text)
-    if (copy !== undefined) {
-      runCopy(copy, usual)
+    const plain = copy !== undefined ? undefined : isTyped ? withoutTypes(text) : text
+    if (plain === undefined) {
+      // Of a text whose types cannot be removed, node itself says why.
+      runAsFile(copy ?? program, usual)
       return stream
     }
-    stream.push(isTyped ? withoutTypes(text) : text)
+    stream.push(plain)
     stream.push(null)
     return stream.once('end', () => Object.defineProperty(process, 'stdin', usual))
   }
