@@ -127,7 +127,7 @@ describe.skipIf(process.getuid?.() !== 0)('writing a file', () => {
       (path: string) => makeDirectory(root, path),
       (path: string) => movePath(root, 'f', path, true),
     ]
-    for (const path of ['.glovebox-0', './.glovebox-31', '.glovebox-7/f'])
+    for (const path of ['.glovebox-0', './.glovebox-31', '.glovebox-7/f', '.glovebox-main.py'])
       for (const way of ways) await expect(way(path)).rejects.toMatchObject({ code: 'path_invalid' })
     await writeFile(root, 'd/.glovebox-0', bytesOf('one name of many below the root'))
     await writeFile(root, '.glovebox-32', bytesOf('and so is this'))

@@ -130,7 +130,8 @@ inPrivateMounts(import.meta.filename, () => {
     it('is mounted without the reserved names that a crash left, and with everything else', async () => {
       const before = await room.mounted('a')
       const put = (path: string) => writeFileSync(join(before.path, path), 'text')
-      for (const name of ['.glovebox-0', '.glovebox-31', '.glovebox-32', '.glovebox', 'f']) put(name)
+      for (const name of ['.glovebox-0', '.glovebox-31', '.glovebox-32', '.glovebox', '.glovebox-main.js', 'f'])
+        put(name)
       symlinkSync('f', join(before.path, '.glovebox-1'))
       mkdirSync(join(before.path, '.glovebox-2'))
       mkdirSync(join(before.path, '.glovebox-3'))
