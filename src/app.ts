@@ -13,6 +13,7 @@ import { AllowedDestinations } from './outbound/destination.ts'
 import { Outbound } from './outbound/outbound.ts'
 import { RunnerClient } from './runner/client/client.ts'
 import { databasePath, openStore } from './store/sqlite.ts'
+import type { OnDiskProblem } from './store/sqlite-health.ts'
 import { productInventory } from './tools/catalog.ts'
 
 /** How far an upload may be behind `upload_min_rate`: longer than a common break of a mobile connection. */
@@ -37,7 +38,7 @@ export interface App {
 export async function openApp(config: Config, instance: Instance, version: string, log: Log): Promise<App> {
   const undo = new Cleanup()
   try {
-    const store = await openStore(databasePath(instance.frontHome))
+    const store = await openStore(databasePath(instance.frontHome), reportTo(log))
     undo.add(() => store.close())
     const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'runner is unusable'))
     undo.add(() => runner.close())
@@ -76,6 +77,13 @@ export async function openApp(config: Config, instance: Instance, version: strin
     throw error
   }
 }
+
+const reportTo =
+  (log: Log): OnDiskProblem =>
+  (problem, cause) => {
+    if (problem === undefined) log.info('the database can be written again')
+    else log.error({ err: cause, problem }, 'the database cannot be written')
+  }
 
 async function listen(server: Awaited<ReturnType<typeof buildServer>>, { host, port }: Config): Promise<string> {
   try {

@@ -1,4 +1,5 @@
 /** The process: arguments, environment, signals, exit code. No other file touches them. */
+import { exitCodes } from './cli/process-io.ts'
 import { runProgram } from './cli/program.ts'
 
 // Files get the mode that the code gives them, whatever umask was inherited.
@@ -15,10 +16,14 @@ for (const [name, number] of Object.entries(signals)) {
   })
 }
 
-// A reader that closed the pipe (`glovebox config show | head`) is not an error.
+// A reader that closed the pipe (`glovebox config show | head`) is not an error. A log that cannot be written, since it
+// goes to a file on a full disk, must not end a server; output that cannot be written is a failure of its command.
+let outputFailed = false
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error
+    if (error.code === 'EPIPE' || stream === process.stderr) return
+    if (!outputFailed) process.stderr.write(`glovebox: the output cannot be written: ${error.message}\n`)
+    outputFailed = true
   })
 }
 
@@ -50,4 +55,4 @@ const givenUp = new Promise<void>((resolve) => {
   else stop.signal.addEventListener('abort', giveUp)
 })
 await Promise.race([Promise.all([written(process.stdout), written(process.stderr)]), givenUp])
-process.exit(exitCode)
+process.exit(outputFailed ? exitCodes.ioError : exitCode)

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { closeSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { makeDirectoryDurably, syncDirectory } from './durable-directory.ts'
 import { StartRefused } from './errors.ts'
 
 /** The ID and the directories of one instance. The ID is part of the name of everything that it creates on the machine. */
@@ -70,20 +71,4 @@ function createId(path: string): string {
 
 function rmIfEmpty(path: string): void {
   if (readId(path) === '') rmSync(path, { force: true })
-}
-
-/** Creates a directory with its parents, so that a power cut does not remove it again. */
-export function makeDirectoryDurably(path: string, mode: number): void {
-  const first = mkdirSync(path, { recursive: true, mode })
-  if (first === undefined) return
-  for (let at = path; at.length >= first.length; at = dirname(at)) syncDirectory(dirname(at))
-}
-
-function syncDirectory(path: string): void {
-  const directory = openSync(path, 'r')
-  try {
-    fsyncSync(directory)
-  } finally {
-    closeSync(directory)
-  }
 }

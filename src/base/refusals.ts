@@ -405,7 +405,7 @@ export const refusalTexts = {
   disk_unavailable: {
     kind: 'unavailable',
     message: 'The server cannot store data now: {problem}.',
-    hint: 'Retry later. Operators find the first cause in the log; see docs/limits.md.',
+    hint: 'Retry later. Operators find the first cause in the log; see docs/durability.md.',
   },
   files_busy: {
     kind: 'unavailable',

@@ -1,5 +1,6 @@
 import { chmodSync, chownSync } from 'node:fs'
-import { type Instance, makeDirectoryDurably } from '../base/instance.ts'
+import { makeDirectoryDurably } from '../base/durable-directory.ts'
+import type { Instance } from '../base/instance.ts'
 import type { Config } from '../config.ts'
 
 /** Creates the front's part of the home directory, accessible to the front's user only. Needs root. */

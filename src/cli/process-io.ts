@@ -34,6 +34,8 @@ export const exitCodes = {
   software: 70,
   /** A local file cannot be written. */
   cannotCreate: 73,
+  /** The disk is full, read-only or broken. */
+  ioError: 74,
   /** The server is busy or a limit is reached; the same command can succeed later. */
   temporary: 75,
   /** The key is missing, invalid, or not permitted to do this. */

@@ -1,5 +1,6 @@
 import { Command, CommanderError, Help, type Option } from 'commander'
-import { StartRefused } from '../base/errors.ts'
+import { diskProblemOf } from '../base/disk-errors.ts'
+import { Refusal, StartRefused } from '../base/errors.ts'
 import type { Cli, CommandModule } from './command.ts'
 import { printJson, withJson } from './output.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
@@ -125,7 +126,18 @@ function report(error: unknown, io: ProcessIo): number {
   const prefix = styled('glovebox:', 'red', io.stderr, io.env)
   if (error instanceof StartRefused) {
     io.stderr.write(`${prefix} ${error.message}\n          ${error.remedy}\n`)
-    return exitCodes.config
+    if (diskProblemOf(error) !== undefined) return exitCodes.ioError
+    return error.cause instanceof Refusal ? exitCodes.unavailable : exitCodes.config
+  }
+  const problem = diskProblemOf(error)
+  if (problem !== undefined) {
+    const what = error instanceof Refusal ? '' : ` (${(error as Error).message})`
+    io.stderr.write(`${prefix} The server cannot store data: ${problem}${what}.\n`)
+    return exitCodes.ioError
+  }
+  if (error instanceof Refusal) {
+    io.stderr.write(`${prefix} ${error.message}\n          ${error.hint}\n`)
+    return exitCodes.unavailable
   }
   io.stderr.write(`${prefix} ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
   return exitCodes.software

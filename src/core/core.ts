@@ -20,6 +20,7 @@ import type { Vault } from './access/vault.ts'
 import type { Admin, AdminContext } from './admin/admin.ts'
 import { authenticateAdmin } from './admin/tokens.ts'
 import type { Caller } from './caller.ts'
+import { databaseWatch } from './jobs/database-watch.ts'
 import { RetentionJob } from './jobs/retention-job.ts'
 import { StorageMaintenance } from './jobs/storage-maintenance.ts'
 import { type WebhookDeps, Webhooks } from './jobs/webhooks.ts'
@@ -198,6 +199,10 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   const threads = new Threads(store, runner)
   const tasks = new Tasks(store)
   const maintenance = new StorageMaintenance(threads, volumes, profiles, log)
+  // What a start creates, such as the secret that signs links, is relied on by what it sends out.
+  await store.sync()
+  const watch = databaseWatch(store, log)
+  watch.start()
   await runs.start()
   keys.startWatching()
   openRequests.start()
@@ -231,6 +236,8 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     sealing,
     figures: () => figures(runner),
     get readiness() {
+      const { diskProblem } = store
+      if (diskProblem !== undefined) return { ready: false, reason: `the database cannot be written: ${diskProblem}` }
       return runner.readiness.ready && !runs.recovery.isDone ? recovering : runner.readiness
     },
     authenticate: (secret) => keys.authenticate(secret),
@@ -240,6 +247,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     developer: () => developer(store, deps.profiles),
     recover: () => runs.recovery.recover(),
     close: async (what, graceMs) => {
+      await watch.stop()
       await retention.stop()
       await maintenance.stop()
       await keys.stop()

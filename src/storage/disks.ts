@@ -70,6 +70,13 @@ export async function syncDirectory(path: string): Promise<void> {
   await kernel.syncDescriptor(directory.fd)
 }
 
+/** Creates a directory with its parents durably: a power cut removes none of them again. */
+export async function makeDirectory(path: string): Promise<void> {
+  const first = await mkdir(path, { recursive: true, mode: 0o700 })
+  if (first === undefined) return
+  for (let at = path; at.length >= first.length; at = dirname(at)) await syncDirectory(dirname(at))
+}
+
 const exists = async (path: string): Promise<boolean> => {
   try {
     await using _ = await Descriptor.open(path, constants.O_RDONLY)
@@ -123,8 +130,7 @@ export class DiskMaker {
 
   async #publish(incoming: string, path: string): Promise<boolean> {
     const directory = dirname(path)
-    if ((await mkdir(directory, { recursive: true, mode: 0o700 })) !== undefined)
-      await syncDirectory(dirname(directory))
+    await makeDirectory(directory)
     try {
       await link(incoming, path)
     } catch (error) {

@@ -7,7 +7,16 @@ import type { Quota } from '../base/run.ts'
 import { codeOf, kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
 import { DiskRoom } from './disk-room.ts'
-import { check, DiskMaker, diskBytesFor, grow, openLockedDisk, shrinkIdle, syncDirectory } from './disks.ts'
+import {
+  check,
+  DiskMaker,
+  diskBytesFor,
+  grow,
+  makeDirectory,
+  openLockedDisk,
+  shrinkIdle,
+  syncDirectory,
+} from './disks.ts'
 import { type FilesystemId, isName } from './filesystem-id.ts'
 import { readSuperblock } from './superblock.ts'
 import { removeTemporaryNames } from './temporary-names.ts'
@@ -70,7 +79,7 @@ export class Filesystems {
 
   /** Removes what a crash left: half-made images, mount points. */
   static async open(settings: FilesystemsSettings): Promise<Filesystems> {
-    await mkdir(settings.home, { recursive: true, mode: 0o700 })
+    await makeDirectory(settings.home)
     await mkdir(settings.mountsDir, { recursive: true, mode: 0o700 })
     for (const left of await readdir(settings.mountsDir)) await rmdir(join(settings.mountsDir, left))
     return new Filesystems(settings, await DiskMaker.open(settings.home))

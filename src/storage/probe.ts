@@ -58,7 +58,9 @@ function refused(error: unknown): unknown {
   const step = error instanceof Error ? String(Reflect.get(error, 'syscall') ?? '') : ''
   if (codeOf(error) === undefined) return error
   const remedy = remedies[step] ?? 'See which step failed, and give the runner what it needs for it.'
-  return new StartRefused(`Storage cannot be set up here: ${(error as Error).message}.`, remedy)
+  const refusal = new StartRefused(`Storage cannot be set up here: ${(error as Error).message}.`, remedy)
+  refusal.cause = error
+  return refusal
 }
 
 async function probeHandover(mounted: Mounted, dockDir: string): Promise<void> {

@@ -79,6 +79,8 @@ export interface DeliveryRows {
     busy: { busyHosts: readonly string[]; busyOrgs: readonly string[] },
     limit: number,
   ): Promise<DeliveryRow[]>
+  /** Makes deliveries due at `now` that are due after `latest`: they were written before the clock was set back. */
+  advance(now: string, latest: string): Promise<void>
   /** Reserves a delivery for one attempt until `until`. @returns whether this call reserved it. */
   take(row: Pick<DeliveryRow, 'id' | 'dueAt'>, until: string): Promise<boolean>
   /** Writes the outcome of an attempt. */

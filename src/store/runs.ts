@@ -67,7 +67,7 @@ export const runs = (
         await deleteRuns(transaction, [id])
       }),
 
-    finish: (id, finishedAt, ending, result, output) =>
+    finish: (id, finishedAt, ending, result, output, deliveryDueAt = finishedAt) =>
       db.transaction().execute(async (transaction) => {
         const stored = await finish(transaction, id, finishedAt, ending, result)
         if (stored === undefined) return undefined
@@ -84,7 +84,7 @@ export const runs = (
           }))
           if (images.length > 0) await transaction.insertInto('runImages').values(images).execute()
         }
-        if (stored.deliveryMode === 'webhook') await makeDue(transaction, id, finishedAt)
+        if (stored.deliveryMode === 'webhook') await makeDue(transaction, id, deliveryDueAt)
         await countRun(transaction, stored, finishedAt, result)
         const run = toRow(stored)
         await append(transaction, auditOfRun(run, finishedAt))

@@ -2,7 +2,7 @@ import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
 import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement, sql } from 'kysely'
-import { StartRefused } from '../base/errors.ts'
+import { Refusal, StartRefused } from '../base/errors.ts'
 import { adminTokens } from './admin-tokens.ts'
 import { appendIn, audit } from './audit.ts'
 import type { DurableTransaction } from './durably.ts'
@@ -16,6 +16,9 @@ import { profiles } from './profiles.ts'
 import { reseal } from './reseal.ts'
 import { forget, runs } from './runs.ts'
 import { secrets } from './secrets.ts'
+import { refusalOfDatabase } from './sqlite-errors.ts'
+import { DatabaseHealth, type OnDiskProblem } from './sqlite-health.ts'
+import { WriteAheadLog } from './sqlite-log.ts'
 import type { Rows, Store } from './store.ts'
 import { storedProfiles } from './stored-profiles.ts'
 import { subjects } from './subjects.ts'
@@ -35,8 +38,6 @@ import { deliveries } from './webhooks.ts'
  */
 const checkpointPages = 8_192
 
-/** https://www.sqlite.org/rescode.html#busy */
-const sqliteBusy = 5
 /** How long a writer waits for another process to finish its write. */
 const busyTimeoutMs = 10_000
 
@@ -45,11 +46,13 @@ export const databasePath = (frontHome: string): string => join(frontHome, 'glov
 
 /**
  * Opens the database at `path`, creates it if it is missing, and migrates it to this version.
+ * @param onDiskProblem called when the disk stops to accept writes, and when it does again.
  * @throws StartRefused when it cannot be used: not a database, damaged, or written by a newer version.
  */
-export async function openStore(path: string): Promise<Store> {
+export async function openStore(path: string, onDiskProblem: OnDiskProblem = () => {}): Promise<Store> {
+  const health = new DatabaseHealth(path, onDiskProblem)
   const db = new Kysely<Tables>({
-    dialect: new SqliteDialect({ database: openDatabase(path) }),
+    dialect: new SqliteDialect({ database: openDatabase(path, health) }),
     plugins: [new CamelCasePlugin()],
   })
   try {
@@ -60,6 +63,7 @@ export async function openStore(path: string): Promise<Store> {
     throw unusable(path, error)
   }
   const append = appendIn(db)
+  const log = new WriteAheadLog(path)
   const durably = durablyIn(db)
   return {
     ...changeable(db),
@@ -68,6 +72,11 @@ export async function openStore(path: string): Promise<Store> {
         await append(transaction, line)
         return work(changeable(transaction))
       }),
+    sync: () => log.sync().catch((error: unknown) => health.guard(() => fail(error))),
+    get diskProblem() {
+      return health.problem
+    },
+    checkDisk: () => health.check(() => writeNothing(db)),
     reseal: (again) => durably((transaction) => reseal(transaction, again)),
     profiles: profiles(db),
     usedLinks: usedLinks(db),
@@ -80,8 +89,24 @@ export async function openStore(path: string): Promise<Store> {
     audit: audit(db, append),
     subjects: withoutTrace(db, subjects(db, durably, append)),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
-    close: () => db.destroy(),
+    close: async () => {
+      await db.destroy()
+      await log.close()
+    },
   }
+}
+
+function fail(error: unknown): never {
+  throw error
+}
+
+/** Writes pages without changing a row. SQLite does not write an update to the same values. */
+async function writeNothing(db: Kysely<Tables>): Promise<void> {
+  const probe = { id: 'probe', expiresAt: '' }
+  await db.transaction().execute(async (transaction) => {
+    await transaction.insertInto('usedLinks').values(probe).execute()
+    await transaction.deleteFrom('usedLinks').where('id', '=', probe.id).execute()
+  })
 }
 
 /** The rows that administrative actions change. @param db a transaction, or the database. */
@@ -123,7 +148,7 @@ const durablyIn =
       }
     })
 
-function openDatabase(path: string): NodeSqlite {
+function openDatabase(path: string, health: DatabaseHealth): NodeSqlite {
   let database: DatabaseSync | undefined
   try {
     // Created here with a private mode; SQLite gives its side files the same mode.
@@ -135,7 +160,7 @@ function openDatabase(path: string): NodeSqlite {
     // Deleted data is overwritten, so that erased data remains in no free page: see `Store.subjects`.
     database.exec('pragma secure_delete = on')
     database.exec(`pragma wal_autocheckpoint = ${checkpointPages}`)
-    return new NodeSqlite(database)
+    return new NodeSqlite(database, health)
   } catch (error) {
     database?.close()
     throw unusable(path, error)
@@ -143,16 +168,28 @@ function openDatabase(path: string): NodeSqlite {
 }
 
 function unusable(path: string, cause: unknown): StartRefused {
-  const problem = cause instanceof Error ? cause.message : String(cause)
-  const isBusy = cause instanceof Error && 'errcode' in cause && cause.errcode === sqliteBusy
-  const refusal = new StartRefused(
-    `The database ${path} cannot be used: ${problem}.`,
-    isBusy
-      ? 'Another process is writing to it without end: stop that one.'
-      : 'See that its directory exists and belongs to this process, and that the file is whole; if not, restore a backup.',
-  )
-  refusal.cause = cause
+  const explained = cause instanceof Refusal ? cause : refusalOfDatabase(cause, path)
+  const { problem, remedy } =
+    explained === undefined ? notADatabase(cause) : explained.code === 'disk_unavailable' ? onDisk(explained) : locked
+  const refusal = new StartRefused(`The database ${path} cannot be used: ${problem}.`, remedy)
+  refusal.cause = explained ?? cause
   return refusal
+}
+
+const notADatabase = (cause: unknown) => ({
+  problem: cause instanceof Error ? cause.message : String(cause),
+  remedy:
+    'See that its directory exists and belongs to this process, and that the file is whole; if not, restore a backup.',
+})
+
+const onDisk = ({ details: { problem } }: Refusal) => ({
+  problem: String(problem),
+  remedy: 'Free space on the disk, or repair it, and try again.',
+})
+
+const locked = {
+  problem: 'another process keeps it locked',
+  remedy: 'Another process is writing to it without end: stop that one.',
 }
 
 /** `node:sqlite` in the shape that Kysely's SQLite dialect drives. Statements are prepared once per text. */
@@ -160,16 +197,23 @@ class NodeSqlite implements SqliteDatabase {
   /** The product has a few dozen statements; the bound guards against varying texts. */
   static readonly #maxStatements = 256
   readonly #database: DatabaseSync
+  readonly #health: DatabaseHealth
   readonly #statements = new Map<string, SqliteStatement>()
 
-  constructor(database: DatabaseSync) {
+  constructor(database: DatabaseSync, health: DatabaseHealth) {
     this.#database = database
+    this.#health = health
   }
 
   prepare(text: string): SqliteStatement {
+    // An error of the disk ends a transaction by itself: https://www.sqlite.org/lang_transaction.html
+    if (text === 'rollback' && !this.#database.isTransaction) return nothing
     const known = this.#statements.get(text)
     if (known) return known
-    const statement = toKyselyStatement(this.#database.prepare(text))
+    const statement = toKyselyStatement(
+      this.#health.guard(() => this.#database.prepare(text)),
+      this.#health,
+    )
     if (this.#statements.size >= NodeSqlite.#maxStatements) this.#statements.clear()
     this.#statements.set(text, statement)
     return statement
@@ -181,12 +225,19 @@ class NodeSqlite implements SqliteDatabase {
   }
 }
 
-function toKyselyStatement(statement: StatementSync): SqliteStatement {
+const nothing: SqliteStatement = {
+  reader: false,
+  all: () => [],
+  run: () => ({ changes: 0, lastInsertRowid: 0 }),
+  iterate: () => [].values(),
+}
+
+function toKyselyStatement(statement: StatementSync, health: DatabaseHealth): SqliteStatement {
   const values = (parameters: readonly unknown[]) => parameters as SQLInputValue[]
   return {
     reader: statement.columns().length > 0,
-    all: (parameters) => statement.all(...values(parameters)),
-    run: (parameters) => statement.run(...values(parameters)),
-    iterate: (parameters) => statement.iterate(...values(parameters)),
+    all: (parameters) => health.guard(() => statement.all(...values(parameters))),
+    run: (parameters) => health.guard(() => statement.run(...values(parameters))),
+    iterate: (parameters) => health.guard(() => statement.all(...values(parameters))).values(),
   }
 }

@@ -141,6 +141,15 @@ export interface Store {
     env(row: KeyRow): string | null
     profile(row: StoredProfileRow): string
   }): Promise<void>
+  /**
+   * Resolves when everything that was committed before survives a power cut. Ordinary commits reach the disk within half
+   * a minute; this is called before something that relies on them is sent out, or is written elsewhere.
+   */
+  sync(): Promise<void>
+  /** Why the disk does not accept writes now, as the last attempt showed; `undefined` while it does. */
+  readonly diskProblem: string | undefined
+  /** Looks whether the disk accepts writes; see `diskProblem`. */
+  checkDisk(): Promise<void>
   orgs: {
     /** Creates the organization, unless one with this id exists. */
     ensure(org: OrgRow): Promise<void>
@@ -253,6 +262,7 @@ export interface Store {
     discard(id: string): Promise<void>
     /**
      * Writes the ending of a run and, if it is stored, its output. A finished run is not changed.
+     * @param deliveryDueAt from when its webhook is delivered; `finishedAt` by default.
      * @returns the run, if this call wrote its ending.
      */
     finish(
@@ -261,6 +271,7 @@ export interface Store {
       ending: Ending,
       result: RunResult | null,
       output?: KeptOutput,
+      deliveryDueAt?: string,
     ): Promise<RunRow | undefined>
     /** The output of an ended run, while it is kept. */
     output(id: string): Promise<KeptOutput | undefined>

@@ -14,6 +14,15 @@ export const deliveries = (db: Kysely<Tables>): Store['deliveries'] => ({
     return query.orderBy('dueAt').orderBy('id').limit(limit).execute()
   },
 
+  async advance(now, latest) {
+    await db
+      .updateTable('deliveries')
+      .set({ dueAt: now })
+      .where('status', '=', 'due')
+      .where('dueAt', '>', latest)
+      .execute()
+  },
+
   async take({ id, dueAt }, until) {
     const taken = await db
       .updateTable('deliveries')

@@ -110,7 +110,7 @@ describe('each rule rejects a bad example', () => {
       { 'src/core/a.ts': "import { argv } from 'node:process'" },
       /node:process/,
     ],
-    ['only sqlite.ts depends on SQLite', { 'src/store/a.ts': 'sql`pragma synchronous = full`' }, /pragma/],
+    ['only the files sqlite*.ts depend on SQLite', { 'src/store/a.ts': 'sql`pragma synchronous = full`' }, /pragma/],
     ['file names describe the content', { 'src/core/utils.ts': '' }, /does not describe/],
     ['file names describe the content', { 'src/core/index.ts': '' }, /does not describe/],
     ['file names describe the content', { 'test/support/server-helpers.ts': '' }, /does not describe/],

@@ -22,8 +22,8 @@ export const rules: Readonly<Record<string, Rule>> = {
     /\bprocess\s*\.\s*(env|argv|argv0|exit|exitCode|on|once|addListener|abort)\b|\}\s*=\s*process\b|['"](node:)?process['"]|\bprocess\s*\[/g,
     'uses the global process object',
   ),
-  'only sqlite.ts depends on SQLite': onText(
-    /^src\/store\/(?!sqlite\.ts$).*\.ts$/,
+  'only the files sqlite*.ts depend on SQLite': onText(
+    /^src\/store\/(?!sqlite(?:-\w+)?\.ts$).*\.ts$/,
     /\bpragma\b|\bnode:sqlite\b|\bSqlite\w*|\b(?:datetime|strftime|json_extract|rowid|last_insert_rowid)\b/g,
     'depends on SQLite',
   ),

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { steadyTimestamp } from '../../src/base/clock.ts'
 import { operator } from '../../src/core/admin/admin.ts'
 import { createKey } from '../../src/core/admin/keys.ts'
 import { createOrg } from '../../src/core/admin/orgs.ts'
@@ -36,6 +37,7 @@ async function newOrg(name: string) {
 }
 
 const path = '/v1/sandbox/execute'
+const dayMs = 24 * 60 * 60 * 1000
 const later = { prefer: 'respond-async' }
 const patient = { timeout: 30_000, interval: 50 }
 
@@ -106,6 +108,24 @@ describe('an asynchronous execution', () => {
     expect(receiver.received.map((received) => received.path)).toEqual(['/', '/', '/'])
   })
 
+  it.each([
+    ['back', -dayMs],
+    ['forward', dayMs],
+  ])('repeats the delivery after the same pause when the clock is set %s by a day', async (_, jumpMs) => {
+    const answers = [500, 200]
+    receiver.answer = (_received, response) => void response.writeHead(answers.shift() ?? 500).end()
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() })
+    try {
+      const { body } = await post({ code: 'sleep 0.2', webhook_url: receiver.url })
+      vi.setSystemTime(Date.now() + jumpMs)
+      await vi.waitFor(async () => {
+        expect(await executionOf(body.trace_id!)).toMatchObject({ delivery: { status: 'delivered', attempts: 2 } })
+      }, patient)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
   it('stops after the last attempt, and records the reason', async () => {
     receiver.answer = (_received, response) => void response.writeHead(503).end()
     const { body } = await post({ code: 'true', webhook_url: receiver.url })
@@ -114,7 +134,7 @@ describe('an asynchronous execution', () => {
     for (let attempts = 1; attempts < 6; attempts++) {
       // The delays grow to ten minutes: the stored time is set to now, as if they had passed.
       const row = (await front.store.deliveries.get(id))!
-      await front.store.deliveries.settle(row.id, { ...row, dueAt: new Date().toISOString() })
+      await front.store.deliveries.settle(row.id, { ...row, dueAt: steadyTimestamp() })
       await vi.waitFor(
         async () => expect((await front.store.deliveries.get(id))?.attempts).toBeGreaterThan(attempts),
         patient,

@@ -1,28 +1,16 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { program } from '../support/glovebox.ts'
-import { manageKeys } from '../support/keys.ts'
+import { manageKeys, runCommand } from '../support/keys.ts'
 import { openStory } from '../support/story.ts'
 
 const story = openStory(['--no-dev'])
 
 /** Runs an administration command beside the server, as an operator does. */
-async function glovebox(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const own = [
-    ...['--home', join(story.place.directory, 'home'), '--state-dir', join(story.place.directory, 'state')],
-    ...['--front-uid', `${story.place.frontUid}`, '--front-gid', `${story.place.frontUid}`],
-  ]
-  const child = spawn(program, [...words, ...own], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { PATH: process.env.PATH },
-  })
-  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
-  return { code: code as number, stdout, stderr }
-}
+const glovebox = (...words: string[]) => runCommand(story.place, words)
 
 const run = (secret: string, code: string) =>
   fetch(`${story.url}/v1/sandbox/execute`, {
@@ -110,5 +98,28 @@ describe('administration on the command line', () => {
 
   it('replaces the master key only while no server is running', async () => {
     expect((await glovebox('secrets', 'rotate')).code).not.toBe(0)
+  })
+
+  it('keeps the owner of the database when a command is run without the user of the server', async () => {
+    const home = join(story.place.directory, 'home')
+    const state = join(story.place.directory, 'state')
+    const child = spawn(program, ['orgs', 'list', '--home', home, '--state-dir', state], { stdio: 'ignore' })
+    expect(await once(child, 'exit')).toEqual([0, null])
+    for (const path of [join(home, 'front'), join(home, 'front', 'glovebox.db')]) {
+      expect(statSync(path).uid).toBe(story.place.frontUid)
+    }
+  })
+
+  it('prints the whole output of a command to a pipe that is read slowly', async () => {
+    const { stdout: secret } = await manageKeys(story.place, ['create'])
+    const twentyRuns = async () => {
+      for (let n = 0; n < 20; n++) await (await run(secret.trim(), 'true')).text()
+    }
+    await Promise.all(Array.from({ length: 10 }, twentyRuns))
+    const whole = (await glovebox('audit', 'export', '--action', 'run')).stdout
+    expect(whole.length).toBeGreaterThan(65_536)
+    const command = `"$@" | { sleep 2; cat; }`
+    const slowly = await runCommand(story.place, ['audit', 'export', '--action', 'run'], ['sh', '-c', command, 'sh'])
+    expect(slowly.stdout).toBe(whole)
   })
 })

@@ -54,6 +54,11 @@ export class Place implements Scope {
     return server
   }
 
+  /** The server that was started last, also one that did not become ready. */
+  get lastServer(): Glovebox | undefined {
+    return this.#servers.at(-1)
+  }
+
   /** Starts a server here without waiting. */
   launch(...words: string[]): Glovebox {
     const server = new Glovebox(this, words)

@@ -18,17 +18,21 @@ export interface OwnKey {
   headers: { authorization: string }
 }
 
-/** Runs `glovebox keys` in a place, as an operator would. @param as a command prefix, to run it as another user. */
-export async function manageKeys(place: Place, words: readonly string[], as: readonly string[] = []): Promise<Outcome> {
+/** Runs a command in a place, as an operator would. @param as a command prefix, to run it as another user. */
+export async function runCommand(place: Place, words: readonly string[], as: readonly string[] = []): Promise<Outcome> {
   const own = [
     ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
     ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`],
   ]
-  const [command, ...args] = [...as, program, 'keys', ...words, ...own]
+  const [command, ...args] = [...as, program, ...words, ...own]
   const child = spawn(command!, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH ?? '' } })
   const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
   return { code: code as number, stdout, stderr }
 }
+
+/** Runs `glovebox keys` in a place. */
+export const manageKeys = (place: Place, words: readonly string[], as: readonly string[] = []): Promise<Outcome> =>
+  runCommand(place, ['keys', ...words], as)
 
 /** Creates a key in a place. @param words arguments of `glovebox keys create` @throws Error with its output when that fails. */
 export async function newKey(place: Place, ...words: string[]): Promise<OwnKey> {

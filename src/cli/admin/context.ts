@@ -69,7 +69,7 @@ export const withAdmin =
     exit(code ?? exitCodes.ok)
   }
 
-/** Opens the database as the API server would, and closes it again. A refusal is printed and exits with 64. */
+/** Opens the database as the API server would, and closes it again. A refusal is printed and exits with 64, or 69 and 74 where the database is unavailable. */
 export async function withStore(
   config: Config,
   io: ProcessIo,
@@ -82,7 +82,7 @@ export async function withStore(
   try {
     return await work(store, instance)
   } catch (error) {
-    if (error instanceof Refusal) return usageError(error.message, io)
+    if (error instanceof Refusal && error.row.kind !== 'unavailable') return usageError(error.message, io)
     throw error
   } finally {
     await store.close()

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { syncDirectory } from '../../base/durable-directory.ts'
 import { StartRefused } from '../../base/errors.ts'
 import type { Store } from '../../store/store.ts'
 import { placeOfEnv } from './key-env.ts'
@@ -68,9 +69,7 @@ function writeSafely(file: string, key: Buffer): void {
   writeSync(descriptor, `${key.toString('base64')}\n`)
   fsyncSync(descriptor)
   closeSync(descriptor)
-  const directory = openSync(dirname(file), 'r')
-  fsyncSync(directory)
-  closeSync(directory)
+  syncDirectory(dirname(file))
 }
 
 const remedy = 'It, and the directory that it is made in, must belong to the user of the front (front_uid).'

@@ -4,7 +4,9 @@ import { type Admin, type AdminContext, requireInOrg, withAudit } from './admin.
 /** Returns the secret that an organization's webhooks are signed with. @throws Refusal forbidden, not_found. */
 export async function webhookSecretOf({ store, vault }: AdminContext, admin: Admin, orgId: string): Promise<string> {
   await requireInOrg(store, admin, 'admin', orgId)
-  return webhookSecret(store, vault, orgId)
+  const secret = await webhookSecret(store, vault, orgId)
+  await store.sync()
+  return secret
 }
 
 /** Replaces that secret; every further attempt is signed with the new one. @throws Refusal forbidden, not_found. */

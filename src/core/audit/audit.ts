@@ -97,6 +97,8 @@ export async function verifyAudit(store: Store, anchor?: { seq: number; hash: st
   if (head.seq > lines && (await store.audit.list({}, lines, 1)).rows.length === 0) {
     return { holds: false, seq: lines + 1, problem: 'is missing at the end' }
   }
+  // The caller keeps the head as an anchor: after a power cut the lines before it must still be there.
+  await store.sync()
   return { holds: true, lines, erased: erasure.lines, head: before }
 }
 

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { BackgroundJob } from '../../base/background-job.ts'
-import { timestamp } from '../../base/clock.ts'
+import { steadyTimestamp, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import { fault, type Log } from '../../observe/log.ts'
@@ -76,6 +76,8 @@ export class Webhooks {
   readonly #closing = new AbortController()
   readonly #attempts = new Map<string, { row: DeliveryRow; done: Promise<void> }>()
   readonly #job: BackgroundJob
+  /** Whether deliveries were looked at whose time was written by a clock that was set back since. */
+  #advanced = false
   /** Of an attempt whose outcome could not be written; the next round of the job reports it. */
   #failure: { error: unknown } | undefined
 
@@ -118,12 +120,13 @@ export class Webhooks {
     const failure = this.#failure
     this.#failure = undefined
     if (failure) throw failure.error
+    if (!this.#advanced) await deliveries.advance(steadyTimestamp(), steadyTimestamp(Math.max(holdMs, ...pausesMs)))
+    this.#advanced = true
     while (this.#attempts.size < attemptsMax && !this.#closing.signal.aborted) {
-      const now = new Date()
       const busy = { busyHosts: this.#full('host', attemptsPerHost), busyOrgs: this.#full('orgId', attemptsPerOrg) }
-      const [row] = await deliveries.due(now.toISOString(), busy, 1)
+      const [row] = await deliveries.due(steadyTimestamp(), busy, 1)
       if (row === undefined) return
-      if (!(await deliveries.take(row, new Date(now.getTime() + holdMs).toISOString()))) continue
+      if (!(await deliveries.take(row, steadyTimestamp(holdMs)))) continue
       const done = this.#attempt(row)
         .catch((error: unknown) => {
           this.#failure = { error }
@@ -142,6 +145,8 @@ export class Webhooks {
 
   async #attempt(row: DeliveryRow): Promise<void> {
     const { store, vault, outbound, toBody } = this.#deps
+    // A power cut must not change an ending that was delivered.
+    await store.sync()
     const at = timestamp()
     const body = toBody(await recordedRun(store, row, row.runId))
     const secret = await webhookSecret(store, vault, row.orgId)
@@ -161,19 +166,18 @@ export class Webhooks {
     } catch (error) {
       if (!signal.aborted) return this.#settle(row, problemOf(error))
       const { status, attempts, problem } = row
-      await store.deliveries.settle(row.id, { status, attempts, problem, dueAt: timestamp(), updatedAt: at })
+      await store.deliveries.settle(row.id, { status, attempts, problem, dueAt: steadyTimestamp(), updatedAt: at })
     }
   }
 
   async #settle(row: DeliveryRow, problem: string | null): Promise<void> {
-    const now = new Date()
-    const updatedAt = now.toISOString()
+    const updatedAt = timestamp()
     const attempts = row.attempts + 1
     const pauseMs = pausesMs[row.attempts]
     const { log, store } = this.#deps
     const isDue = problem !== null && pauseMs !== undefined
     const status = problem === null ? 'delivered' : isDue ? 'due' : 'dead'
-    const dueAt = isDue ? new Date(now.getTime() + pauseMs).toISOString() : null
+    const dueAt = isDue ? steadyTimestamp(pauseMs) : null
     await store.deliveries.settle(row.id, { status, attempts, dueAt, problem, updatedAt })
     if (status === 'dead') log.warn({ trace_id: row.runId, attempts, problem }, 'webhook delivery failed permanently')
   }

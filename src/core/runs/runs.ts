@@ -1,4 +1,4 @@
-import { monotonicMs, timestamp } from '../../base/clock.ts'
+import { monotonicMs, steadyTimestamp, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { InTurn } from '../../base/in-turn.ts'
 import type { CancelCause, Ending, RunResult, RunSpec } from '../../base/run.ts'
@@ -112,9 +112,9 @@ export class Runs {
     if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
     // With an idempotency key it may be the same call again, which is no conflict.
     if (asked.thread && !asked.idempotency) await this.#threads.expectFree(caller.orgId, asked.thread)
-    const subject = asked.thread
+    const { subject, isNew } = asked.thread
       ? await this.#threads.subjectFor(caller.orgId, asked.thread, asked.subject)
-      : asked.subject
+      : { subject: asked.subject, isNew: false }
     const { webhookUrl } = asked
     const delivery = webhookUrl === undefined ? undefined : await this.#webhooks.promise(caller.orgId, webhookUrl)
     const createdAt = timestamp()
@@ -129,6 +129,7 @@ export class Runs {
     try {
       await this.#requireLiveKey(spec)
       const thread = asked.thread && (await this.#threads.lock(spec, asked.thread, subject))
+      if (isNew) await this.#store.sync()
       return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept }
     } catch (error) {
       const discarded = this.discard(spec.runId)
@@ -185,7 +186,7 @@ export class Runs {
   /** Writes an ending and counts it if it is the first. @returns the duration of the write, in milliseconds. */
   async #record(runId: string, ending: Ending, result: RunResult | null, output?: KeptOutput): Promise<number> {
     const startedMs = monotonicMs()
-    const run = await this.#store.runs.finish(runId, timestamp(), ending, result, output)
+    const run = await this.#store.runs.finish(runId, timestamp(), ending, result, output, steadyTimestamp())
     const recordMs = monotonicMs() - startedMs
     this.endings.announce(runId)
     if (run) this.#metrics.ran(run.language, ending.kind, result && { ...result.timings, recordMs })
@@ -241,8 +242,9 @@ export class Runs {
    * @throws Refusal `run_unknown` (also for a run of another org).
    */
   async detach(caller: Caller, runId: string): Promise<void> {
-    const row = await this.#own(caller, runId)
-    if (row.finishedAt === null) await this.#runner.outlive(runId)
+    if ((await this.#own(caller, runId)).finishedAt !== null) return
+    await this.#runner.outlive(runId)
+    await this.#store.sync()
   }
 
   async #own({ orgId }: Caller, runId: string): Promise<RunRow> {

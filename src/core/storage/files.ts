@@ -184,7 +184,9 @@ export class Files {
    */
   async #use({ orgId, profile }: Caller, id: string, quota: Quota): Promise<void> {
     const asked = { orgId, id, profile: profile.name, quotaBytes: quota.bytes }
+    const isNew = (await this.#store.threads.get(orgId, id)) === undefined
     if (!(await this.#store.threads.use(asked, timestamp()))) throw new Refusal('thread_busy', { thread: id })
+    if (isNew) await this.#store.sync()
   }
 
   async #placeOf(

@@ -89,7 +89,9 @@ export class SignedLinks {
 
   /** Marks a link for one use as used. @throws Refusal link_used. */
   async use({ once, expiresAt }: Link): Promise<void> {
-    if (once !== null && !(await this.#store.usedLinks.use(once, expiresAt))) throw new Refusal('link_used')
+    if (once === null) return
+    if (!(await this.#store.usedLinks.use(once, expiresAt))) throw new Refusal('link_used')
+    await this.#store.sync()
   }
 
   /** Allows the link to be used again after a failed upload. */

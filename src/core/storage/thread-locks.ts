@@ -54,17 +54,22 @@ export class ThreadLocks {
   }
 
   /**
-   * Returns the subject of a run on this thread: once a thread belongs to a subject, all runs on it do.
+   * Returns the subject of a run on this thread: once a thread belongs to a subject, all runs on it do. It is new if the
+   * row of the thread does not name it yet, or does not exist; it must be durable before code writes to the thread.
    * @param asked the subject that the call names, or `null`.
    * @throws Refusal subject_conflict when the thread belongs to another; limit_reached when creating or
    * enlarging it would exceed the storage limit of its organization.
    */
-  async subjectFor(orgId: string, { id, quota }: RequestedThread, asked: string | null): Promise<string | null> {
+  async subjectFor(
+    orgId: string,
+    { id, quota }: RequestedThread,
+    asked: string | null,
+  ): Promise<{ subject: string | null; isNew: boolean }> {
     const row = await this.#store.threads.get(orgId, id)
     await requireStorageRoom(this.#store, orgId, quota.bytes - (row?.quotaBytes ?? 0))
     const owner = row?.subject ?? null
     if (owner !== null && asked !== null && owner !== asked) throw new Refusal('subject_conflict', { thread: id })
-    return owner ?? asked
+    return { subject: owner ?? asked, isNew: row === undefined || (owner === null && asked !== null) }
   }
 
   /** @throws Refusal thread_busy when another run holds it. */

@@ -82,6 +82,7 @@ export class Threads {
       if (!(await this.#store.threads.beginRemoval(orgId, id, timestamp()))) {
         throw new Refusal('thread_busy', { thread: id })
       }
+      await this.#store.sync()
       await this.#finishRemoval(orgId, id)
     })
   }
@@ -101,8 +102,10 @@ export class Threads {
     return this.#alone(orgId, to, async () => {
       const row = { orgId, id: to, createdAt: at, lastUsedAt: at, subject, profile, quotaBytes }
       if (!(await this.#store.threads.beginMaking(row))) throw new Refusal('thread_exists', { thread: to })
+      await this.#store.sync()
       await this.#copy(from, to)
       await this.#store.threads.settle(orgId, to)
+      await this.#store.sync()
       return this.inspect(caller, to)
     })
   }

@@ -1,5 +1,5 @@
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { makeDirectoryDurably } from '../../base/durable-directory.ts'
 import { StartRefused } from '../../base/errors.ts'
 import type { Log } from '../../observe/log.ts'
 import { keyOf } from '../../storage/filesystem-id.ts'
@@ -46,9 +46,8 @@ function withRemedy(error: unknown): never {
 /** @throws StartRefused when this machine does not support storage. */
 export async function openStorage(settings: StorageSettings, log: Log): Promise<OpenStorage> {
   const { home, mountsDir, reserveBytes, mountedMax, idleMs } = settings
-  mkdirSync(home, { recursive: true, mode: 0o700 })
   const scratch = join(home, 'probe')
-  mkdirSync(scratch, { recursive: true, mode: 0o700 })
+  makeDirectoryDurably(scratch, 0o700)
   await probeStorage(scratch).catch(withRemedy)
   const filesystems = await Filesystems.open({ home, mountsDir, reserveBytes, lockPatienceMs })
   const mounts = new MountCache(
