@@ -114,6 +114,14 @@ export async function buildServer({
   app.decorateRequest('open', null)
   const connections = new Connections(app.server, { max: config.connectionsMax, requestTimeoutMs })
   app.addHook('onClose', async () => connections.stop())
+  metrics.front = () => {
+    const { requests, bytes } = core.openRequests.usage
+    return { connections: connections.size, requests, bufferBytes: bytes }
+  }
+  app.addHook('onError', (_request, _reply, error, done) => {
+    if (error instanceof Refusal && limitRefusals.has(error.code)) metrics.refusedRequest(error.code)
+    done()
+  })
   // Hooks use callbacks: a promise per hook would cost more than the hook itself.
   app.addHook('onRequest', (request, reply, done) => {
     const isUpload = request.routeOptions.config?.bodyKind === 'file'
@@ -188,6 +196,9 @@ async function allowOrigins(app: FastifyInstance, origins: readonly string[]): P
     maxAge: 600,
   })
 }
+
+/** Refusals at the limits of `connections_max`, `requests_per_key`, `requests_per_org` and `buffer_bytes`. */
+const limitRefusals: ReadonlySet<string> = new Set(['connections_full', 'requests_full', 'buffers_full'])
 
 /** Where clients of MCP look for an authorization server, or expect one: RFC 8414, RFC 9728, OpenID Connect Discovery. */
 const oauthPath = /\/\.well-known\/(?:oauth-|openid-configuration)|^\/(?:register|authorize|token)$/

@@ -19,6 +19,15 @@ export interface RunnerFigures {
   process: ProcessFigures
 }
 
+/** What the API server has open. */
+export interface FrontFigures {
+  connections: number
+  /** Requests that are being answered, and streams. */
+  requests: number
+  /** Of bodies, and of responses that are not read. */
+  bufferBytes: number
+}
+
 const slotStates = ['ready', 'idle', 'busy', 'undying'] as const
 
 /** From a tenth of a millisecond, which a warm slot takes, to the longest run of usual profiles. */
@@ -51,6 +60,14 @@ export class Metrics {
     buckets: bucketsSeconds,
     registers: [this.#all],
   })
+  readonly #refusedRequests = this.#counter(
+    'requests_refused_total',
+    'Requests refused at a limit of connections, requests or memory, by reason.',
+    ['reason'],
+  )
+  readonly #connections = this.#gauge('connections', 'Open connections.')
+  readonly #openRequests = this.#gauge('requests_open', 'Open requests and streams.')
+  readonly #bufferBytes = this.#gauge('buffer_bytes', 'Memory of request bodies and of responses that were not read.')
   readonly #runnerUp = this.#gauge('runner_up', '1 if a runner is connected; its other metrics are absent otherwise.')
   readonly #waiting = this.#gauge('queue_waiting', 'Runs that wait for a turn.')
   readonly #running = this.#gauge('runs_running', 'Runs that have their turn.')
@@ -66,6 +83,9 @@ export class Metrics {
   readonly #heap = this.#gauge('process_heap_used_bytes', 'Memory of the JavaScript heap in use.', ['part'])
   readonly #files = this.#gauge('process_open_files', 'Open descriptors.', ['part'])
   readonly #uptime = this.#gauge('process_uptime_seconds', 'Since its start.', ['part'])
+
+  /** Returns what the API server has open now; set by the server. */
+  front: (() => FrontFigures) | undefined
 
   /** Media type of `text`. */
   get contentType(): string {
@@ -90,6 +110,11 @@ export class Metrics {
     this.#refused.inc({ reason })
   }
 
+  /** Counts a request that was refused at a limit of the API server. @param reason the code of the refusal. */
+  refusedRequest(reason: string): void {
+    this.#refusedRequests.inc({ reason })
+  }
+
   /** Counts a response. @param route the registered route, never the requested path. */
   answered(method: string, route: string, status: number): void {
     const key = `${method} ${route} ${status}`
@@ -104,11 +129,18 @@ export class Metrics {
     if (runner) this.#tellRunner(runner)
     else this.#forgetRunner()
     this.#tellProcess('front', processFigures())
+    if (this.front) this.#tellFront(this.front())
     for (const answered of this.#answered.values()) {
       this.#answers.inc(answered.labels, answered.count)
       answered.count = 0
     }
     return this.#all.metrics()
+  }
+
+  #tellFront({ connections, requests, bufferBytes }: FrontFigures): void {
+    this.#connections.set(connections)
+    this.#openRequests.set(requests)
+    this.#bufferBytes.set(bufferBytes)
   }
 
   #tellRunner(runner: RunnerFigures): void {

@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { operator } from '../../src/core/admin/admin.ts'
 import { createOrg } from '../../src/core/admin/orgs.ts'
 import { createToken, type TokenSettings } from '../../src/core/admin/tokens.ts'
-import { type Front, openFront } from '../support/front.ts'
+import { coreSettings, type Front, openFront } from '../support/front.ts'
 
 let front: Front
 beforeAll(async () => {
@@ -41,6 +41,24 @@ describe('the Prometheus metrics', () => {
     for (const name of ['queue', 'slot', 'jail', 'host', 'run', 'drain', 'record'])
       expect(phase(after, name) - phase(before, name)).toBe(2)
     expect(figureOf(after, 'glovebox_run_phase_seconds_sum{language="bash",phase="record"}')).toBeGreaterThan(0)
+  })
+
+  it('show what is open, and count requests that were refused at a limit', async () => {
+    const limited = await openFront(undefined, {}, undefined, undefined, { ...coreSettings.requestLimits, perKey: 1 })
+    try {
+      const running = execute({ code: 'sleep 1' }, limited)
+      await vi.waitFor(async () => {
+        expect(figureOf(await metricsOf(limited), 'glovebox_requests_open')).toBe(1)
+      })
+      expect((await execute({ code: 'true' }, limited)).status).toBe(429)
+      const text = await metricsOf(limited)
+      expect(figureOf(text, 'glovebox_requests_refused_total{reason="requests_full"}')).toBe(1)
+      expect(figureOf(text, 'glovebox_connections')).toBeGreaterThanOrEqual(2)
+      expect(figureOf(text, 'glovebox_buffer_bytes')).toBeGreaterThan(0)
+      expect((await running).status).toBe(200)
+    } finally {
+      await limited.close()
+    }
   })
 
   it('count responses by registered route, never by a path that a client made up', async () => {
