@@ -1,8 +1,10 @@
 import type { Burst } from './burst.ts'
 import type { ColdSlot } from './cold-slot.ts'
+import { type Crash, crashPart } from './crash.ts'
 import { type DownloadFigure, downloadsPart } from './downloads.ts'
 import type { EndlessOutput } from './endless-output.ts'
 import { mebibytes, shown, table } from './figures.ts'
+import { type HostileRow, hostilePart } from './hostile.ts'
 import { type LargeFile, largeFilePart } from './large-file.ts'
 import type { Latency } from './latency.ts'
 import { beforeAndAfterPart, latencyPart } from './latency-report.ts'
@@ -14,6 +16,7 @@ import type { Overload } from './overload.ts'
 import type { Phases } from './phases.ts'
 import { type PreloadRow, preloadPart } from './preload.ts'
 import type { Resources } from './resources.ts'
+import { type Soak, soakPart } from './soak.ts'
 import { type StorageFigure, storageTable } from './storage.ts'
 
 /** The results of one benchmark run. Sections that were not requested are absent. */
@@ -34,6 +37,9 @@ export interface Results {
   storage?: StorageFigure[]
   downloads?: DownloadFigure[]
   largeFile?: LargeFile
+  crash?: Crash
+  soak?: Soak
+  hostile?: HostileRow[]
 }
 
 /**
@@ -56,6 +62,9 @@ export function toMarkdown(results: Results, tried?: string): string {
     ...(storage ? [`## Threads\n\n${storageTable(storage)}`] : []),
     ...(results.downloads ? [downloadsPart(results.downloads)] : []),
     ...(results.largeFile ? [largeFilePart(results.largeFile)] : []),
+    ...(results.crash ? [crashPart(results.crash)] : []),
+    ...(results.soak ? [soakPart(results.soak)] : []),
+    ...(results.hostile ? [hostilePart(results.hostile)] : []),
     ...(tried === undefined ? [] : [tried]),
     '',
   ].join('\n\n')

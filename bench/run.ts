@@ -8,9 +8,11 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { measureBurst } from './burst.ts'
 import { measureColdSlots } from './cold-slot.ts'
+import { measureCrashes } from './crash.ts'
 import { measureDownloads } from './downloads.ts'
 import { measureEndlessOutput } from './endless-output.ts'
 import { GloveboxServer } from './glovebox-server.ts'
+import { measureHostile } from './hostile.ts'
 import { measureLargeFile } from './large-file.ts'
 import { measureLatency } from './latency.ts'
 import { describeMachine } from './machine.ts'
@@ -22,6 +24,7 @@ import { measureOverload, overloadFlags } from './overload.ts'
 import { measurePreload } from './preload.ts'
 import { type Results, toMarkdown } from './report.ts'
 import { measureResources } from './resources.ts'
+import { measureSoak } from './soak.ts'
 import { measureStorage } from './storage.ts'
 import { measureThreadFiles } from './thread-files.ts'
 
@@ -46,6 +49,9 @@ const full = {
   downloadRounds: 3,
   mcpRounds: 6,
   cancelRounds: 100,
+  crashRounds: 200,
+  soakMinutes: 20,
+  hostile: { phaseS: 30, historyRows: 1_000_000 },
 }
 const quick = {
   rounds: 2,
@@ -64,11 +70,16 @@ const quick = {
   downloadRounds: 1,
   mcpRounds: 2,
   cancelRounds: 20,
+  crashRounds: 8,
+  soakMinutes: 1,
+  hostile: { phaseS: 5, historyRows: 20_000 },
 }
 
 const largeFileBytes = 3 * 1024 ** 3
 
-const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'cancel', 'storage', 'downloads', 'large']
+const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'cancel', 'storage', 'downloads']
+/** They take long, or gigabytes on the disk: only on request. */
+const sectionsOnRequest = ['large', 'crash', 'soak', 'hostile']
 
 const usage = `Usage: npm run bench -- [options]
 
@@ -78,8 +89,11 @@ bench/results/latest.md and latest.json.
 Options:
   --quick        a coarse run of about half a minute, saved only with --name
   --only WORD    one section, or the rows whose name contains WORD (python, runc, "4 at once"); may be repeated
-                 sections: ${sections.slice(0, -1).join(', ')}
-                 "large" transfers a 3 GiB file and runs only when named
+                 sections: ${sections.join(', ')}
+                 these run only when named: "large" transfers a 3 GiB file; "crash" kills processes under load, in 200
+                 rounds; "soak" is 20 minutes of mixed load; "hostile" measures a good key beside hostile ones
+  --rounds N     crash rounds
+  --minutes N    duration of the soak
   --name NAME    save the results as bench/results/NAME.md and NAME.json
   --help         show this text
 `
@@ -91,10 +105,15 @@ async function bench(args: readonly string[]): Promise<void> {
       quick: { type: 'boolean', default: false },
       only: { type: 'string', multiple: true, default: [] },
       name: { type: 'string' },
+      rounds: { type: 'string' },
+      minutes: { type: 'string' },
     },
   })
   const { quick: isQuick, only } = values
-  const results = await measureAll(isQuick ? quick : full, only, args)
+  const plan = { ...(isQuick ? quick : full) }
+  if (values.rounds !== undefined) plan.crashRounds = Number(values.rounds)
+  if (values.minutes !== undefined) plan.soakMinutes = Number(values.minutes)
+  const results = await measureAll(plan, only, args)
   const page = toMarkdown(results, existsSync(triedPath) ? readFileSync(triedPath, 'utf8').trimEnd() : undefined)
   process.stdout.write(page)
   const name = values.name ?? (isQuick || only.length > 0 ? undefined : 'latest')
@@ -107,7 +126,7 @@ async function measureAll(plan: typeof full, only: readonly string[], args: read
   const report = (done: string) =>
     process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
   const wants = (section: string) => only.length === 0 || only.includes(section)
-  const cellNames = only.filter((word) => !sections.includes(word))
+  const cellNames = only.filter((word) => ![...sections, ...sectionsOnRequest].includes(word))
   const wantsCell = (id: string) => only.length === 0 || cellNames.some((word) => id.includes(word))
 
   const results: Results = { machine: await describeMachine(root), arguments: args, seconds: 0 }
@@ -155,13 +174,30 @@ async function measureAll(plan: typeof full, only: readonly string[], args: read
     results.downloads = await measureDownloads({ ...plan, rounds: plan.downloadRounds })
     report('downloads')
   }
-  // Gigabytes on the disk: only on request.
+  await measureOnRequest(results, plan, only, report)
+  results.seconds = (performance.now() - startedMs) / 1000
+  return results
+}
+
+async function measureOnRequest(
+  results: Results,
+  plan: typeof full,
+  only: readonly string[],
+  report: (done: string) => void,
+): Promise<void> {
   if (only.includes('large')) {
     results.largeFile = await measureLargeFile(largeFileBytes)
     report('one large file')
   }
-  results.seconds = (performance.now() - startedMs) / 1000
-  return results
+  if (only.includes('crash')) {
+    results.crash = await measureCrashes(plan.crashRounds, report)
+    if (results.crash.lost.length + results.crash.left.length > 0) process.exitCode = 1
+  }
+  if (only.includes('soak')) {
+    results.soak = await measureSoak(plan.soakMinutes, report)
+    if (results.soak.lost.length > 0) process.exitCode = 1
+  }
+  if (only.includes('hostile')) results.hostile = await measureHostile(plan.hostile, report)
 }
 
 async function withServer<T>(flags: readonly string[], use: (server: GloveboxServer) => Promise<T>): Promise<T> {
