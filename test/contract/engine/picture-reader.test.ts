@@ -33,8 +33,26 @@ const jpeg = (width = 1, height = 1): Buffer => {
   const frame = Buffer.from('ffc0000b080000000001011100', 'hex')
   frame.writeUInt16BE(height, 5)
   frame.writeUInt16BE(width, 7)
-  return Buffer.concat([Buffer.from('ffd8ffe000044a46', 'hex'), frame, Buffer.from('ffd9', 'hex')])
+  // The coded data has a stuffed byte and a restart.
+  const scan = Buffer.from('ffda0008010100003f0012ff00ffd034', 'hex')
+  return Buffer.concat([Buffer.from('ffd8ffe000044a46', 'hex'), frame, scan, Buffer.from('ffd9', 'hex')])
 }
+
+/** Like `png()`, with chunks of one's own behind the header. */
+const pngOf = (...chunks: Buffer[]): Buffer =>
+  Buffer.concat([png().subarray(0, 33), ...chunks, chunk('IEND', Buffer.alloc(0))])
+
+/** A copy in which one byte is another one. */
+function changed(image: Buffer, at: number): Buffer {
+  const copy = Buffer.from(image)
+  copy[at]! ^= 1
+  return copy
+}
+
+const asHex = (text: string): string => Buffer.from(text).toString('hex')
+const frameHex = 'ffc0000b080001000101011100'
+const scanHex = 'ffda0008010100003f001234'
+const jpegOf = (...hex: string[]): Buffer => Buffer.from(hex.join(''), 'hex')
 
 function record(image: Buffer, format = 1, kind = 1, sizeBytes = image.length): Buffer {
   const header = Buffer.alloc(8)
@@ -96,6 +114,17 @@ describe('images from a program', () => {
     ['a PNG without pixels', record(png(0, 1))],
     ['a PNG of many pixels', record(png(65_536, 65_536))],
     ['a PNG with more behind it', record(Buffer.concat([png(), Buffer.from('<script>')]))],
+    ['a PNG whose header and end enclose text', record(pngOf(Buffer.from('<script>alert(1)</script>')))],
+    ['a PNG with a changed byte of its pixels', record(changed(png(), png().length - 20))],
+    ['a PNG with a changed checksum', record(changed(png(), 32))],
+    ['a PNG without pixel data', record(pngOf(chunk('tEXt', Buffer.alloc(3))))],
+    ['a PNG with a chunk beyond its end', record(pngOf(Buffer.from('7fffffff49444154', 'hex')))],
+    ['a PNG with two headers', record(pngOf(png().subarray(8, 33), chunk('IDAT', Buffer.alloc(2))))],
+    ['a JPEG with a frame and text up to its end', record(jpegOf('ffd8', frameHex, asHex('<script>'), 'ffd9'), 2)],
+    ['a JPEG without coded data', record(jpegOf('ffd8', frameHex, 'ffd9'), 2)],
+    ['a JPEG that is cut off in its coded data', record(jpegOf('ffd8', frameHex, scanHex), 2)],
+    ['a JPEG with more behind its end', record(jpegOf('ffd8', frameHex, scanHex, 'ffd9', asHex('<b>'), 'ffd9'), 2)],
+    ['a JPEG with a segment beyond its end', record(jpegOf('ffd8', frameHex, 'ffe0ffff', scanHex, 'ffd9'), 2)],
     ['a JPEG without a frame', record(Buffer.from('ffd8ffe000044a46ffd9', 'hex'), 2)],
     ['a JPEG of many pixels', record(jpeg(65_535, 1), 2)],
   ])('ends with %s, and ignores everything after it', (_what, bytes) => {
