@@ -182,6 +182,12 @@ const capacity = {
   storage_reserve: setting(bytes(0, 1024 * GiB), GiB, 'Free disk space below which no thread is created or mounted.', {
     unit: 'bytes',
   }),
+  storage_iops: setting(
+    count(100, 1_000_000),
+    2_000,
+    'Disk operations per second that the runs of one slot may make on one thread or volume, reads and writes separately. It limits the processor time that the kernel spends on them outside of the limits of a run, and their share of the disk.',
+    { unit: 'count' },
+  ),
   run_history_days: setting(
     count(1, 36_500),
     30,

@@ -12,6 +12,7 @@ export function engineSettingsOf(config: Config, instance: Instance): EngineSett
     instanceId: instance.id,
     runtime: config.runtime,
     idBase: config.idBase,
+    storageIops: config.storageIops,
     guestPath: fileURLToPath(new URL('../../build/guest', import.meta.url)),
     pythonZygotePath: fileURLToPath(new URL('../../build/python-zygote.so', import.meta.url)),
     nodePath: process.execPath,

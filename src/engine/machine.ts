@@ -61,7 +61,8 @@ export async function openMachine(settings: EngineSettings, openDock?: OpenDock)
     const image = undo.owns(await openImage(rootsDir, settings))
     const processors = cgroups.processors && new Processors(cgroups.processors)
     const dirs = { bundlesDir, docksDir, devicesDir }
-    const host = { cgroups, ids, image, ...dirs, openDock, processors, openFilesMax: openFilesMax() }
+    const { storageIops } = settings
+    const host = { cgroups, ids, image, ...dirs, openDock, processors, storageIops, openFilesMax: openFilesMax() }
     const { runtime, version, rejected, languages } = await probe(settings.runtime, host, runtimeRoot)
     return { ...host, runtime, runtimeVersion: version, languages, rejected, reclaimed, close: closing(undo.keep()) }
   } catch (error) {

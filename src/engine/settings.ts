@@ -22,6 +22,8 @@ export interface EngineSettings {
   baseMemoryBytes: number
   /** Processes of the same. */
   basePids: number
+  /** Reads and writes per second of the runs of one slot on the device of one thread or volume. */
+  storageIops: number
 }
 
 export const runtimeNames = ['crun', 'runc', 'runsc'] as const
@@ -40,4 +42,5 @@ export const engineDefaults = {
   cgroupRoot: '/sys/fs/cgroup',
   baseMemoryBytes: 256 * 1024 * 1024,
   basePids: 64,
+  storageIops: 2_000,
 } as const satisfies Partial<EngineSettings>

@@ -48,6 +48,8 @@ export interface Mounted {
   readonly path: string
   /** Of its root directory: everything is reached from here. */
   readonly root: Descriptor
+  /** Its block device, as `major:minor`. */
+  readonly device: string
   /** Whether it was found as a crash had left it. */
   readonly recovered: boolean
 }
@@ -134,7 +136,8 @@ export class Filesystems {
         await kernel.unmount(Buffer.from(path), 0)
         throw error
       })
-      return { id, path, root, recovered: superblock?.needsRecovery !== false || superblock.hasErrors }
+      const device = deviceNumbers((await root.stat()).dev)
+      return { id, path, root, device, recovered: superblock?.needsRecovery !== false || superblock.hasErrors }
     } catch (error) {
       await rmdir(path)
       throw error
@@ -260,6 +263,10 @@ export class Filesystems {
     return diskRefusalOf(error) ?? (isFull ? diskRefusal('its disk is full', error) : error)
   }
 }
+
+/** The encoding of dev_t: https://sourceware.org/git/?p=glibc.git;a=blob;f=bits/sysmacros.h */
+const deviceNumbers = (device: number): string =>
+  `${Math.floor(device / 256) % 4096}:${(device % 256) + Math.floor(device / 2 ** 20) * 256}`
 
 /** A mount that fails at damage is tried once more after a check. */
 async function mountChecked(image: Descriptor, path: string, check: () => Promise<void>): Promise<void> {

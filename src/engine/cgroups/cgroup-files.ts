@@ -1,4 +1,4 @@
-import { closeSync, openSync, readFileSync, rmdirSync, write, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readFileSync, rmdirSync, write, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -8,7 +8,7 @@ const emptyWithinMs = 3_000
 export const writeControl = (dir: string, file: string, value: string | number): void =>
   writeFileSync(join(dir, file), String(value))
 
-/** Writes a control file on a thread of the pool. Used only for the one file whose write can take long. */
+/** Writes a control file on a thread of the pool. Used only for files whose write can take long. */
 export async function writeControlSlowly(dir: string, file: string, value: string | number): Promise<void> {
   const fd = openSync(join(dir, file), 'w')
   try {
@@ -18,6 +18,11 @@ export async function writeControlSlowly(dir: string, file: string, value: strin
   } finally {
     closeSync(fd)
   }
+}
+
+/** The same for a file that some kernels do not have. */
+export async function writeControlSlowlyIfThere(dir: string, file: string, value: string): Promise<void> {
+  if (existsSync(join(dir, file))) await writeControlSlowly(dir, file, value)
 }
 
 /** Writes a control file that some kernels do not have. @returns whether it exists. */
@@ -43,11 +48,8 @@ export function readKeyed(dir: string, file: string, key: string): number {
   return 0
 }
 
-/** Returns the shared memory of a memory cgroup, in bytes. It is never more than `usageFile`, which is cheaper to read. */
-export function sharedBytes(dir: string, usageFile: string, ifAboveBytes: number): number {
-  const usedBytes = readNumber(dir, usageFile)
-  return usedBytes > ifAboveBytes ? readKeyed(dir, 'memory.stat', 'shmem') : usedBytes
-}
+/** Returns the shared memory of a memory cgroup, in bytes. It is never more than what the cgroup uses. */
+export const sharedBytes = (dir: string): number => readKeyed(dir, 'memory.stat', 'shmem')
 
 /** Returns the processes of one cgroup; none if it does not exist. */
 export function readPids(dir: string): number[] {

@@ -12,8 +12,10 @@ import {
   writeControl,
   writeControlIfThere,
   writeControlSlowly,
+  writeControlSlowlyIfThere,
 } from './cgroup-files.ts'
 import type { Cgroups, CgroupVersion, LeafLimits, SlotCgroup, Usage } from './cgroups.ts'
+import { LeftoverCache } from './leftover-cache.ts'
 import { processorsOf } from './processors.ts'
 
 /** The default of the kernel, in microseconds. A shorter period would throttle more smoothly but cost more timer work. */
@@ -34,6 +36,8 @@ interface Options {
   /** Every hierarchy, since the runtime creates directories in all of them. */
   allPoints: readonly string[]
   pointOf(controller: Controller): string
+  /** Limits of block devices, where the kernel has them. */
+  blkioPoint: string | undefined
   cpusetPoint: string | undefined
   /** A plain directory that a runtime mistakes for a hierarchy. */
   shadow: string | undefined
@@ -112,6 +116,7 @@ class SlotCgroupV1 implements SlotCgroup {
   readonly #slotId: string
   readonly #runDirs: readonly string[]
   readonly #cpuset: string | undefined
+  readonly #leftover: LeftoverCache
   #before = { cpuNs: 0, oomKills: 0 }
   #runLimits: LeafLimits | undefined
   #processors: readonly number[] = []
@@ -130,6 +135,7 @@ class SlotCgroupV1 implements SlotCgroup {
     }
     const leaves = controllers.map((name) => this.#leaf(name, 'run'))
     this.#runDirs = [...new Set(this.#cpuset === undefined ? leaves : [...leaves, this.#cpuset])]
+    this.#leftover = new LeftoverCache(this.#leaf('memory', 'run'))
     this.#limit('base', options.base)
   }
 
@@ -157,6 +163,16 @@ class SlotCgroupV1 implements SlotCgroup {
     if (this.#cpuset === undefined) throw new Error('there is no cpuset controller')
     this.#processors = processors
     writeControl(this.#cpuset, 'cpuset.cpus', processors.join(','))
+  }
+
+  /** In this hierarchy processes of runs stay in `base`, which the runtime creates. */
+  async limitDevice(device: string, operationsPerSecond: number): Promise<void> {
+    const { blkioPoint } = this.#options
+    if (blkioPoint === undefined) return
+    for (const direction of ['read', 'write']) {
+      const file = `blkio.throttle.${direction}_iops_device`
+      await writeControlSlowlyIfThere(join(blkioPoint, this.ociPath), file, `${device} ${operationsPerSecond}`)
+    }
   }
 
   basePids(): number[] {
@@ -187,6 +203,7 @@ class SlotCgroupV1 implements SlotCgroup {
 
   beginUsage(): void {
     writeControl(this.#leaf('memory', 'run'), 'memory.max_usage_in_bytes', 0)
+    this.#leftover.beginRun()
     this.#before = this.#counters()
   }
 
@@ -194,13 +211,16 @@ class SlotCgroupV1 implements SlotCgroup {
     const now = this.#counters()
     return {
       cpuTimeMs: (now.cpuNs - this.#before.cpuNs) / 1e6,
-      memoryPeakBytes: readNumber(this.#leaf('memory', 'run'), 'memory.max_usage_in_bytes'),
+      memoryPeakBytes: this.#leftover.without(readNumber(this.#leaf('memory', 'run'), 'memory.max_usage_in_bytes')),
       oomKills: now.oomKills - this.#before.oomKills,
     }
   }
 
   sharesMoreThan(bytes: number): boolean {
-    return sharedBytes(this.#leaf('memory', 'run'), 'memory.usage_in_bytes', bytes) > bytes
+    const memory = this.#leaf('memory', 'run')
+    const usedBytes = readNumber(memory, 'memory.usage_in_bytes')
+    this.#leftover.endRun(usedBytes)
+    return usedBytes > bytes && sharedBytes(memory) > bytes
   }
 
   kill(): void {

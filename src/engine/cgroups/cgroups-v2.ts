@@ -22,8 +22,10 @@ import {
   writeControl,
   writeControlIfThere,
   writeControlSlowly,
+  writeControlSlowlyIfThere,
 } from './cgroup-files.ts'
 import type { Cgroups, LeafLimits, PeakScope, SlotCgroup, Usage } from './cgroups.ts'
+import { LeftoverCache } from './leftover-cache.ts'
 import { processorsOf } from './processors.ts'
 
 const cpuPeriodUs = 100_000
@@ -37,6 +39,8 @@ interface Options {
 }
 
 const controllers = ['memory', 'pids', 'cpu'] as const
+/** Used where the machine has them. */
+const optional = ['cpuset', 'io'] as const
 
 /**
  * Cgroup v2: one hierarchy. A group either contains processes or delegates controllers to its children, never
@@ -56,9 +60,10 @@ export class CgroupsV2 implements Cgroups {
     this.#options = options
     const instance = join(options.root, options.below)
     mkdirSync(instance, { recursive: true })
-    this.controllers = hasCpusets(options.root) ? [...controllers, 'cpuset'] : controllers
+    this.controllers = [...controllers, ...optional.filter((name) => hasController(options.root, name))]
     for (const dir of [options.root, dirname(instance), instance]) handDown(dir, this.controllers)
-    if (hasCpusets(instance)) this.processors = processorsOf(readControl(instance, 'cpuset.cpus.effective'))
+    if (hasController(instance, 'cpuset'))
+      this.processors = processorsOf(readControl(instance, 'cpuset.cpus.effective'))
   }
 
   create(slotId: string): SlotCgroup {
@@ -100,6 +105,7 @@ class SlotCgroupV2 implements SlotCgroup {
   readonly #run: string
   readonly #base: string
   readonly #below: string
+  readonly #leftover: LeftoverCache
   /** The peak is counted per open descriptor from its last reset (Linux 6.12), so this one stays open. */
   #peakFd: number | undefined
   #before = { cpuUs: 0, oomKills: 0 }
@@ -116,6 +122,7 @@ class SlotCgroupV2 implements SlotCgroup {
     mkdirSync(this.#slot, { recursive: true })
     handDown(this.#slot, handedDown)
     for (const leaf of [this.#base, this.#run]) mkdirSync(leaf, { recursive: true })
+    this.#leftover = new LeftoverCache(this.#run)
     limit(this.#base, options.base)
     const peak = openPeak(join(this.#run, 'memory.peak'))
     this.peakScope = peak.scope
@@ -147,6 +154,11 @@ class SlotCgroupV2 implements SlotCgroup {
     writeControl(this.#run, 'cpuset.cpus', processors.join(','))
   }
 
+  async limitDevice(device: string, operationsPerSecond: number): Promise<void> {
+    const limits = `${device} riops=${operationsPerSecond} wiops=${operationsPerSecond}`
+    await writeControlSlowlyIfThere(this.#run, 'io.max', limits)
+  }
+
   basePids(): number[] {
     return readPids(this.#base)
   }
@@ -168,6 +180,7 @@ class SlotCgroupV2 implements SlotCgroup {
 
   beginUsage(): void {
     if (this.peakScope === 'run' && this.#peakFd !== undefined) writeSync(this.#peakFd, '0', 0)
+    if (this.peakScope !== 'slot') this.#leftover.beginRun()
     this.#before = this.#counters()
   }
 
@@ -175,13 +188,15 @@ class SlotCgroupV2 implements SlotCgroup {
     const now = this.#counters()
     return {
       cpuTimeMs: (now.cpuUs - this.#before.cpuUs) / 1e3,
-      memoryPeakBytes: this.#peak(),
+      memoryPeakBytes: this.#leftover.without(this.#peak()),
       oomKills: now.oomKills - this.#before.oomKills,
     }
   }
 
   sharesMoreThan(bytes: number): boolean {
-    return sharedBytes(this.#run, 'memory.current', bytes) > bytes
+    const usedBytes = readNumber(this.#run, 'memory.current')
+    this.#leftover.endRun(usedBytes)
+    return usedBytes > bytes && sharedBytes(this.#run) > bytes
   }
 
   kill(): void {
@@ -241,9 +256,9 @@ function openPeak(path: string): { scope: PeakScope; fd?: number } {
 }
 
 /** Enables the cpuset controller if possible. It is optional, since some machines do not delegate it. */
-function hasCpusets(dir: string): boolean {
+function hasController(dir: string, name: string): boolean {
   const path = join(dir, 'cgroup.controllers')
-  return existsSync(path) && readFileSync(path, 'utf8').trim().split(' ').includes('cpuset')
+  return existsSync(path) && readFileSync(path, 'utf8').trim().split(' ').includes(name)
 }
 
 /** Enables the required controllers for the children of a group. */

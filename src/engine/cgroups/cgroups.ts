@@ -56,7 +56,13 @@ export interface SlotCgroup {
   /** Resets the counters: `usage` reports what was used since this call. */
   beginUsage(): void
   usage(): Usage
-  /** Returns whether `run` uses more shared memory than a number of bytes. */
+  /**
+   * Limits the operations of runs on one block device. Does nothing where the kernel has no such limit. The first limit
+   * of a device takes tens of milliseconds.
+   * @param device as `major:minor`.
+   */
+  limitDevice(device: string, operationsPerSecond: number): Promise<void>
+  /** Returns whether `run` uses more shared memory than a number of bytes. To be called after each run. */
   sharesMoreThan(bytes: number): boolean
   /** Sends SIGKILL to all processes in both leaves. */
   kill(): void
@@ -129,6 +135,7 @@ export function openCgroups(options: {
     version: mounts.some((mount) => mount.controllers === 'v2') ? 'hybrid' : 'v1',
     allPoints: mounts.map((mount) => mount.point),
     pointOf: (name) => mounts.find((mount) => mount.controllers.includes(name))?.point ?? options.root,
+    blkioPoint: mounts.find((mount) => mount.controllers.includes('blkio'))?.point,
     cpusetPoint: mounts.find((mount) => mount.controllers.includes('cpuset'))?.point,
     shadow: options.shadow,
     below,

@@ -31,6 +31,8 @@ export interface SlotMachine {
   openDock: OpenDock | undefined
   /** Absent where runs cannot be bound to processors. */
   processors: Processors | undefined
+  /** Operations per second on one filesystem of a dock. */
+  storageIops: number
   /** The most open files that this machine lets a run have. */
   openFilesMax: number
   languages: readonly LanguageFound[]
@@ -95,7 +97,7 @@ export async function createSlot(host: SlotMachine): Promise<Slot> {
     await moveToRunCgroup(guest.jailerPid, cgroup, residents)
     const { env } = host.image
     const hosts = new Zygotes(guest, env, (slotPid) => moveToRunCgroup(slotPid, cgroup, residents))
-    const { languages, processors } = host
+    const { languages, processors, storageIops } = host
     return new Slot({
       id,
       container,
@@ -107,6 +109,7 @@ export async function createSlot(host: SlotMachine): Promise<Slot> {
       dock,
       languages,
       processors,
+      storageIops,
       undo,
       startedMs,
     })

@@ -46,6 +46,7 @@ export interface Parts {
   dock: SlotDock | undefined
   languages: readonly LanguageFound[]
   processors: Processors | undefined
+  storageIops: number
   undo: Cleanup
   startedMs: number
 }
@@ -60,6 +61,7 @@ export class Slot {
   readonly #parts: Parts
   #bound: Limits | undefined
   #processors: readonly number[] = []
+  readonly #limitedDevices = new Set<string>()
   #runs = 0
   /** Jails requested so far: the number of the last one. */
   #jails = 0
@@ -127,6 +129,13 @@ export class Slot {
     if (this.#bound) throw new Error(`slot ${this.id} is bound already`)
     this.#parts.cgroup.limitRun({ ...limits, pids: limits.pids + pidsHeadroom })
     this.#bound = limits
+  }
+
+  /** Limits the operations of its runs on a filesystem of its dock. @param device as `major:minor`. */
+  async limitDevice(device: string): Promise<void> {
+    if (this.#limitedDevices.has(device)) return
+    await this.#parts.cgroup.limitDevice(device, this.#parts.storageIops)
+    this.#limitedDevices.add(device)
   }
 
   /**

@@ -10,9 +10,10 @@ export interface SlotMount {
   mount: DockMount
 }
 
-/** @throws Error when the slot was made without one. */
-export function dockOf(slot: Slot): Dock {
+/** Returns the dock of a slot whose runs get filesystems, after limiting them. @throws Error when the slot has no dock. */
+export async function dockFor(slot: Slot, filesystems: readonly Mounted[]): Promise<Dock> {
   if (!(slot.dock instanceof Dock)) throw new Error(`slot ${slot.id} has no dock`)
+  for (const { device } of filesystems) await slot.limitDevice(device)
   return slot.dock
 }
 

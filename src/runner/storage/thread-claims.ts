@@ -5,7 +5,7 @@ import { busy, type FilesystemId, keyOf } from '../../storage/filesystem-id.ts'
 import type { Mounted } from '../../storage/filesystems.ts'
 import type { MountCache, MountLease } from '../../storage/mount-cache.ts'
 import { removeProgramCopies } from '../../storage/temporary-names.ts'
-import { detach, dockOf, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
+import { detach, dockFor, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
 import type { DiskWatch } from './disk-watch.ts'
 
 /** Some ten megabytes. */
@@ -176,7 +176,8 @@ export class ThreadClaim {
   /** @returns the entry of the slot's dock at which it is now. */
   async attach(slot: Slot): Promise<string> {
     const options = { initPid: slot.pid, name: homeEntry, readOnly: false }
-    this.#attached = { slot, mount: await dockOf(slot).attach(this.#mounted, options) }
+    const dock = await dockFor(slot, [this.#mounted])
+    this.#attached = { slot, mount: await dock.attach(this.#mounted, options) }
     return homeEntry
   }
 

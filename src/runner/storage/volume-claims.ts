@@ -3,7 +3,7 @@ import type { Slot } from '../../engine/slots/slot.ts'
 import { type FilesystemId, keyOf, unknown } from '../../storage/filesystem-id.ts'
 import type { Mounted } from '../../storage/filesystems.ts'
 import type { MountCache, MountLease } from '../../storage/mount-cache.ts'
-import { detach, dockOf, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
+import { detach, dockFor, limitReached, type SlotMount } from '../runs/slot-mounts.ts'
 import type { DiskWatch } from './disk-watch.ts'
 
 /** Some ten megabytes. */
@@ -100,7 +100,11 @@ export class VolumesClaim {
       mounted,
       readOnly,
     }))
-    this.#attached = { slot, mount: await dockOf(slot).attachVolumes(volumesEntry, slot.pid, parts) }
+    const dock = await dockFor(
+      slot,
+      parts.map(({ mounted }) => mounted),
+    )
+    this.#attached = { slot, mount: await dock.attachVolumes(volumesEntry, slot.pid, parts) }
     return volumesEntry
   }
 

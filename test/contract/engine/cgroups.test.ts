@@ -88,8 +88,17 @@ describe('cgroup v2', () => {
     expect(cgroups.processors).toEqual([0, 1, 5])
     expect(cgroups.controllers).toContain('cpuset')
     cgroups.create('slt_1').bindRun([1, 5])
-    expect(text(`${slot}/cgroup.subtree_control`)).toBe('+memory +pids +cpu +cpuset')
+    expect(text(`${slot}/cgroup.subtree_control`)).toBe('+memory +pids +cpu +cpuset +io')
     expect(text(`${slot}/run/cpuset.cpus`)).toBe('1,5')
+  })
+
+  it('limits operations on a device when the host has the io controller', async () => {
+    place({ 'cgroup.controllers': 'cpu io\n', [`${slot}/run/io.max`]: '' })
+    const cgroups = open()
+    expect(cgroups.controllers).toContain('io')
+    await cgroups.create('slt_1').limitDevice('7:3', 500)
+    expect(text(`${slot}/cgroup.subtree_control`)).toBe('+memory +pids +cpu +io')
+    expect(text(`${slot}/run/io.max`)).toBe('7:3 riops=500 wiops=500')
   })
 
   it('works without cpusets when the host reserves them', () => {
@@ -169,6 +178,15 @@ describe('cgroup v1', () => {
     expect(text(run('cpuset', 'cgroup.procs'))).toBe('123')
   })
 
+  it('limits operations on a device where processes of runs are in that hierarchy, if the host has it', async () => {
+    const files = ['read', 'write'].map((way) => `blkio/glovebox/a/slt_1/base/blkio.throttle.${way}_iops_device`)
+    place(Object.fromEntries(files.map((file) => [file, ''])))
+    await open().create('slt_1').limitDevice('7:3', 500)
+    expect(files.map(text)).toEqual(['', ''])
+    await open(['blkio', 'cgroup', 'rw,blkio']).create('slt_1').limitDevice('7:3', 500)
+    expect(files.map(text)).toEqual(['7:3 500', '7:3 500'])
+  })
+
   it('works without cpusets', () => {
     expect(open().processors).toBeUndefined()
     expect(() => open().create('slt_1').bindRun([0])).toThrow(/cpuset/)
@@ -193,6 +211,25 @@ describe('cgroup v1', () => {
       [run('memory', 'memory.max_usage_in_bytes')]: '8192\n',
     })
     expect(cgroup.usage()).toEqual({ cpuTimeMs: 2.5, memoryPeakBytes: 8_192, oomKills: 1 })
+  })
+
+  it('reports the peak of a run without the page cache that earlier runs left and the kernel still has', () => {
+    place(slotFiles)
+    const cgroup = open().create('slt_1')
+    const cache = (inactive: number, active: number) =>
+      place({ [run('memory', 'memory.stat')]: `cache 1\ninactive_file ${inactive}\nactive_file ${active}\nshmem 0\n` })
+    const peakAfter = (usedBytes: number, peakBytes: number, cacheAtEnd: number) => {
+      place({ [run('memory', 'memory.usage_in_bytes')]: `${usedBytes}\n` })
+      expect(cgroup.sharesMoreThan(10 ** 9)).toBe(false)
+      cache(60_000_000, 30_000_000)
+      cgroup.beginUsage()
+      cache(0, cacheAtEnd)
+      place({ [run('memory', 'memory.max_usage_in_bytes')]: `${peakBytes}\n` })
+      return cgroup.usage().memoryPeakBytes
+    }
+    expect(peakAfter(100_000_000, 95_000_000, 90_000_000)).toBe(5_000_000)
+    expect(peakAfter(100_000_000, 500_000_000, 1_000_000)).toBe(499_000_000)
+    expect(peakAfter(2_000_000, 95_000_000, 90_000_000)).toBe(95_000_000)
   })
 
   it('refuses to start when a controller is missing, with the remedy', () => {

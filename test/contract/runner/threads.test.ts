@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -13,6 +13,9 @@ import type { FileStream } from '../../../src/runner/protocol/messages.ts'
 import { type EngineMachine, engineMachine, testLimits } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 import { mib, zeros } from '../../support/storage-fixture.ts'
+
+/** Fewer than a disk of any kind has, and enough for what the tests do. */
+const iops = 500
 
 inPrivateMounts(import.meta.filename, () => {
   describe('the threads of a runner', () => {
@@ -30,7 +33,7 @@ inPrivateMounts(import.meta.filename, () => {
       running = await openRunner(
         {
           instance: { id: 'threads', stateDir: dir, socketPath, ...unused },
-          engine: machine.settings,
+          engine: { ...machine.settings, storageIops: iops },
           pool: {
             slotsMax: 8,
             slotsReady: 1,
@@ -115,6 +118,36 @@ inPrivateMounts(import.meta.filename, () => {
       for await (const piece of file.bytes) pieces.push(piece)
       return Buffer.concat(pieces)
     }
+
+    it('leave nothing in the memory peak of the next run, whatever was written to them', async () => {
+      const writes = 'for n in 1 2 3; do head -c 7000000 /dev/zero >file$n; sync file$n; done'
+      const heavy = await run(writes, threadOf('heavy'))
+      expect(heavy.memoryPeakBytes).toBeGreaterThan(20 * mib)
+      for (const fence of [2, 3]) {
+        const { ending, memoryPeakBytes } = await run(':', threadOf('heavy', fence))
+        expect(ending).toEqual({ kind: 'exited', code: 0 })
+        expect(memoryPeakBytes).toBeLessThan(8 * mib)
+      }
+    })
+
+    const throttle = '/sys/fs/cgroup/blkio/blkio.throttle.read_iops_device'
+    const canThrottle = existsSync(throttle) || existsSync('/sys/fs/cgroup/io.stat')
+    it.skipIf(!canThrottle)('limits the operations that a run makes on the device of its thread', async () => {
+      const code = `
+import mmap, os, time
+os.write(os.open('data', os.O_WRONLY | os.O_CREAT), bytes(1 << 20))
+file, page = os.open('data', os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+startedS = time.monotonic()
+for number in range(${iops * 2}):
+    os.preadv(file, [page], number % 256 * 4096)
+print(time.monotonic() - startedS)
+`
+      const run = await begin(code, threadOf('direct'), { language: 'python' })
+      const { ending, text } = await run.ended
+      expect(ending).toEqual({ kind: 'exited', code: 0 })
+      // The kernel lets the first operations of an interval pass together.
+      expect(Number(text)).toBeGreaterThan(1.5)
+    })
 
     it('keep the home directory from run to run, and nothing else', async () => {
       await run('echo kept >here; echo lost >/tmp/there', threadOf('kept'))
