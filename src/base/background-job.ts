@@ -12,8 +12,8 @@ const systemTimers: Timers = {
 }
 
 export interface JobOptions {
-  /** From the end of one run of the work to the start of the next. */
-  everyMs: number
+  /** From the end of one run of the work to the start of the next; a function is called after each run. */
+  everyMs: number | (() => number)
   /** Aborted when the job is stopped; long work should look at it. */
   work: (signal: AbortSignal) => Promise<void>
   /** Called with a failure, unless the run before failed in the same way. */
@@ -80,7 +80,8 @@ export class BackgroundJob {
   }
 
   #delayMs(): number {
-    const { everyMs, retryMs, retryMaxMs } = this.#options
+    const { retryMs, retryMaxMs, everyMs: every } = this.#options
+    const everyMs = typeof every === 'number' ? every : every()
     if (this.#failures === 0) return everyMs
     return Math.max(everyMs, Math.min(retryMs * 2 ** (this.#failures - 1), retryMaxMs))
   }

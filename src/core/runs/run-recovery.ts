@@ -1,3 +1,4 @@
+import { BackgroundJob } from '../../base/background-job.ts'
 import { monotonicMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { CancelCause } from '../../base/run.ts'
@@ -33,19 +34,23 @@ export class RunRecovery {
   readonly #store: Store
   readonly #runner: Runner
   readonly #log: Log
-  #timer: NodeJS.Timeout | undefined
+  readonly #watch: BackgroundJob
   /** The runner process after which rows were last recovered. */
   #recoveredLife: string | undefined
   /** The runner process after which every row got its ending. */
   #settledLife: string | undefined
   #retryAtMs = Number.POSITIVE_INFINITY
-  #recovering: Promise<void> | undefined
 
   constructor(runs: RecoverableRuns, { store, runner, log }: { store: Store; runner: Runner; log: Log }) {
     this.#runs = runs
     this.#store = store
     this.#runner = runner
     this.#log = log
+    this.#watch = new BackgroundJob({
+      everyMs: watchIntervalMs,
+      work: () => this.#recoverOnce(),
+      onFault: (error) => fault(error, log),
+    })
   }
 
   /** Whether nothing is left to recover from before the connected runner process appeared. */
@@ -60,14 +65,13 @@ export class RunRecovery {
 
   /** Recovers now if a runner is connected, and again whenever a new runner process appears. */
   async start(): Promise<void> {
-    this.#timer = setInterval(() => void this.#check(), watchIntervalMs).unref()
-    await this.#check()
+    await this.#watch.run()
   }
 
   /** Recovers now, also from the runner process that was recovered from before. */
   recover(): Promise<void> {
     this.#recoveredLife = undefined
-    return this.#check()
+    return this.#watch.run()
   }
 
   /** Recovers again soon, since a row could not get its ending now. @param error logged unless it is a refusal. */
@@ -76,17 +80,8 @@ export class RunRecovery {
     if (!(error instanceof Refusal)) fault(error, this.#log)
   }
 
-  async stop(): Promise<void> {
-    clearInterval(this.#timer)
-    await this.#recovering
-  }
-
-  /** One check at a time. */
-  #check(): Promise<void> {
-    this.#recovering ??= this.#recoverOnce().finally(() => {
-      this.#recovering = undefined
-    })
-    return this.#recovering
+  stop(): Promise<void> {
+    return this.#watch.stop()
   }
 
   async #recoverOnce(): Promise<void> {

@@ -1,3 +1,4 @@
+import { BackgroundJob } from '../../base/background-job.ts'
 import type { RunSpec } from '../../base/run.ts'
 import { type BoundSlot, bindingOf, isForOneRun, mostDispensable, retired } from './bound-slot.ts'
 import { SlotLeft } from './create-slot.ts'
@@ -54,7 +55,7 @@ export class SlotPool {
   readonly #settings: PoolSettings
   readonly #events: PoolEvents
   readonly #memoryIsShort: () => boolean
-  readonly #pressureTimer: NodeJS.Timeout
+  readonly #pressureRelief: BackgroundJob
   readonly #ready: Slot[] = []
   readonly #idle: BoundSlot[] = []
   readonly #busy = new Set<BoundSlot>()
@@ -77,8 +78,13 @@ export class SlotPool {
     this.#events = events
     this.#memoryIsShort = isShort
     this.#undying = new Removals((error) => events.failed(error))
-    this.#pressureTimer = setInterval(() => void this.#relieve(), pressureLookMs)
-    this.#pressureTimer.unref()
+    this.#pressureRelief = new BackgroundJob({
+      everyMs: pressureLookMs,
+      retryMs: 0,
+      work: () => this.#relieve(),
+      onFault: (error) => events.failed(error),
+    })
+    this.#pressureRelief.start()
   }
 
   /** Why no slot can be had, as far as the last attempt shows; `undefined` when all is well. */
@@ -146,8 +152,8 @@ export class SlotPool {
   /** Ends every slot that is not busy, and accepts no more work. What cannot be removed is left to the next start. */
   async close(): Promise<void> {
     this.#closed = true
-    clearInterval(this.#pressureTimer)
     clearTimeout(this.#refillTimer)
+    await this.#pressureRelief.stop()
     await this.#refilling
     const ready = this.#ready.splice(0)
     await Promise.all([
@@ -185,10 +191,11 @@ export class SlotPool {
   }
 
   /** Gives memory back, one slot at a time, before the kernel takes it from somebody. */
+  /** Does not wait for the slot to end: one that ends slowly does not keep the next one. */
   async #relieve(): Promise<void> {
     if (this.#closed || !this.#memoryIsShort()) return
     const dispensable = mostDispensable(this.#idle)
-    if (dispensable) await this.#retireIdle(dispensable)
+    if (dispensable) void this.#retireIdle(dispensable)
   }
 
   #takeReady(): Slot | undefined {

@@ -1,3 +1,5 @@
+import { AsyncQueue } from '../../base/async-queue.ts'
+import { Credit } from '../../base/credit.ts'
 import { Refusal } from '../../base/errors.ts'
 import {
   type FileStream,
@@ -101,7 +103,7 @@ export class FileClient implements RunnerFiles {
       for await (const chunk of source) {
         for (let at = 0; at < chunk.length; at += filePieceBytes) {
           const piece = chunk.subarray(at, at + filePieceBytes)
-          await outgoing.room(piece.length)
+          await outgoing.spend(piece.length)
           this.#link.send({ type: 'files_bytes', request: number }, piece)
         }
       }
@@ -149,59 +151,46 @@ async function* until<T>(values: AsyncGenerator<T, void, undefined>, then: () =>
 
 /** An active download. */
 class Incoming implements Flow {
-  readonly #arrived: Buffer[] = []
-  #ended = false
-  #failure: Error | undefined
-  #wake: () => void = () => undefined
+  readonly #arrived = new AsyncQueue<Buffer>({ capacity: fileWindowBytes, sizeOf: (piece) => piece.length })
 
   take(message: Flowing, payload: Buffer): void {
-    if (message.type === 'files_bytes') this.#arrived.push(kept(payload))
-    else this.#ended = true
-    this.#wake()
+    if (message.type !== 'files_bytes') this.#arrived.close()
+    else if (!this.#arrived.push(kept(payload))) this.fail(new Error('the runner sent more of a file than was granted'))
   }
 
   fail(error: Error): void {
-    if (this.#ended) return
-    this.#failure ??= error
-    this.#wake()
+    this.#arrived.fail(error)
   }
 
+  /** @param more grants the runner further bytes, those that the reader has used. */
   async *bytes(more: (bytes: number) => void): AsyncGenerator<Uint8Array, void, undefined> {
     let owedBytes = 0
-    for (;;) {
-      const piece = this.#arrived.shift()
-      if (piece) {
-        yield piece
-        owedBytes += piece.length
-        if (owedBytes < fileWindowBytes / 4) continue
-        more(owedBytes)
-        owedBytes = 0
-      } else if (this.#failure) throw this.#failure
-      else if (this.#ended) return
-      else await new Promise<void>((resolve) => (this.#wake = resolve))
+    for await (const piece of this.#arrived) {
+      yield piece
+      owedBytes += piece.length
+      if (owedBytes < fileWindowBytes / 4) continue
+      more(owedBytes)
+      owedBytes = 0
     }
   }
 }
 
 /** An active upload with the credit that the runner granted. */
 class Outgoing implements Flow {
-  #roomBytes = 0
+  readonly #credit = new Credit(0)
   #failure: Error | undefined
-  #wake: () => void = () => undefined
 
   take(message: Flowing): void {
-    if (message.type === 'files_room') this.#roomBytes += message.bytes
-    this.#wake()
+    if (message.type === 'files_room') this.#credit.add(message.bytes)
   }
 
   fail(error: Error): void {
     this.#failure ??= error
-    this.#wake()
+    this.#credit.close()
   }
 
-  async room(bytes: number): Promise<void> {
-    while (this.#roomBytes < bytes && !this.#failure) await new Promise<void>((resolve) => (this.#wake = resolve))
-    if (this.#failure) throw this.#failure
-    this.#roomBytes -= bytes
+  /** Waits until so many bytes may be sent. Rejects with the error of `fail`. */
+  async spend(bytes: number): Promise<void> {
+    if (!(await this.#credit.spend(bytes))) throw this.#failure
   }
 }

@@ -1,3 +1,4 @@
+import { BackgroundJob } from '../../base/background-job.ts'
 import type { Log } from '../../observe/log.ts'
 import type { DiskLevel, DiskRoom } from '../../storage/disk-room.ts'
 import { failedMounts } from '../../storage/failed-mounts.ts'
@@ -39,27 +40,30 @@ export class DiskWatch {
   readonly #mountsDir: string
   readonly #log: Log
   readonly #writers = new Set<Watched>()
-  #timer: NodeJS.Timeout | undefined
-  #looking: Promise<void> | undefined
+  readonly #job: BackgroundJob
   #lastLevel: DiskLevel = 'ample'
   #failedLookedMs = 0
-  #closed = false
 
   constructor(room: DiskRoom, mounts: MountCache, mountsDir: string, log: Log) {
     this.room = room
     this.#mounts = mounts
     this.#mountsDir = mountsDir
     this.#log = log
+    this.#job = new BackgroundJob({
+      everyMs: () => this.#nextLookMs(),
+      // The disk is not left unwatched for longer because it could not be read.
+      retryMs: 0,
+      work: () => this.#look(),
+      onFault: (error) => log.error({ err: error }, 'the free disk space could not be read'),
+    })
   }
 
   start(): void {
-    this.#schedule()
+    this.#job.start()
   }
 
-  async stop(): Promise<void> {
-    this.#closed = true
-    clearTimeout(this.#timer)
-    await this.#looking
+  stop(): Promise<void> {
+    return this.#job.stop()
   }
 
   /** Whether what was written may not reach the disk. */
@@ -79,16 +83,9 @@ export class DiskWatch {
     return () => void this.#writers.delete(watched)
   }
 
-  #schedule(): void {
-    if (this.#closed) return
+  #nextLookMs(): number {
     const untilReserveMs = (this.room.freeBytes - this.room.reserveBytes) / bytesPerMs
-    const delayMs = Math.max(lookMs.least, Math.min(lookMs.most, this.#writers.size > 0 ? untilReserveMs : lookMs.most))
-    this.#timer = setTimeout(() => {
-      this.#looking = this.#look()
-        .catch((error: unknown) => this.#log.error({ err: error }, 'the free disk space could not be read'))
-        .finally(() => this.#schedule())
-    }, delayMs)
-    this.#timer.unref()
+    return Math.max(lookMs.least, Math.min(lookMs.most, this.#writers.size > 0 ? untilReserveMs : lookMs.most))
   }
 
   async #look(): Promise<void> {

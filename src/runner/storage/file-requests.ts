@@ -1,3 +1,5 @@
+import { AsyncQueue } from '../../base/async-queue.ts'
+import { Credit } from '../../base/credit.ts'
 import { Refusal } from '../../base/errors.ts'
 import { FairQueue, type Place } from '../../engine/slots/queue.ts'
 import { deletePath } from '../../storage/deletion.ts'
@@ -150,7 +152,7 @@ export class FileRequests {
   }
 
   async #read(area: Area, { request, where, path, range }: Ask<'files_read'>): Promise<void> {
-    const reading = new Reading(fileWindowBytes)
+    const reading = new Reading()
     this.#flows.set(request, reading)
     const place = await this.#place(where.org)
     try {
@@ -166,8 +168,7 @@ export class FileRequests {
     try {
       this.#send({ type: 'files_opened', request, status: file.status, lengthBytes: file.lengthBytes })
       for await (const bytes of file.bytes) {
-        await reading.room(bytes.length)
-        if (reading.stopped) return
+        if (!(await reading.credit.spend(bytes.length))) return
         await this.#sendLarge({ type: 'files_bytes', request }, bytes)
       }
     } finally {
@@ -205,90 +206,73 @@ export class FileRequests {
   }
 }
 
-/** How much of a file its reader has room for. */
+const givenUp = new Refusal('unavailable', { reason: 'the file was given up' })
+
+/** A file that is being read, at the speed of its reader. */
 class Reading implements FileFlow {
   stopped = false
-  #roomBytes: number
-  #wake: () => void = () => undefined
-
-  constructor(windowBytes: number) {
-    this.#roomBytes = windowBytes
-  }
+  readonly credit = new Credit(fileWindowBytes)
 
   take(message: FilesMessage): void {
     if (message.type !== 'files_more') throw new WireError('bytes for a file that is being read')
-    this.#roomBytes += message.bytes
-    this.#wake()
+    this.credit.add(message.bytes)
   }
 
   stop(): void {
     this.stopped = true
-    this.#wake()
-  }
-
-  /** Waits until so many bytes may be sent, or the read was stopped. */
-  async room(bytes: number): Promise<void> {
-    while (this.#roomBytes < bytes && !this.stopped) await new Promise<void>((resolve) => (this.#wake = resolve))
-    this.#roomBytes -= bytes
+    this.credit.close()
   }
 }
 
-/** What arrives of a file that is being written. */
+/** A file that is being written, as it arrives. */
 class Writing implements FileFlow {
   readonly #grant: (bytes: number) => void
-  readonly #arrived: Buffer[] = []
-  #roomBytes = 0
-  #end: 'finished' | 'stopped' | undefined
-  #refusal = new Refusal('unavailable', { reason: 'the file was given up' })
-  #wake: () => void = () => undefined
+  readonly #arrived = new AsyncQueue<Buffer>({ capacity: fileWindowBytes, sizeOf: (piece) => piece.length })
+  #grantedBytes = 0
+  #end: 'finished' | Refusal | undefined
 
   constructor(grant: (bytes: number) => void) {
     this.#grant = grant
   }
 
   take(message: FilesMessage, payload: Buffer): void {
-    if (message.type === 'files_finish') this.#end ??= 'finished'
-    else if (message.type !== 'files_bytes') throw new WireError('room for a file that is being written')
-    else this.#push(payload)
-    this.#wake()
+    if (message.type === 'files_bytes') this.#push(payload)
+    else if (message.type !== 'files_finish') throw new WireError('room for a file that is being written')
+    else {
+      this.#end ??= 'finished'
+      this.#arrived.close()
+    }
   }
 
   stop(): void {
-    this.#end ??= 'stopped'
-    this.#wake()
+    if (this.#end === undefined) this.refuse(givenUp)
   }
 
   /** Ends the write without effect. */
   refuse(refusal: Refusal): void {
-    this.#refusal = refusal
-    this.#end = 'stopped'
-    this.#arrived.length = 0
-    this.#wake()
+    this.#end = refusal
+    this.#arrived.discard()
   }
 
   #push(payload: Buffer): void {
-    if (this.#end === 'stopped') return // On their way when it was stopped.
-    this.#roomBytes -= payload.length
-    if (this.#roomBytes < 0 || this.#end) throw new WireError('more of a file than there was room for')
+    if (this.#end instanceof Refusal) return // On their way when it was stopped.
+    this.#grantedBytes -= payload.length
+    if (this.#grantedBytes < 0 || this.#end) throw new WireError('more of a file than there was room for')
     this.#arrived.push(kept(payload))
   }
 
   /** In order, to the end. @throws Refusal when the front gives the file up: then nothing is written. */
   async *bytes(): AsyncGenerator<Uint8Array, void, undefined> {
     this.#give(fileWindowBytes)
-    for (;;) {
-      const piece = this.#arrived.shift()
-      if (piece) {
-        yield piece
-        this.#give(piece.length)
-      } else if (this.#end === 'finished') return
-      else if (this.#end === 'stopped') throw this.#refusal
-      else await new Promise<void>((resolve) => (this.#wake = resolve))
+    for await (const piece of this.#arrived) {
+      yield piece
+      this.#give(piece.length)
     }
+    if (this.#end instanceof Refusal) throw this.#end
   }
 
   #give(bytes: number): void {
-    this.#roomBytes += bytes
+    this.#grantedBytes += bytes
     this.#grant(bytes)
   }
 }
