@@ -1,8 +1,21 @@
 import type { Kysely } from 'kysely'
-import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export const hiddenTools = (db: Kysely<Tables>): Store['hiddenTools'] => ({
+declare module './tables.ts' {
+  interface Tables {
+    hiddenTools: { orgId: string; tool: string }
+  }
+}
+
+/** The tools that organizations have switched off. */
+export interface HiddenToolRows {
+  /** By name. */
+  list(orgId: string): Promise<string[]>
+  hide(orgId: string, tool: string): Promise<void>
+  show(orgId: string, tool: string): Promise<void>
+}
+
+export const hiddenTools = (db: Kysely<Tables>): HiddenToolRows => ({
   async list(orgId) {
     const rows = await db.selectFrom('hiddenTools').select('tool').where('orgId', '=', orgId).orderBy('tool').execute()
     return rows.map(({ tool }) => tool)

@@ -6,11 +6,11 @@ import { Refusal, StartRefused } from '../base/errors.ts'
 import { adminTokens } from './admin-tokens.ts'
 import { appendIn, audit } from './audit.ts'
 import type { DurableTransaction } from './durably.ts'
-import { hiddenTools } from './hidden-tools.ts'
 import { history, orgSettings } from './history.ts'
 import { keys } from './keys.ts'
 import { limits } from './limits.ts'
 import { migrate } from './migrations.ts'
+import { openNouns } from './nouns.ts'
 import { orgs } from './orgs.ts'
 import { profiles } from './profiles.ts'
 import { reseal } from './reseal.ts'
@@ -26,7 +26,6 @@ import type { Tables } from './tables.ts'
 import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
 import { countRunIn, usage } from './usage.ts'
-import { usedLinks } from './used-links.ts'
 import { volumes } from './volumes.ts'
 import { deliveries } from './webhooks.ts'
 
@@ -79,7 +78,6 @@ export async function openStore(path: string, onDiskProblem: OnDiskProblem = () 
     checkDisk: () => health.check(() => writeNothing(db)),
     reseal: (again) => durably((transaction) => reseal(transaction, again)),
     profiles: profiles(db),
-    usedLinks: usedLinks(db),
     threads: threads(db),
     runs: runs(db, durably, { append, countRun: countRunIn(db) }),
     history: history(db),
@@ -111,12 +109,12 @@ async function writeNothing(db: Kysely<Tables>): Promise<void> {
 
 /** The rows that administrative actions change. @param db a transaction, or the database. */
 const changeable = (db: Kysely<Tables>): Rows => ({
+  ...openNouns(db),
   orgs: orgs(db),
   keys: keys(db),
   storedProfiles: storedProfiles(db),
   limits: limits(db),
   adminTokens: adminTokens(db),
-  hiddenTools: hiddenTools(db),
   orgSettings: orgSettings(db),
   secrets: secrets(db),
   volumes: volumes(db),

@@ -5,6 +5,7 @@
 import type { Ending, Language, RunResult, ShownImage } from '../base/run.ts'
 import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
+import type { NounRows } from './nouns.ts'
 import type { DeliveryMode, DeliveryRows, HistoryRows, OrgSettingsRows, RunExtras } from './run-history.ts'
 import type { Slice } from './slice.ts'
 import type { ThreadRow, ThreadRows, VolumeRows } from './storage-rows.ts'
@@ -129,10 +130,10 @@ export interface TaskRow {
 /** The rows that one administrative action can change, in the transaction of its audit line. */
 export type Rows = Pick<
   Store,
-  'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'hiddenTools' | 'orgSettings' | 'secrets' | 'volumes'
+  'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'orgSettings' | 'secrets' | 'volumes' | keyof NounRows
 >
 
-export interface Store {
+export interface Store extends NounRows {
   /** Runs `work` and writes the audit line in one durable transaction; nothing is written when `work` throws. */
   audited<Result>(line: AuditEntry, work: (rows: Rows) => Promise<Result>): Promise<Result>
   /** Replaces every sealed value, in one durable transaction. `null` stays `null`. */
@@ -227,12 +228,6 @@ export interface Store {
     /** @returns whether this call revoked the token. */
     revoke(id: string, at: string): Promise<boolean>
   }
-  /** Signed links for one use, each until it expires. */
-  usedLinks: {
-    /** @returns whether this was the first use. */
-    use(id: string, expiresAt: string): Promise<boolean>
-    giveBack(id: string): Promise<void>
-  }
   threads: ThreadRows
   volumes: VolumeRows
   runs: {
@@ -296,12 +291,6 @@ export interface Store {
       status: Exclude<TaskRow['status'], 'working'>,
       outcome: string | null,
     ): Promise<boolean>
-  }
-  hiddenTools: {
-    /** By name. */
-    list(orgId: string): Promise<string[]>
-    hide(orgId: string, tool: string): Promise<void>
-    show(orgId: string, tool: string): Promise<void>
   }
   /** Lines are only appended; each is chained to all before it (`audit-chain.ts`). Every run that ends adds one. */
   audit: {

@@ -40,7 +40,7 @@ export interface StoredImage {
   endedAt: string
 }
 
-/** Names in code are camelCase, columns are their snake_case. */
+/** Names in code are camelCase, columns are their snake_case. The nouns of `nouns.ts` add their tables in their own file. */
 export interface Tables {
   schemaVersion: { id: number; version: number }
   orgs: OrgRow
@@ -61,9 +61,7 @@ export interface Tables {
   runImages: StoredImage
   claims: IdempotencyRow
   tasks: TaskRow
-  hiddenTools: { orgId: string; tool: string }
   audit: AuditLine
   auditHead: { id: number; seq: number; hash: string }
-  usedLinks: { id: string; expiresAt: string }
   secrets: { name: string; value: string }
 }

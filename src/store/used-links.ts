@@ -1,8 +1,20 @@
 import type { Kysely } from 'kysely'
-import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export const usedLinks = (db: Kysely<Tables>): Store['usedLinks'] => ({
+declare module './tables.ts' {
+  interface Tables {
+    usedLinks: { id: string; expiresAt: string }
+  }
+}
+
+/** Signed links for one use, each until it expires. */
+export interface UsedLinkRows {
+  /** @returns whether this was the first use. */
+  use(id: string, expiresAt: string): Promise<boolean>
+  giveBack(id: string): Promise<void>
+}
+
+export const usedLinks = (db: Kysely<Tables>): UsedLinkRows => ({
   async use(id, expiresAt) {
     const inserted = await db
       .insertInto('usedLinks')

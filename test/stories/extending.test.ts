@@ -24,6 +24,9 @@ function expectMentioned(path: string): void {
 class Copy {
   readonly directory = mkdtempSync(join(tmpdir(), 'glovebox-extending-'))
 
+  /** The source files that an example created or edited. */
+  readonly touched = new Set<string>()
+
   constructor() {
     chmodSync(this.directory, 0o755)
     for (const path of ['src', 'guest', 'bin', 'package.json', 'tsconfig.json'])
@@ -35,6 +38,7 @@ class Copy {
   create(folder: string, file: string, text: string): void {
     expectMentioned(folder)
     expectMentioned(file)
+    this.touched.add(folder + file)
     writeFileSync(join(this.directory, folder, file), text)
   }
 
@@ -43,6 +47,7 @@ class Copy {
     expectMentioned(path)
     const text = readFileSync(join(this.directory, path), 'utf8')
     if (!place.test(text)) throw new Error(`${path} does not contain ${place}`)
+    this.touched.add(path)
     writeFileSync(join(this.directory, path), text.replace(place, replacement))
   }
 
@@ -62,6 +67,7 @@ describe('the examples of docs/extending.md', () => {
   const copy = new Copy()
   const place = new Place(join(copy.directory, 'bin/glovebox'))
   let server: Glovebox
+  let filesOfNoun: number
 
   beforeAll(async () => {
     const [tool = '', toolImport = ''] = blocksOf('Your first tool')
@@ -71,6 +77,22 @@ describe('the examples of docs/extending.md', () => {
     const [operation = '', operationImport = ''] = blocksOf('Your first REST operation')
     copy.create('src/http/rest/', 'thread-executions.ts', operation)
     copy.add('src/http/operations.ts', operationImport, /^\]$/m, (name) => `  ...${name},\n`)
+
+    const [store = '', noun = '', step = '', capability = '', core = '', ...rest] =
+      blocksOf('Your first noun with a table')
+    const [coreImport = '', property = '', value = '', operations = '', operationsImport = ''] = rest
+    copy.touched.clear()
+    copy.create('src/store/', 'notes.ts', store)
+    copy.add('src/store/nouns.ts', noun, /(?<=^const nouns = \{ )/m, (name) => `${name}, `)
+    copy.add('src/store/migrations.ts', step, /^\]$/m, (name) => `  ${name},\n`)
+    copy.edit('src/base/capabilities.ts', /^\] as const$/m, (end) => capability + end)
+    copy.create('src/core/storage/', 'notes.ts', core)
+    copy.edit('src/core/core.ts', /^/, () => coreImport)
+    copy.edit('src/core/core.ts', /(?<=^export interface Core \{\n)/m, () => property)
+    copy.edit('src/core/core.ts', /(?<=^ {2}return \{\n)/m, () => value)
+    copy.create('src/http/rest/', 'notes.ts', operations)
+    copy.add('src/http/operations.ts', operationsImport, /^\]$/m, (name) => `  ...${name},\n`)
+    filesOfNoun = copy.touched.size
 
     const [setting = '', use = ''] = blocksOf('Your first setting')
     copy.edit('src/settings.ts', /(?<=^const server = \{\n)/m, () => setting)
@@ -111,6 +133,16 @@ describe('the examples of docs/extending.md', () => {
     expect([response.status, await response.json()]).toEqual([200, { data: [], next_cursor: null }])
     const description = await (await fetch(`${server.url}/openapi.json`)).json()
     expect(description).toHaveProperty(['paths', '/v1/threads/{id}/executions', 'get'])
+  })
+
+  it('add a noun with a table, in at most 8 files, whose rows are stored', async () => {
+    expect(filesOfNoun).toBeLessThanOrEqual(8)
+    const url = `${server.url}/v1/notes/todo`
+    expect((await fetch(url)).status).toBe(404)
+    const headers = { 'content-type': 'application/json' }
+    const put = await fetch(url, { method: 'PUT', headers, body: JSON.stringify({ text: 'water the plants' }) })
+    expect(put.status).toBe(204)
+    expect(await (await fetch(url)).json()).toEqual({ text: 'water the plants' })
   })
 
   it('add a setting that has a flag and an effect', () => {
