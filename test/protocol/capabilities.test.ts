@@ -1,3 +1,6 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Capability, capabilities } from '../../src/base/capabilities.ts'
 import { operator } from '../../src/core/admin/admin.ts'
@@ -151,6 +154,43 @@ describe('an operation of the REST API', () => {
   })
 })
 
+describe('an operation that requires no API key', () => {
+  it('is public, carries a signed link, or requires an admin token', () => {
+    const open = operations.filter(({ access }) => access === 'open').map(({ path }) => path)
+    const isPublic = ['/healthz', '/readyz', '/openapi.json']
+    expect(open.filter((path) => path !== '/v1/blobs/{token}' && !isPublic.includes(path))).toEqual([])
+    const ofAdmins = operations.filter(({ access }) => access === 'admin token').map(({ path }) => path)
+    expect(ofAdmins.filter((path) => !path.startsWith('/admin/'))).toEqual([])
+  })
+})
+
+describe('a resource of MCP', () => {
+  /** What each of them is refused without: nothing for what describes the key itself. */
+  const needs: Readonly<Record<string, readonly Capability[]>> = {
+    'glovebox://limits': [],
+    'glovebox://threads/{thread_id}/files/{+path}': ['files.read'],
+  }
+  const uris = [
+    ...productInventory.resources.map((resource) => resource.listing(threadsProfile).uri),
+    ...productInventory.templates.map(({ listing }) => listing.uriTemplate),
+  ]
+
+  it('needs the capability of the tool that does the same', async () => {
+    expect(uris).toEqual(Object.keys(needs))
+    expect(productInventory.prompts).toEqual([])
+    const fileTool = productInventory.templates[0]?.tool ?? ''
+    for (const uri of uris) {
+      for (const missing of capabilities) {
+        const secret = await keyWith([fileTool, ...allBut(missing)])
+        const params = { uri: uri.replaceAll(/\{\W?\w+\}/g, 'x') }
+        const read = { jsonrpc: '2.0', id: 1, method: 'resources/read', params }
+        const denied = await deniedIn(await front.post('/mcp?toolsets=execute,files', read, as(secret)))
+        expect([uri, missing, denied]).toEqual([uri, missing, needs[uri]?.includes(missing) ? missing : null])
+      }
+    }
+  })
+})
+
 describe('a tool of MCP', () => {
   const declared = productInventory.tools.map((tool) => ({
     ...tool,
@@ -164,6 +204,15 @@ describe('a tool of MCP', () => {
     execution_wait: async () => ({ trace_id: ended }),
     execution_cancel: async () => ({ trace_id: await startRun(unlimited) }),
   }
+
+  it('is walked here wherever its file is', () => {
+    const folder = fileURLToPath(new URL('../../src/tools/', import.meta.url))
+    const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.ts'))
+    const named = files.flatMap((path) =>
+      [...readFileSync(join(folder, path), 'utf8').matchAll(/= tool\(\{\s+name: '(\w+)'/g)].map(([, name]) => name),
+    )
+    expect(named.sort()).toEqual(declared.map(({ name }) => name).sort())
+  })
 
   it('needs the capabilities that it declares, and no other', async () => {
     const problems = await walk(declared, async ({ name, listing }, missing) => {
