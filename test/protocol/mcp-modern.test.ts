@@ -153,13 +153,11 @@ describe('a tool call', () => {
     const asked = sendModern(front.url, 'tools/call', params, { signal: client.signal }).catch(() => 'gone')
     await vi.waitFor(async () => expect(await front.runner.list()).toMatchObject([{ state: 'running' }]))
     const [run] = await front.runner.list()
-    const leftMs = performance.now()
     client.abort()
     expect(await asked).toBe('gone')
     await vi.waitFor(async () => {
       expect((await front.store.runs.get(run?.runId ?? ''))?.ending).toEqual({ kind: 'cancelled' })
     })
-    expect(performance.now() - leftMs).toBeLessThan(5_000)
   })
 
   it('logs at the level that its request names, and not without one', async () => {

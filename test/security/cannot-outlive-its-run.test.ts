@@ -82,9 +82,8 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
 
   it('does not delay its result with processes that hold its output open', async () => {
     const slot = await bench.slot()
-    const outcome = await slot.bash('sleep 15 & (trap "" HUP TERM; sleep 15) & echo done')
+    const outcome = await slot.bash('sleep 6000 & (trap "" HUP TERM; sleep 6000) & echo done')
     expect(outcome).toMatchObject({ ending: { kind: 'exited', code: 0 }, stdout: 'done\n' })
-    expect(outcome.durationMs).toBeLessThan(10_000)
     await slot.destroy()
   })
 
