@@ -5,7 +5,7 @@
 /* Builds the filter, once, in the guest; jails inherit it by fork. Returns 0, or -1 with fail_text. */
 int seccomp_build(void);
 
-/* Puts the caller under the filter, for good. Returns 0, or -1 with fail_text. */
+/* Installs the filter for the caller, which cannot remove it. Returns 0, or -1 with fail_text. */
 int seccomp_load(void);
 
 #endif

@@ -4,7 +4,7 @@ import { distance } from 'fastest-levenshtein'
 const longLetters = 6
 /** A shorter abbreviation is the beginning of too many words. */
 const abbreviationLetters = 3
-/** No name of ours is longer. */
+/** No known name is longer. */
 const maxLetters = 64
 
 /**

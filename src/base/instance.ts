@@ -28,7 +28,7 @@ export function openInstance(home: string, stateRoot: string): Instance {
   const idPath = join(home, 'instance')
   const id = readId(idPath) || createId(idPath)
   if (!/^[0-9a-f]{8}$/.test(id)) {
-    throw new StartRefused(`${idPath} does not hold an instance id.`, 'Restore it, or remove it to get a new one.')
+    throw new StartRefused(`${idPath} does not contain an instance id.`, 'Restore it, or remove it to get a new one.')
   }
   const stateDir = join(stateRoot, id)
   return {

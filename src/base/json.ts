@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { Refusal } from './errors.ts'
 
-/** Deeper than any message of ours; far from what recursion over a parsed body could not bear. */
+/** Deeper than any valid message, and far below what overflows the stack of a recursive function. */
 const maxDepth = 64
 /** Values in one body. A megabyte of code is one value; a million empty arrays are not a message. */
 const maxValues = 100_000

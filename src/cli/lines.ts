@@ -1,4 +1,4 @@
-/** Longest line a server of ours sends: both streams at their soft limits, escaped, stay far below. */
+/** Longest line that the server sends: both streams at their soft limits, escaped, stay far below. */
 const maxLineCharacters = 256 * 1024 * 1024
 
 /**

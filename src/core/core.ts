@@ -161,7 +161,7 @@ export interface CoreDeps {
   /** One of them is named `default`. */
   profiles: readonly Profile[]
   readProfile: ReadProfile
-  /** Every tool that there is: a key that is limited to tools has the capabilities of these. */
+  /** All tools: a key that is limited to tools has the capabilities of these. */
   tools: readonly ToolGrant[]
   /** Opens the secrets in the rows. */
   vault: Vault

@@ -75,7 +75,10 @@ const closing = (undo: Cleanup) => () => undo.run()
 
 function requireRoot(): void {
   if (process.getuid?.() === 0) return
-  throw new StartRefused('Making slots needs root.', 'Start as root; what serves HTTP gives it up by itself.')
+  throw new StartRefused(
+    'Creating slots requires root.',
+    'Start as root. The process that serves HTTP drops its privileges.',
+  )
 }
 
 /** Our own hard limit: raising it takes a capability that the root of a container often lacks. */
@@ -105,7 +108,7 @@ function makeStateDir(dir: string): void {
 }
 
 /**
- * crun before 1.9 refuses to work where cgroup v1 and v2 are both mounted. In this mount namespace of ours an empty
+ * crun before 1.9 refuses to work where cgroup v1 and v2 are both mounted. In this private mount namespace an empty
  * directory takes the place of the v2 tree, provided that none of the controllers we use lives there.
  * @returns that directory, where crun writes as if it were a cgroup; undefined when nothing had to be hidden.
  */

@@ -44,7 +44,7 @@ export interface Usage {
 /** A mounted filesystem. */
 export interface Mounted {
   readonly id: FilesystemId
-  /** Where it is mounted, a path of ours. */
+  /** The path where it is mounted, chosen by this module. */
   readonly path: string
   /** Of its root directory: everything is reached from here. */
   readonly root: Descriptor

@@ -98,7 +98,7 @@ export class Catalog {
     hidden: readonly string[],
     allowed: readonly string[] | null,
   ): Offer {
-    // What is no tool of ours makes no offer of its own, however many such names an org has switched off.
+    // Unknown names are left out, so that they do not add entries to the cache.
     const off = this.toolNames.filter((name) => hidden.includes(name) || allowed?.includes(name) === false)
     const choice = [...toolsets.filter((toolset) => chosen.includes(toolset)), ...off].join(',')
     const offers = this.#offers.get(profile) ?? new Map<string, Offer>()

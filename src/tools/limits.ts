@@ -4,7 +4,7 @@ import type { Resource } from './resource.ts'
 
 const uri = 'glovebox://limits'
 
-/** What the key may run and use, as numbers: for a model that plans, and for a program that checks. */
+/** The languages and limits of the key, for models and programs. */
 export const limitsResource: Resource = {
   listing: () => ({
     uri,
@@ -35,7 +35,7 @@ function limitsOf(profile: Profile): object {
   }
 }
 
-/** What bounds every run of a profile; how long one may take is also its caller's to say. */
+/** The limits of every run of a profile, without the timeout, which the caller can choose. */
 export const limitsOnTheWire = (limits: Omit<Limits, 'timeoutMs'>) => ({
   memory_bytes: limits.memoryBytes,
   cpus: limits.cpus,

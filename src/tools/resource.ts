@@ -23,9 +23,9 @@ export interface TemplateListing extends Omit<ResourceListing, 'uri'> {
 /** Resources that a URI names by its form. */
 export interface ResourceTemplate {
   readonly listing: TemplateListing
-  /** The tool that does the same: who may not use that one does not see this either. */
+  /** The equivalent tool: a caller that cannot use it does not see this resource. */
   readonly tool?: string
-  /** @returns the contents, or nothing when the URI is not of this form or nothing is there. */
+  /** @returns the contents, or `undefined` when the URI does not match or does not exist. */
   read(caller: Caller, uri: string, context: RequestContext): Promise<ResourceContents[] | undefined>
   /** Values of a variable that begin with what was typed. */
   complete?(caller: Caller, variable: string, typed: string): Promise<string[]>

@@ -15,6 +15,10 @@ const phrases: Readonly<Record<string, string>> = {
   'stands in the way': 'prevent',
   'gives? word': 'report',
   '(?:is|are) good (?:once|for)': 'can be used once',
+  'for good': 'permanently',
+  'of ours': '(name it)',
+  'can be had': 'is available',
+  'the other way round': 'conversely, the inverse',
 }
 
 const pattern = new RegExp(`\\b(?:${Object.keys(phrases).join('|')})\\b`, 'gi')

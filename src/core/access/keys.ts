@@ -92,7 +92,7 @@ export class Keys {
       everyMs: watchIntervalMs,
       retryMaxMs,
       work: () => this.#retire(),
-      // A runner that is away has no slots of the key; it is asked again when it is back.
+      // A disconnected runner has no slots of the key; the request is repeated when it reconnects.
       onFault: (error) => error instanceof Refusal || fault(error, log),
     })
   }

@@ -111,7 +111,7 @@ async function checked(store: Store, vault: Vault, { value, file }: MasterKeySou
   if (await opens(store, vault)) return vault
   throw new StartRefused(
     `The master key ${value === '' ? `in ${file}` : 'of GLOVEBOX_MASTER_KEY'} does not match the key that encrypts the secrets in the database.`,
-    'Give the right one; without it the secrets in the database are lost.',
+    'Use the key that was used before. Without it, the secrets in the database cannot be decrypted.',
   )
 }
 
@@ -132,7 +132,7 @@ export const sealedSecret = (vault: Vault, name: string, value: string): { name:
  */
 export async function replaceMasterKey(store: Store, source: MasterKeySource): Promise<void> {
   if (source.value !== '') {
-    throw new StartRefused('The master key is given by GLOVEBOX_MASTER_KEY.', 'Give it as a file to have it replaced.')
+    throw new StartRefused('The master key is set by GLOVEBOX_MASTER_KEY.', 'Set it as a file to have it replaced.')
   }
   const old = await openVault(store, source)
   const key = randomBytes(masterKeyBytes)

@@ -335,7 +335,7 @@ export class Runs {
     try {
       await this.#runner.acknowledge(runId)
     } catch (error) {
-      // A runner that is gone has nothing to forget; recovery asks one that comes back again.
+      // A runner that has exited keeps no runs; recovery covers one that reconnects.
       if (!(error instanceof Refusal)) fault(error, this.#log)
     }
   }

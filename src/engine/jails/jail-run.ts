@@ -25,7 +25,7 @@ export interface RunObserver {
   running(): void
   /** @param bytes valid only during the call: copy what is to be kept. Nothing beyond the hard limit is handed out. */
   output(stream: Stream, bytes: Uint8Array): void
-  /** @param bytes for good. */
+  /** @param bytes not changed afterwards. */
   image(mimeType: ImageType, bytes: Uint8Array): void
 }
 

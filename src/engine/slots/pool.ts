@@ -46,8 +46,8 @@ const pressureLookMs = 500
 const retryDelayMs = (failures: number): number => Math.min(250 * 2 ** (failures - 1), 10_000)
 
 /**
- * The slots of this machine. A new one is unbound; its first run binds it to that run's key and profile
- * revision for good. It serves one run at a time and ends after idling, after its share of runs, when its key is
+ * The slots of this machine. A new one is unbound; its first run binds it permanently to its key and
+ * profile revision. It serves one run at a time and ends after idling, after its share of runs, when its key is
  * revoked, when the pool is short, or when anything about it is in doubt.
  */
 export class SlotPool {
@@ -87,7 +87,7 @@ export class SlotPool {
     this.#pressureRelief.start()
   }
 
-  /** Why no slot can be had, as far as the last attempt shows; `undefined` when all is well. */
+  /** Why no slot is available, from the last attempt; `undefined` if slots are available. */
   get trouble(): string | undefined {
     if (this.#closed) return 'the pool is closed'
     const { slotsMax } = this.#settings
@@ -295,7 +295,7 @@ export class SlotPool {
     this.#events.changed()
   }
 
-  /** Keeps ready slots in stock, one at a time, so that a burst does not start a herd of makers. */
+  /** Keeps ready slots in stock, one at a time, so that a burst does not start many creations at the same time. */
   #refill(): void {
     if (this.#closed || this.#refilling || this.#refillTimer || this.#memoryIsShort()) return
     if (this.#ready.length >= this.#settings.slotsReady || this.#total >= this.#settings.slotsMax) return

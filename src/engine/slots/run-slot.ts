@@ -10,7 +10,7 @@ export interface RunSlot {
   residents: ReadonlySet<number>
   /** How many processors the run is shown. */
   shownCpus: number
-  /** Ends the slot for good; resolves, never rejects, when it is dead or was found to be undying. */
+  /** Destroys the slot. Never rejects: resolves also when the slot could not be removed. */
   condemn(reason: string): Promise<void>
 }
 

@@ -12,7 +12,7 @@ import type { Range } from '../../storage/files.ts'
 import type { Listing } from '../../storage/listing.ts'
 import type { Status } from '../../storage/walk.ts'
 
-/** Both sides must say the same; a front refuses a runner of another version and the other way round. */
+/** Must be equal on both sides: front and runner refuse a peer of another version. */
 export const protocolVersion = 7
 
 /** No message may be larger: code and standard input together stay below it. */
@@ -91,7 +91,7 @@ export type ToRunner =
   /** Payload: the next bytes of a write. */
   | { type: 'files_bytes'; request: number }
   | { type: 'files_finish'; request: number }
-  /** The reader took so many bytes. */
+  /** The reader has used this number of bytes. */
   | { type: 'files_more'; request: number; bytes: number }
   /** Ends a read, or a write without effect. Never an error: it may cross the end. */
   | { type: 'files_stop'; request: number }
@@ -174,7 +174,7 @@ export interface RunnerFiles {
 export interface RunnerStorage {
   /** Makes it, or lets a smaller one grow to the quota; none shrinks. @returns whether it was made. */
   create(where: StorageRef, quota: Quota): Promise<boolean>
-  /** Erases it, for good. @returns whether there was one. */
+  /** Erases it. @returns whether it existed. */
   remove(where: StorageRef): Promise<boolean>
   /** Copies a thread: all of it, or nothing. @returns false when `to` exists. */
   fork(from: StorageRef, to: StorageRef): Promise<boolean>

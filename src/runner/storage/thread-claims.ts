@@ -53,7 +53,7 @@ export class ThreadClaims {
     return new ThreadClaim(id, thread.quota, storage, () => this.#uses.delete(key))
   }
 
-  /** BOUNDARY: a front that names threads without end must not make the runner grow: the oldest are forgotten. */
+  /** BOUNDARY: limited, because a front could name any number of threads; the oldest entries are removed. */
   #remember(key: string, fence: number): void {
     this.#fences.delete(key)
     this.#fences.set(key, fence)

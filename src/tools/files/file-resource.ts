@@ -5,7 +5,7 @@ import { inlineMaxBytes, toResource } from './file-content.ts'
 import { fileUriTemplate, readFileUri } from './file-uri.ts'
 import { filesDownload, readAll } from './files-download.ts'
 
-/** What a run wrote in its thread, as results link to it. */
+/** A file that a run wrote in its thread; results link to it. */
 export const fileResource: ResourceTemplate = {
   tool: filesDownload.name,
   listing: {

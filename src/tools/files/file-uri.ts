@@ -8,13 +8,13 @@ export const fileUriTemplate = 'glovebox://threads/{thread_id}/files/{+path}'
 export const fileUri = (threadId: string, path: string): string =>
   `glovebox://threads/${encodeURIComponent(threadId)}/files/${path.split('/').map(encodeURIComponent).join('/')}`
 
-/** The other way round. @returns undefined for what `fileUri` never gives; the path is not checked beyond that. */
+/** Parses what `fileUri` returns. @returns undefined for any other URI. The path is not checked. */
 export function readFileUri(uri: string): { threadId: string; path: string } | undefined {
   const [, threadId, path] = /^glovebox:\/\/threads\/([^/?#]+)\/files\/([^?#]+)$/.exec(uri) ?? []
   if (threadId === undefined || path === undefined) return undefined
   try {
     return { threadId: decodeURIComponent(threadId), path: path.split('/').map(decodeURIComponent).join('/') }
   } catch {
-    return undefined // A percent sign that stands for nothing.
+    return undefined // An invalid percent-encoding.
   }
 }

@@ -36,6 +36,6 @@ describe('the ID of an instance', () => {
   it('is never replaced when the file contains something else', () => {
     const home = newHome()
     writeFileSync(join(home, 'instance'), 'other')
-    expect(() => openInstance(home, '/run/none')).toThrow('does not hold an instance id')
+    expect(() => openInstance(home, '/run/none')).toThrow('does not contain an instance id')
   })
 })
