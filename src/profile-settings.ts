@@ -144,6 +144,12 @@ export const profileSettings = {
     'Whether a run that exits with another code than 0 is an error over MCP. Clients can choose with ?errors=.',
     { inProfiles },
   ),
+  mcp_output: setting(
+    count(1000, 10_000_000),
+    30_000,
+    'Characters of output that a call over MCP returns. execution_get and REST return all that is kept.',
+    { unit: 'count', inProfiles },
+  ),
   thread_busy_wait_s: setting(
     seconds(0, 3600),
     30,
@@ -187,6 +193,7 @@ export function toProfile(name: string, values: ProfileValues): Profile {
       toolsets: values.toolsets,
       detachAfterMs: values.detach_after_s === 0 ? null : values.detach_after_s * 1000,
       onBusyThread: values.thread_busy,
+      mcpOutputCharacters: values.mcp_output,
       busyWaitMs: values.thread_busy_wait_s * 1000,
       structuredResults: values.structured_results,
       exitCodeIsError: values.exit_code_is_error,

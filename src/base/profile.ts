@@ -36,6 +36,8 @@ export interface CallPolicy {
   structuredResults: boolean
   /** Over MCP, a run that exits with another code than 0 is an error result. */
   exitCodeIsError: boolean
+  /** Characters of output, over both streams, that a call over MCP returns. */
+  mcpOutputCharacters: number
   /** How long `wait` waits before it returns an error. */
   busyWaitMs: number
   /** The webhook address for runs that do not specify one. */

@@ -243,7 +243,7 @@ export const refusalTexts = {
   thread_busy: {
     kind: 'busy',
     message: 'Conflict: thread {thread} is busy.',
-    hint: 'Wait until its run has ended, or use another thread_id.',
+    hint: 'Calls with the same thread_id run one at a time: wait until the other call has returned and retry, or use another thread_id.',
   },
   thread_exists: {
     kind: 'conflict',

@@ -8,11 +8,14 @@ import { executionGet } from './executions/execution-get.ts'
 import { executionWait } from './executions/execution-wait.ts'
 import { fileResource } from './files/file-resource.ts'
 import { filesDownload } from './files/files-download.ts'
+import { filesList } from './files/files-list.ts'
 import { filesUpload } from './files/files-upload.ts'
 import { limitsResource } from './limits.ts'
 import type { Prompt, PromptListing } from './prompt.ts'
 import type { RequestContext } from './request-context.ts'
 import type { Resource, ResourceListing, ResourceTemplate, TemplateListing } from './resource.ts'
+import { threadsFork } from './threads/threads-fork.ts'
+import { threadsList } from './threads/threads-list.ts'
 import { type MirroredArgument, type Offers, type Tool, type ToolListing, unknownTool } from './tool.ts'
 
 /** Everything there is to offer: the product has one, and each suite that needs its own has another. */
@@ -25,7 +28,17 @@ export interface Inventory {
 
 /** What the product offers. */
 export const productInventory: Inventory = {
-  tools: [sandboxExecute, filesDownload, filesUpload, executionGet, executionWait, executionCancel],
+  tools: [
+    sandboxExecute,
+    filesList,
+    filesDownload,
+    filesUpload,
+    threadsList,
+    threadsFork,
+    executionGet,
+    executionWait,
+    executionCancel,
+  ],
   prompts: [],
   resources: [limitsResource],
   templates: [fileResource],
@@ -152,22 +165,8 @@ function refuse(code: RefusalCode, details: Details): never {
   throw new Refusal(code, details)
 }
 
-/**
- * What a client is shown that asks for nothing: running code and its files, and, where a run may be answered before it
- * has ended, what goes on with it.
- */
-export function defaultToolsets(profile: Profile): readonly Toolset[] {
-  const known = defaults.get(profile)
-  if (known) return known
-  const { calls } = profile
-  const wanted: readonly Toolset[] =
-    calls.detachAfterMs === null ? ['execute', 'files'] : ['execute', 'files', 'executions']
-  const shown = wanted.filter((toolset) => calls.toolsets.includes(toolset))
-  defaults.set(profile, shown)
-  return shown
-}
-
-const defaults = new WeakMap<Profile, readonly Toolset[]>()
+/** The toolsets that are offered to a client that selects none: all of the profile, since results refer to them. */
+export const defaultToolsets = ({ calls }: Profile): readonly Toolset[] => calls.toolsets
 
 /**
  * Reads `?toolsets=execute,files`. Toolsets that the profile does not permit are never shown.

@@ -199,6 +199,7 @@ describe('a tool of MCP', () => {
 
   /** What a schema cannot say: which runs there are, and which of two optional arguments is given. */
   const argumentsOf: Readonly<Record<string, () => Promise<object>>> = {
+    threads_fork: async () => ({ to: 'copy' }),
     files_upload: async () => ({ content: 'x' }),
     execution_get: async () => ({ trace_id: ended }),
     execution_wait: async () => ({ trace_id: ended }),

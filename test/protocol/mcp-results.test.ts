@@ -67,6 +67,31 @@ describe('a result over MCP', () => {
     expect((await run('sleep 9', '/mcp?errors=endings', { timeout: 1 })).isError).toBe(true)
   })
 
+  it('has at most the output that the profile allows, and names the call that returns the rest', async () => {
+    const calls = { ...testProfile.calls, structuredResults: false, mcpOutputCharacters: 1_000 }
+    const small = await openFront({ ...testProfile, calls })
+    try {
+      const ask = async (name: string, args: object) => {
+        const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: args } }
+        return ((await (await small.post('/mcp', message)).json()) as { result: Result }).result.content[0]?.text ?? ''
+      }
+      const text = await ask('sandbox_execute', { code: 'seq 1 2000; echo no >&2', language: 'bash' })
+      expect(text).toMatch(/\*\*stdout:\*\*\n```\n1\n2\n[\s\S]*\n\[… \d+ bytes left out …\]\n[\s\S]*\n1999\n2000\n```/)
+      expect(text).toContain('no\n')
+      expect(text.length).toBeLessThan(1_400)
+      const [, trace_id, cursor] = /execution_get with trace_id "(\S+)" and cursor "(\S+)" returns the rest/.exec(text)!
+      const shownLast = Number(/(\d+)\n\n\[…/.exec(text)?.[1])
+      const rest = await ask('execution_get', { trace_id, cursor })
+      const all = Array.from({ length: 2000 - shownLast }, (_, n) => `${shownLast + 1 + n}\n`).join('')
+      expect(rest).toContain(`\`\`\`\n${all}\`\`\``)
+      expect(await ask('execution_get', { trace_id })).toContain('\n1000\n')
+      const rest200 = await small.post('/v1/sandbox/execute', { code: 'seq 1 2000', language: 'bash' })
+      expect(((await rest200.json()) as { stdout: string }).stdout).toContain('\n1000\n')
+    } finally {
+      await small.close()
+    }
+  })
+
   it('refuses values of these parameters that do not exist', async () => {
     for (const query of ['structured=yes', 'busy=never', 'errors=', 'structured=true&structured=true'])
       expect([query, (await front.post(`/mcp?${query}`, { jsonrpc: '2.0', id: 1, method: 'ping' })).status]).toEqual([

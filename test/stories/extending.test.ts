@@ -71,7 +71,7 @@ describe('the examples of docs/extending.md', () => {
 
   beforeAll(async () => {
     const [tool = '', toolImport = ''] = blocksOf('Your first tool')
-    copy.create('src/tools/files/', 'threads-list.ts', tool)
+    copy.create('src/tools/files/', 'volumes-list.ts', tool)
     copy.add('src/tools/catalog.ts', toolImport, /(?<= {2}tools: \[)/, (name) => `${name}, `)
 
     const [operation = '', operationImport = ''] = blocksOf('Your first REST operation')
@@ -122,9 +122,9 @@ describe('the examples of docs/extending.md', () => {
       return ((await response.json()) as { result: Record<string, unknown> }).result
     }
     const { tools } = await call('tools/list', {})
-    expect((tools as { name: string }[]).map(({ name }) => name)).toContain('threads_list')
-    expect(await call('tools/call', { name: 'threads_list', arguments: { limit: 5 } })).toMatchObject({
-      content: [{ type: 'text', text: 'No threads.' }],
+    expect((tools as { name: string }[]).map(({ name }) => name)).toContain('volumes_list')
+    expect(await call('tools/call', { name: 'volumes_list', arguments: { limit: 5 } })).toMatchObject({
+      content: [{ type: 'text', text: 'No volumes.' }],
     })
   })
 

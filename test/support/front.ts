@@ -54,6 +54,7 @@ export const testProfile: Profile = {
     webhookUrl: null,
     // What programs read; tests of the results that models read set it to false.
     structuredResults: true,
+    mcpOutputCharacters: 10_000_000,
     exitCodeIsError: true,
   },
 }

@@ -108,7 +108,7 @@ export class Glovebox {
     this.#child = spawn('setpriv', ['--pdeathsig', 'TERM', '--', place.program, ...own, ...words], {
       stdio: ['ignore', 'pipe', 'pipe'],
       // Tests read the fields of results; the form that models read has tests of its own.
-      env: { PATH: process.env.PATH ?? '', GLOVEBOX_STRUCTURED_RESULTS: 'true' },
+      env: { PATH: process.env.PATH ?? '', GLOVEBOX_STRUCTURED_RESULTS: 'true', GLOVEBOX_MCP_OUTPUT: '10000000' },
     })
     this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => (this.#stdout += text))
     this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => this.#read(text))

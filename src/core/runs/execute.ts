@@ -9,6 +9,7 @@ import { OutputFold } from './output-fold.ts'
 import { check, type ExecuteRequest } from './request.ts'
 import type { BegunRun } from './run-rows.ts'
 import type { Runs } from './runs.ts'
+import { bytesOf } from './transcript.ts'
 
 /**
  * Runs code for a caller. The row of the run is written before it starts and always gets its ending: when `signal`
@@ -66,8 +67,9 @@ export async function* execute(
     if (!result) return
     ended = true
     const output = fold.kept()
+    const isKept = run.kept || bytesOf(output.stdout) + bytesOf(output.stderr) > asked.keptBeyondBytes
     // A client that lost its runner does not know the limits.
-    const finished = await runs.finish(runId, { ...result, limits }, run.kept ? output : undefined)
+    const finished = await runs.finish(runId, { ...result, limits }, isKept ? output : undefined)
     yield { kind: 'ended', seq: seenSeq, result: finished, output }
   } finally {
     signal.removeEventListener('abort', cancel)

@@ -27,6 +27,8 @@ export interface ExecuteRequest {
   detached: boolean
   /** Whether the output is stored when the run has ended, for later requests. Always true with an idempotency key. */
   kept?: boolean
+  /** Output of more bytes than this is stored as if `kept` were set, since its caller gets only a part of it. */
+  keptBeyondBytes?: number
   /** The person or case that the run belongs to. Data of one subject is exported and erased together. */
   subject?: string | undefined
   /** Executes the code at most once: a retry with the same key returns the result of the first request. */
@@ -51,6 +53,7 @@ export interface CheckedRequest {
   subject: string | null
   detached: boolean
   kept: boolean
+  keptBeyondBytes: number
   deliveryMode: DeliveryMode
   webhookUrl: string | undefined
   idempotency: IdempotencyRecord | undefined
@@ -74,6 +77,7 @@ export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request
     subject: checkSubject('subject', request.subject),
     detached: request.detached,
     kept: request.kept === true || request.idempotencyKey !== undefined,
+    keptBeyondBytes: request.keptBeyondBytes ?? Number.POSITIVE_INFINITY,
     deliveryMode: request.deliveryMode ?? 'inline',
     webhookUrl: request.webhookUrl,
     idempotency: toIdempotencyRecord(request),

@@ -1,6 +1,10 @@
 import type { RunResult, ShownImage, Stream } from '../../base/run.ts'
 import type { KeptOutput, KeptStream } from '../../store/store.ts'
 
+/** The output of a run as it is kept, and one stream of it. */
+export type Output = KeptOutput
+export type OutputStream = KeptStream
+
 /** One output stream as text. */
 export interface StreamText {
   /** Head and tail, with a line between them that counts the omitted bytes, if there are any. */

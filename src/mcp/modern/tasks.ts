@@ -1,10 +1,11 @@
 import { Refusal } from '../../base/errors.ts'
 import { type Task, taskLifeMs } from '../../core/runs/tasks.ts'
-import { executionResult } from '../../tools/execute/result.ts'
+import { executionResult, outputLimit } from '../../tools/execute/result.ts'
 import type { McpContext } from '../handle.ts'
 import { errorObject, toRefusal } from '../json-rpc/encode.ts'
 import type { Params } from '../json-rpc/message.ts'
 import { objectParam, stringParam } from '../params.ts'
+import { toClientResult } from '../result-options.ts'
 import type { Envelope } from './envelope.ts'
 import type { LiveTask } from './live-tasks.ts'
 
@@ -58,11 +59,16 @@ export async function describeTask(id: string, context: McpContext): Promise<obj
 }
 
 /** Settles a task whose process has exited: with the result of its run, which continued, or as failed without one. */
-async function settleOrphan(row: Task, { core, caller, closing }: McpContext): Promise<Task> {
+async function settleOrphan(row: Task, { core, caller, offer, closing, results }: McpContext): Promise<Task> {
   const execution =
     row.runId === null ? undefined : await core.waitForExecution(caller, row.runId, { waitMs: 0, signal: closing })
   if (execution?.ending === null) return row
-  if (execution) await core.tasks.settle(row.id, 'completed', executionResult(execution))
+  if (execution)
+    await core.tasks.settle(
+      row.id,
+      'completed',
+      toClientResult(executionResult(execution, outputLimit(caller, offer.has)), results),
+    )
   else {
     const lost = new Refusal('unavailable', { reason: 'the server was restarted while this task was working' })
     await core.tasks.settle(row.id, 'failed', errorObject(lost))

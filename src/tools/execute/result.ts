@@ -1,39 +1,76 @@
-import { type Ending, type Timings, unknownLimits, unmeasured } from '../../base/run.ts'
+import { type Ending, type RunResult, type Timings, unknownLimits, unmeasured } from '../../base/run.ts'
+import type { Caller } from '../../core/caller.ts'
 import type { Execution } from '../../core/runs/executions.ts'
-import { type StreamText, type Transcript, toTranscript } from '../../core/runs/transcript.ts'
+import { type Output, type StreamText, type Transcript, toTranscript } from '../../core/runs/transcript.ts'
 import { limitsOnTheWire } from '../limits.ts'
-import type { ToolResult } from '../tool.ts'
+import type { Offers, ToolResult } from '../tool.ts'
 import { endingInWords } from './ending-words.ts'
 import { limitNotes, limitsMet } from './limits-met.ts'
+import { restOfOutput } from './rest-of-output.ts'
 import { richContent, richFields, richNotes } from './rich.ts'
+import { shortenOutput } from './shortened-output.ts'
 
 /** Optional parts of a result. The result of a run that is fetched later has all of them. */
 export interface Asked {
   timings: boolean
 }
 
+/** The output as it is returned, which can be shorter than what is kept; `note` then says how to get the rest. */
+export interface Shown extends Pick<Transcript, 'stdout' | 'stderr'> {
+  note?: string
+}
+
 /** Builds the result of a run: Markdown for a model, fields for a program. Any ending but exit code 0 is an error. */
-export function toToolResult(transcript: Transcript, { timings }: Asked): ToolResult {
+export function toToolResult(transcript: Transcript, { timings }: Asked, shown: Shown = transcript): ToolResult {
   return {
-    content: [{ type: 'text', text: toMarkdown(transcript) }, ...richContent(transcript.result, transcript.images)],
-    structuredContent: toStructuredContent(transcript, { timings }),
+    content: [
+      { type: 'text', text: toMarkdown(transcript, shown) },
+      ...richContent(transcript.result, transcript.images),
+    ],
+    structuredContent: toStructuredContent(transcript, { timings }, shown),
     isError: !succeeded(transcript.result.ending),
   }
+}
+
+/** What the output of a result is shortened to, and the tools that its caller can call for the rest. */
+export interface OutputLimit {
+  maxCharacters: number
+  offers: Offers
+}
+
+export const outputLimit = ({ profile }: Caller, offers: Offers): OutputLimit => ({
+  maxCharacters: profile.calls.mcpOutputCharacters,
+  offers,
+})
+
+/** Builds the result of a run with shortened output, and says how to get the rest. */
+export function toShortResult(
+  runId: string,
+  result: RunResult,
+  output: Output | null,
+  asked: Asked,
+  { maxCharacters, offers }: OutputLimit,
+): ToolResult {
+  const transcript = toTranscript(runId, result, output)
+  const shown = output && shortenOutput(output, maxCharacters)
+  if (output === null || shown === null || shown === output) return toToolResult(transcript, asked)
+  const note = restOfOutput(runId, output, shown, offers)
+  return toToolResult(transcript, asked, { ...toTranscript(runId, result, shown), note })
 }
 
 /**
  * Builds the result of a run that is fetched after its end.
  * @throws Error when the run is still running.
  */
-export function executionResult({ runId, ending, result, output }: Execution): ToolResult {
+export function executionResult({ runId, ending, result, output }: Execution, limit: OutputLimit): ToolResult {
   if (ending === null) throw new Error(`${runId} has not ended`)
-  return toToolResult(toTranscript(runId, result ?? unmeasured(unknownLimits, ending), output), { timings: true })
+  return toShortResult(runId, result ?? unmeasured(unknownLimits, ending), output, { timings: true }, limit)
 }
 
 export const succeeded = (ending: Ending): boolean => ending.kind === 'exited' && ending.code === 0
 
-export function toMarkdown(transcript: Transcript): string {
-  const { result, stdout, stderr, outputLost } = transcript
+export function toMarkdown(transcript: Transcript, { stdout, stderr, note }: Shown = transcript): string {
+  const { result, outputLost } = transcript
   const { ending } = result
   const parts = ['## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
@@ -43,6 +80,7 @@ export function toMarkdown(transcript: Transcript): string {
     parts.push(`**Note:** ${result.oomKills} of its processes were killed because memory ran out`)
   }
   if (outputLost) parts.push(outputLostNote)
+  if (note !== undefined) parts.push(note)
   parts.push(...limitNotes(transcript), ...richNotes(result))
   return parts.join('\n\n')
 }
@@ -65,8 +103,12 @@ function fenceFor(text: string): string {
   return '`'.repeat(Math.max(3, longest + 1))
 }
 
-export function toStructuredContent(transcript: Transcript, asked: Asked): Record<string, unknown> {
-  const { runId, result, stdout, stderr } = transcript
+export function toStructuredContent(
+  transcript: Transcript,
+  asked: Asked,
+  { stdout, stderr }: Shown = transcript,
+): Record<string, unknown> {
+  const { runId, result } = transcript
   const { ending, limits } = result
   const met = limitsMet(transcript)
   return {

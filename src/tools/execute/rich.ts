@@ -2,7 +2,7 @@ import type { ChangedFile, RunResult, ShownImage } from '../../base/run.ts'
 import type { Content } from '../content.ts'
 import { fileUri } from '../files/file-uri.ts'
 
-/** Limit on links to changed files; the structured content lists every file. */
+/** Limit on links to changed files; the fields for programs list every file. */
 const linksMax = 20
 
 /** Returns the content items besides text: images, then links to changed files. */
@@ -27,7 +27,7 @@ const inWords = ({ kind, sizeBytes }: ChangedFile): string => `${kind} file, ${s
 export function richNotes({ files, images }: RunResult): string[] {
   const beyond = Math.max((files?.changed.length ?? 0) - linksMax, 0)
   const notes: string[] = []
-  if (beyond > 0) notes.push(`**Note:** ${beyond} more changed files are listed in the structured content only`)
+  if (beyond > 0) notes.push(`**Note:** ${beyond} more files were changed; list the directory to see them`)
   if (files?.truncated) notes.push('**Note:** the list of changed files may be incomplete')
   if (images && images.dropped > 0)
     notes.push(`**Note:** ${images.dropped} images were dropped because they were too many or too large`)

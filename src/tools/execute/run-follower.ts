@@ -1,11 +1,10 @@
 import { Refusal } from '../../base/errors.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { AcceptedEvent, ExecuteEvent } from '../../core/runs/execute-event.ts'
-import { toTranscript } from '../../core/runs/transcript.ts'
 import { toExecutionResult } from '../executions/execution.ts'
 import type { ToolContext, ToolResult } from '../tool.ts'
 import { ProgressReporter } from './progress-reporter.ts'
-import { type Asked, toToolResult } from './result.ts'
+import { type Asked, type OutputLimit, outputLimit, toShortResult } from './result.ts'
 
 /** Most runs end within this time, so that a client that supports tasks gets a plain answer. */
 const taskAfterMs = 2_000
@@ -16,6 +15,7 @@ export class RunFollower {
   readonly #caller: Caller
   readonly #context: ToolContext
   readonly #asked: Asked
+  readonly #limit: OutputLimit
   readonly #progress: ProgressReporter | undefined
 
   constructor(
@@ -28,6 +28,7 @@ export class RunFollower {
     this.#caller = caller
     this.#context = context
     this.#asked = asked
+    this.#limit = outputLimit(caller, context.offers)
     this.#progress = context.progress && new ProgressReporter(context.progress)
   }
 
@@ -69,7 +70,7 @@ export class RunFollower {
           timers.push(setTimeout(becomeTask, taskAfterMs))
         } else if (event.kind === 'ended' || event.kind === 'recorded') {
           await becomingTask
-          return toToolResult(toTranscript(accepted!.runId, event.result, event.output), this.#asked)
+          return toShortResult(accepted!.runId, event.result, event.output, this.#asked, this.#limit)
         }
       }
     } finally {
@@ -92,6 +93,6 @@ export class RunFollower {
     await this.#detach(runId)
     this.#context.core.drainInBackground(this.#events)
     const execution = { runId, createdAt, ending: null, result: null, output: outputSoFar() }
-    return toExecutionResult(execution, undefined, this.#context.offers)
+    return toExecutionResult(execution, undefined, this.#context.offers, this.#limit.maxCharacters)
   }
 }

@@ -1,10 +1,12 @@
 import type { Static } from 'typebox'
 import type { Profile } from '../../base/profile.ts'
 import { toLanguage } from '../../base/run.ts'
+import type { Caller } from '../../core/caller.ts'
 import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/runs/request.ts'
 import { followUpTools } from '../executions/execution.ts'
 import { disconnectReason, type Offers, type ToolContext, tool } from '../tool.ts'
 import { bytesInWords, secondsInWords } from './ending-words.ts'
+import { restTool } from './rest-of-output.ts'
 import { RunFollower } from './run-follower.ts'
 import { SandboxExecuteInput, SandboxExecuteOutput } from './schema.ts'
 
@@ -25,12 +27,17 @@ export const sandboxExecute = tool({
     // A repeated call may fetch the run after the first client has disconnected.
     const detached = context.detached || input.idempotency_key !== undefined
     const kept = toTask !== undefined || detachAfterMs !== null
-    const events = core.execute(caller, { ...toRequest(input, detached), kept }, signalFor(input, context))
+    const request = { ...toRequest(input, detached), kept, ...keptBeyond(caller, context) }
+    const events = core.execute(caller, request, signalFor(input, context))
     return new RunFollower(events, caller, context, { timings: input.timings === true }).follow(
       toTask ? null : detachAfterMs,
     )
   },
 })
+
+/** Output that this call returns only in part can be fetched with another tool. */
+const keptBeyond = ({ profile }: Caller, { offers }: ToolContext) =>
+  offers(restTool) ? { keptBeyondBytes: profile.calls.mcpOutputCharacters } : {}
 
 /** A run with an idempotency key is not cancelled when its client disconnects, since a repeated call can fetch it. */
 function signalFor({ idempotency_key }: Static<typeof SandboxExecuteInput>, { signal }: ToolContext): AbortSignal {

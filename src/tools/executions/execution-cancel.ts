@@ -22,6 +22,7 @@ export const executionCancel = tool({
       await core.waitForExecution(caller, trace_id, { waitMs: endingMs, signal }),
       cursor,
       offers,
+      caller.profile.calls.mcpOutputCharacters,
     )
     // The caller requested the cancellation, so it is not an error.
     return { ...stopped, isError: false }

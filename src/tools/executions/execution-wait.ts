@@ -36,5 +36,6 @@ export const executionWait = tool({
       await core.waitForExecution(caller, trace_id, { waitMs: timeout * 1000, signal }),
       cursor,
       offers,
+      caller.profile.calls.mcpOutputCharacters,
     ),
 })

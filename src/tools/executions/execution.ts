@@ -11,8 +11,10 @@ import {
 } from '../../core/runs/transcript.ts'
 import { endingInWords } from '../execute/ending-words.ts'
 import { limitNotes } from '../execute/limits-met.ts'
+import { restOfOutput } from '../execute/rest-of-output.ts'
 import { endingOnTheWire, outputLostNote, section, succeeded, toStructuredContent } from '../execute/result.ts'
 import { richContent, richNotes } from '../execute/rich.ts'
+import { shortenOutput } from '../execute/shortened-output.ts'
 import type { Offers, ToolResult } from '../tool.ts'
 
 /** The arguments that identify a run and the output that the client has already. */
@@ -30,26 +32,40 @@ export const executionArguments = {
  * Builds the result for a run as it is now: Markdown for a model, fields for a program.
  * @param since cursor of an earlier result; only newer output is included.
  * @param offers the tools that the caller can call.
+ * @param maxCharacters limit on the output that is included, over both streams.
  */
-export function toExecutionResult(execution: Execution, since: string | undefined, offers: Offers): ToolResult {
+export function toExecutionResult(
+  execution: Execution,
+  since: string | undefined,
+  offers: Offers,
+  maxCharacters = Number.POSITIVE_INFINITY,
+): ToolResult {
   const { runId, createdAt, ending, result, output } = execution
   const [stdoutOffset, stderrOffset] = readCursor(since)
   const kept = output ?? nothingKept
   const all =
     ending === null ? { ...kept, stdout: wholeCharacters(kept.stdout), stderr: wholeCharacters(kept.stderr) } : kept
-  const stdout = toStreamText(keptAfter(all.stdout, stdoutOffset), 0)
-  const stderr = toStreamText(keptAfter(all.stderr, stderrOffset), 0)
+  const newer = {
+    ...all,
+    stdout: keptAfter(all.stdout, stdoutOffset),
+    stderr: keptAfter(all.stderr, stderrOffset),
+  }
+  const shown = shortenOutput(newer, maxCharacters)
+  const stdout = toStreamText(shown.stdout, 0)
+  const stderr = toStreamText(shown.stderr, 0)
   const cursor = `${bytesOf(all.stdout)}.${bytesOf(all.stderr)}`
   const measured =
     result === null ? {} : toStructuredContent(toTranscript(runId, result, output && all), { timings: true })
   const parts = [ending === null ? '## Still running' : '## Execution Result']
   if (stdout.text !== '') parts.push(section('stdout', stdout))
   if (stderr.text !== '') parts.push(section('stderr', stderr))
+  if (shown !== newer) parts.push(restOfOutput(runId, newer, shown, offers, [stdoutOffset, stderrOffset]))
   if (ending === null) parts.push(followUps(runId, cursor, offers))
   else {
     parts.push(ending.kind === 'exited' ? `**Exit code:** ${ending.code}` : `**Ended:** ${endingInWords(ending)}`)
     if (output === null) parts.push(outputLostNote)
-    if (result) parts.push(...limitNotes({ result, stdout, stderr }), ...richNotes(result))
+    const said = { stdout: toStreamText(newer.stdout, 0), stderr: toStreamText(newer.stderr, 0) }
+    if (result) parts.push(...limitNotes({ result, ...said }), ...richNotes(result))
   }
   return {
     content: [{ type: 'text', text: parts.join('\n\n') }, ...(result ? richContent(result, kept.images) : [])],

@@ -59,6 +59,7 @@ export const filesDownload = tool({
 const findings: readonly RefusalCode[] = [
   'thread_unknown',
   'thread_busy',
+  'thread_exists',
   'path_not_found',
   'not_a_file',
   'not_a_directory',

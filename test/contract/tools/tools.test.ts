@@ -149,11 +149,12 @@ describe('the text of a result', () => {
     const { result } = transcript('', '', { kind: 'failed', reason: 'interrupted' })
     const printed = { ...result, outputBytes: { stdout: 5, stderr: 0 } }
     const lost = { runId: 'trc_1', createdAt: '', ending: result.ending, output: null }
-    const { content, structuredContent } = executionResult({ ...lost, result: printed })
+    const whole = { maxCharacters: 1_000, offers: () => true }
+    const { content, structuredContent } = executionResult({ ...lost, result: printed }, whole)
     expect(content).toMatchObject([{ text: expect.stringContaining('**Note:** the output was not kept') }])
     expect(structuredContent).toMatchObject({ stdout: '', stdout_bytes: 5, stdout_truncated: true })
     expect(structuredContent).toMatchObject({ stderr_bytes: 0, stderr_truncated: false })
-    expect(executionResult({ ...lost, result: null }).content).toEqual(
+    expect(executionResult({ ...lost, result: null }, whole).content).toEqual(
       toExecutionResult({ ...lost, result: null }, undefined, () => true).content,
     )
   })
@@ -198,7 +199,7 @@ describe('the tool list', () => {
     const catalog = new Catalog()
     const offer = catalog.offer(testProfile, defaultToolsets(testProfile))
     expect(catalog.offer(testProfile, defaultToolsets(testProfile))).toBe(offer)
-    expect(catalog.offer(testProfile, ['files', 'execute'])).toBe(offer)
+    expect(catalog.offer(testProfile, ['executions', 'files', 'execute'])).toBe(offer)
     expect(JSON.stringify(new Catalog().offer(testProfile, defaultToolsets(testProfile)).tools)).toBe(
       JSON.stringify(offer.tools),
     )
@@ -247,7 +248,9 @@ describe('the tool list', () => {
     expect(withThreads.description).toMatch(/kept for the next call with the same thread_id, up to 8 MiB in 1000 files/)
     const names = (profile: Profile) => new Catalog().offer(profile, ['execute', 'files']).tools.map(({ name }) => name)
     expect(names(testProfile)).toEqual(['sandbox_execute'])
-    expect(names(threadsProfile)).toEqual(['sandbox_execute', 'files_download', 'files_upload'])
+    expect(names(threadsProfile).toSorted()).toEqual([
+      ...['files_download', 'files_list', 'files_upload', 'sandbox_execute', 'threads_fork', 'threads_list'],
+    ])
   })
 
   it('can be limited by toolset, and a hidden tool is unknown', () => {
