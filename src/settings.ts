@@ -4,6 +4,7 @@
  */
 import { isIP } from 'node:net'
 import Type, { type Static } from 'typebox'
+import { defaultHome, defaultStateDir } from './base/instance.ts'
 import { logFormats, logLevels } from './observe/log.ts'
 import { profileSettings } from './profile-settings.ts'
 import { bytes, count, GiB, KiB, MiB, names, type Setting, seconds, setting } from './setting.ts'
@@ -115,10 +116,10 @@ const server = {
 } as const
 
 const machine = {
-  home: setting(absolutePath, '/var/lib/glovebox', 'Directory for the database and all other persistent data.'),
+  home: setting(absolutePath, defaultHome, 'Directory for the database and all other persistent data.'),
   state_dir: setting(
     absolutePath,
-    '/run/glovebox',
+    defaultStateDir,
     'Directory for sockets, slots and other data that a reboot may delete.',
   ),
   runtime: setting(

@@ -4,6 +4,10 @@ import { dirname, join } from 'node:path'
 import { makeDirectoryDurably, syncDirectory } from './durable-directory.ts'
 import { StartRefused } from './errors.ts'
 
+/** The defaults of the settings `home` and `state_dir`. Client commands use them without loading all settings. */
+export const defaultHome = '/var/lib/glovebox'
+export const defaultStateDir = '/run/glovebox'
+
 /** The ID and the directories of one instance. The ID is part of the name of everything that it creates on the machine. */
 export interface Instance {
   id: string

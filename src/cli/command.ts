@@ -18,3 +18,9 @@ export interface CommandModule {
 /** The help of a command ends with examples, one per line. */
 export const withExamples = (command: Command, ...examples: readonly string[]): Command =>
   command.addHelpText('after', `\nExamples:\n${examples.map((example) => `  ${example}`).join('\n')}`)
+
+/** The heading of settings in the help of a command. */
+export const settingsHeading = 'Settings:'
+
+/** Collects the values of an option that may be repeated. */
+export const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]

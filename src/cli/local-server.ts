@@ -1,7 +1,7 @@
 /** Finds the server of this machine, so that client commands of the same user need no address. */
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { settings } from '../settings.ts'
+import { defaultHome, defaultStateDir } from '../base/instance.ts'
 import { ClientError } from './client-error.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
 import { readAddress, readServerRecord } from './server-record.ts'
@@ -19,8 +19,8 @@ export interface LocalServer {
  * @throws ClientError when it is unclear which of several servers is meant.
  */
 export function findLocalServer(env: ProcessIo['env']): LocalServer | undefined {
-  const wantedHome = env.GLOVEBOX_HOME ?? String(settings.home.default)
-  const running = instancesIn(env.GLOVEBOX_STATE_DIR ?? String(settings.state_dir.default))
+  const wantedHome = env.GLOVEBOX_HOME ?? defaultHome
+  const running = instancesIn(env.GLOVEBOX_STATE_DIR ?? defaultStateDir)
   const wanted = running.find(({ home }) => home === wantedHome)
   if (wanted || env.GLOVEBOX_HOME !== undefined || running.length === 0) return wanted
   if (running.length === 1) return running[0]

@@ -1,10 +1,9 @@
 import { Command, CommanderError, Help, type Option } from 'commander'
 import { diskProblemOf } from '../base/disk-errors.ts'
 import { Refusal, StartRefused } from '../base/errors.ts'
-import type { Cli, CommandModule } from './command.ts'
+import { type Cli, type CommandModule, settingsHeading } from './command.ts'
 import { printJson, withJson } from './output.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
-import { settingsHeading } from './setting-options.ts'
 import { hasColors, styled } from './terminal.ts'
 import { version } from './version.ts'
 

@@ -4,13 +4,12 @@ import type { Command } from 'commander'
 import type { Language } from '../base/run.ts'
 import { note, request, type Server, type ServerOptions, serverOf, withServer } from './api-client.ts'
 import { ClientError } from './client-error.ts'
-import { type Cli, withExamples } from './command.ts'
+import { type Cli, collect, withExamples } from './command.ts'
 import { FigureFiles } from './figures/figure-files.ts'
 import { printJson } from './output.ts'
 import { exitCodes, interruptedCode, type ProcessIo } from './process-io.ts'
 import { readOwnInput, readText } from './program-input.ts'
 import { type Execution, RunPrinter, readRun } from './run-lines.ts'
-import { collect } from './setting-options.ts'
 
 /** The arguments of `glovebox run`, as they were given. */
 export interface RunArguments extends ServerOptions {

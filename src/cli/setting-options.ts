@@ -5,13 +5,8 @@ import { StartRefused } from '../base/errors.ts'
 import { type Config, loadConfig } from '../config.ts'
 import { flagOf, type Setting } from '../setting.ts'
 import { type SettingName, settingNames, settings } from '../settings.ts'
+import { collect, settingsHeading } from './command.ts'
 import type { ProcessIo } from './process-io.ts'
-
-/** The heading of settings in the help of a command. */
-export const settingsHeading = 'Settings:'
-
-/** Collects the values of an option that may be repeated. */
-export const collect = (value: string, before: readonly string[] = []): readonly string[] => [...before, value]
 
 /** Adds `--config`, and one flag for each of these settings, under a heading of their own. */
 export function addSettingOptions(command: Command, names: readonly SettingName[] = settingNames): Command {

@@ -189,11 +189,14 @@ describe('administration commands beside a server in development mode', () => {
       expect([code, stderr]).toEqual([0, ''])
       return JSON.parse(stdout) as Record<string, unknown>
     }
-    const key = await json('keys', 'create', '--name', 'ci')
-    expect(key).toMatchObject({ name: 'ci', secret: expect.stringMatching(/^sk-us-/) })
-    expect(await json('keys', 'revoke', String(key.id))).toEqual({ id: key.id, revoked: true })
+    expect(await json('keys', 'create', '--name', 'ci')).toMatchObject({
+      name: 'ci',
+      secret: expect.stringMatching(/^sk-us-/),
+    })
     expect(await json('tools', 'hide', 'files_upload')).toEqual({ name: 'files_upload', state: 'hidden' })
-    expect(await json('audit', 'verify')).toMatchObject({ holds: true, anchor: expect.stringMatching(/^\d+:/) })
+  })
+
+  it('print the configuration as JSON', async () => {
     expect(JSON.parse((await start(['config', 'show', '--json', '--port', '6000']).ended).stdout)).toMatchObject({
       settings: { port: { value: 6000, source: 'flag' }, master_key: { value: '(not set)' } },
       profiles: [{ name: 'default' }],

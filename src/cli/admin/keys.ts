@@ -5,9 +5,8 @@ import { newId } from '../../base/ids.ts'
 import { checkName, operator } from '../../core/admin/admin.ts'
 import { createKey, type KeySettings, listKeys, revokeKey, rotateKey, updateKey } from '../../core/admin/keys.ts'
 import type { KeyRow, OrgRow } from '../../store/store.ts'
-import { type Cli, withExamples } from '../command.ts'
+import { type Cli, collect, withExamples } from '../command.ts'
 import { type Columns, printItems } from '../output.ts'
-import { collect } from '../setting-options.ts'
 import {
   type AdminSession,
   adminCommand,
