@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/base/errors.ts'
 import { operator } from '../../src/core/admin/admin.ts'
@@ -52,6 +53,22 @@ describe('a response that is sent before the body has arrived', () => {
     await connection.write(next())
     expect((await connection.response())?.status).toBe(200)
     connection.destroy()
+  })
+
+  it('leaves no listener on a connection that is used again', async () => {
+    const listeners: number[] = []
+    const count = ({ socket }: IncomingMessage) => listeners.push(socket.listenerCount('close'))
+    front.app.server.on('request', count)
+    const connection = new RawConnection(front.port)
+    for (let request = 0; request < 6; request++) {
+      await connection.write(head('POST', '/mcp', json, 10))
+      expect((await connection.response())?.status).toBe(401)
+      await connection.write(Buffer.alloc(10))
+    }
+    front.app.server.off('request', count)
+    connection.destroy()
+    // The end of a body can be handled after the head of the next request.
+    expect(Math.max(...listeners)).toBeLessThanOrEqual(listeners[0]! + 1)
   })
 
   it('leaves the connection usable: an upload that is refused midway', async () => {

@@ -36,6 +36,7 @@ describe('glovebox run', () => {
     ['a.py', 'import sys\nprint("python", sys.version_info[0])\nsys.exit(3)', 'python 3\n', 3],
     ['a.mjs', 'import "node:fs"\nconsole.log("node")\nprocess.exit(4)', 'node\n', 4],
     ['a.cjs', 'console.log(typeof require("node:fs"))', 'object\n', 0],
+    ['a.ts', 'const n: number = 42\nconsole.log(n)\nprocess.exit(6)', '42\n', 6],
     ['a.sh', 'echo bash; exit 5', 'bash\n', 5],
     ['named-for-nothing', '#!/usr/bin/env bash\necho by its first line', 'by its first line\n', 0],
   ])('runs %s and exits with its code', async (name, text, stdout, code) => {
