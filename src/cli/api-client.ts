@@ -12,7 +12,7 @@ export interface ServerOptions {
   keyFile?: string
 }
 
-export const defaultUrl = 'http://127.0.0.1:5555'
+const defaultUrl = 'http://127.0.0.1:5555'
 
 /** Adds `--url` and `--key-file`. */
 export const withServer = (command: Command): Command =>
@@ -31,13 +31,17 @@ export interface Server {
 
 /** @throws ClientError when the key file can't be read. */
 export async function serverOf({ url, keyFile }: ServerOptions, { env, stop }: ProcessIo): Promise<Server> {
-  const address = url ?? env.GLOVEBOX_URL ?? findLocalServer(env)?.url ?? defaultUrl
+  const address = url ?? (env.GLOVEBOX_URL || localUrl(env))
   return {
     url: address.replace(/\/+$/, ''),
-    key: keyFile === undefined ? env.GLOVEBOX_KEY : await readKey(keyFile),
+    key: (keyFile === undefined ? env.GLOVEBOX_KEY : await readKey(keyFile)) || undefined,
     stop,
   }
 }
+
+/** Address of the server of this machine: by GLOVEBOX_PORT, which the server reads as well, or of the one that is running. */
+export const localUrl = (env: ProcessIo['env']): string =>
+  env.GLOVEBOX_PORT ? `http://127.0.0.1:${env.GLOVEBOX_PORT}` : (findLocalServer(env)?.url ?? defaultUrl)
 
 async function readKey(path: string): Promise<string> {
   try {

@@ -2,11 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StartRefused } from '../base/errors.ts'
-import { defaultUrl } from './api-client.ts'
+import { localUrl } from './api-client.ts'
 import { Bridge } from './bridge.ts'
 import { ClientError } from './client-error.ts'
 import { readLines } from './lines.ts'
-import { findLocalServer } from './local-server.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
 
 export interface StdioRequest {
@@ -17,14 +16,10 @@ export interface StdioRequest {
   toolsets?: string
 }
 
-/**
- * Address of the server of this machine: by GLOVEBOX_PORT, which the server reads as well, or of the one that is running.
- * @throws StartRefused when it is unclear which of several servers is meant.
- */
-function localUrl({ env }: ProcessIo): string {
-  if (env.GLOVEBOX_PORT !== undefined) return `http://127.0.0.1:${env.GLOVEBOX_PORT}`
+/** @throws StartRefused when it is unclear which of several servers is meant. */
+function urlOf({ env }: ProcessIo): string {
   try {
-    return findLocalServer(env)?.url ?? defaultUrl
+    return localUrl(env)
   } catch (error) {
     if (!(error instanceof ClientError)) throw error
     throw new StartRefused('Several servers are running on this machine.', `Choose one: ${error.message}`)
@@ -44,7 +39,7 @@ export async function stdio(request: StdioRequest, io: ProcessIo): Promise<numbe
   const key = await readKey(request, io)
   const url = request.url ?? io.env.GLOVEBOX_URL
   const started = url === undefined ? await joinOrStart(io) : undefined
-  const bridge = new Bridge(toEndpoint(url ?? localUrl(io), request.toolsets), key, async (line) => {
+  const bridge = new Bridge(toEndpoint(url ?? urlOf(io), request.toolsets), key, async (line) => {
     if (!io.stdout.write(`${line}\n`)) await new Promise((drained) => io.stdout.once('drain', drained))
   })
   io.stop.addEventListener('abort', () => bridge.stop(), { once: true })
@@ -99,7 +94,7 @@ async function joinOrStart(io: ProcessIo): Promise<ChildProcess | undefined> {
 }
 
 const isServed = (io: ProcessIo, path: string): Promise<boolean> =>
-  fetch(`${localUrl(io)}${path}`).then(
+  fetch(`${urlOf(io)}${path}`).then(
     ({ ok }) => ok,
     () => false,
   )
