@@ -1,5 +1,6 @@
 /** The code and the standard input of `glovebox run`, from files or from the standard input of the command. */
 import { readFile } from 'node:fs/promises'
+import { addAbortSignal } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { note, reasonOf } from './api-client.ts'
 import { ClientError } from './client-error.ts'
@@ -10,9 +11,15 @@ const silentMs = 500
 /** No server accepts a larger request: the maximum of `max_body_bytes`. */
 const maxInputBytes = 64 * 1024 * 1024
 
-/** Reads a file, or standard input for `-`. @throws ClientError when it cannot be read or is not UTF-8. */
-export async function readText(path: string, { stdin }: ProcessIo): Promise<string> {
-  return toText(path === '-' ? await buffer(stdin) : await readFileOf(path), path === '-' ? 'standard input' : path)
+/**
+ * Reads a file, or standard input for `-`.
+ * @throws ClientError when it cannot be read or is not UTF-8; AbortError when the command is interrupted.
+ */
+export async function readText(path: string, { stdin, stop }: ProcessIo): Promise<string> {
+  return toText(
+    path === '-' ? await buffer(addAbortSignal(stop, stdin)) : await readFileOf(path),
+    path === '-' ? 'standard input' : path,
+  )
 }
 
 async function readFileOf(path: string): Promise<Buffer> {

@@ -103,6 +103,13 @@ describe('glovebox run', () => {
     expect((await glovebox({ file: path, stdin: '-' }, { stdin: late })).stdout.toString()).toBe('late\nend\n')
   })
 
+  it('ends when it is interrupted while it waits for standard input', async () => {
+    const stop = new AbortController()
+    const stdin = new PassThrough()
+    setImmediate(() => stop.abort('SIGTERM'))
+    expect((await glovebox({ file: '-' }, { stdin, stop: stop.signal })).code).toBe(143)
+  })
+
   it('shows control characters as text on a terminal', async () => {
     const path = await file('k.sh', String.raw`printf '\033]0;title\007\033[31mred\033[0m\n'; printf '\033[2J' >&2`)
     const { stdout, stderr } = await glovebox({ file: path }, { terminals: ['stdout', 'stderr'] })

@@ -3,6 +3,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { runProgram } from '../../src/cli/program.ts'
 import { withCommandIo } from '../support/command-io.ts'
@@ -85,6 +86,15 @@ describe('glovebox push', () => {
     expect(await inThread('input', 'od -An -tx1 in/x.bin')).toBe(' 00 ff fe 0a 0d 1b 00\n')
     expect((await glovebox(['push', '-', '--thread', 'input'])).code).toBe(64)
     expect((await glovebox(['push', '-', 'other', '--thread', 'input', '--path', 'x'])).code).toBe(64)
+  })
+
+  it('ends when it is interrupted while it waits for standard input', async () => {
+    const stop = new AbortController()
+    const stdin = new PassThrough()
+    stdin.write('begun')
+    setImmediate(() => stop.abort('SIGINT'))
+    const { code, stderr } = await glovebox(['push', '-', '--thread', 'i', '--path', 'x'], { stdin, stop: stop.signal })
+    expect([code, stderr]).toEqual([130, 'glovebox push: interrupted\n'])
   })
 
   it('prints what it uploaded as JSON, and shows progress on a terminal', async () => {

@@ -4,7 +4,7 @@ import type { Stats } from 'node:fs'
 import { type FileHandle, glob, lstat, open, readdir, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join, posix } from 'node:path'
-import { Readable } from 'node:stream'
+import { addAbortSignal, Readable } from 'node:stream'
 import { reasonOf } from '../api-client.ts'
 import { ClientError } from '../client-error.ts'
 import { exitCodes } from '../process-io.ts'
@@ -88,7 +88,7 @@ export async function spool(input: Readable, stop: AbortSignal): Promise<Spooled
   const file: FileHandle = await open(path, 'wx+', 0o600)
   await rm(path)
   try {
-    await file.writeFile(input, { signal: stop })
+    await file.writeFile(addAbortSignal(stop, input))
     const { size } = await file.stat()
     return {
       size,
