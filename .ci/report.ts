@@ -5,12 +5,17 @@ import { relative } from 'node:path'
 export interface FileOutcome {
   passed: number
   skipped: number
+  /** Those of the skipped tests whose packages could not be installed, because no package registry answered. */
+  withoutRegistry: number
   /** Titles of failed tests, each with its file; the file alone when it could not be loaded or set up. */
   failed: string[]
 }
 
 /** How many tests may pass only at the second attempt. More are a defect of the tests or of the product. */
 export const secondTriesMax = 3
+
+/** How the titles of such tests end: test/clients/clients.test.ts gives them this end after it has asked the registry. */
+const noRegistry = '(no package registry)'
 
 interface VitestReport {
   testResults: {
@@ -37,10 +42,15 @@ function outcomeOf({ name, status, assertionResults }: VitestReport['testResults
     .filter((test) => test.status === 'failed')
     .map(({ ancestorTitles, title }) => [file, ...ancestorTitles, title].filter(Boolean).join(' > '))
   const passed = assertionResults.filter((test) => test.status === 'passed').length
+  const withoutRegistry = assertionResults.filter(
+    ({ status, ancestorTitles }) =>
+      status !== 'passed' && status !== 'failed' && ancestorTitles.some((title) => title.endsWith(noRegistry)),
+  ).length
   const isBroken = status === 'failed' && failed.length === 0
   return {
     passed,
     skipped: isBroken ? 0 : assertionResults.length - passed - failed.length,
+    withoutRegistry: isBroken ? 0 : withoutRegistry,
     failed: isBroken ? [file] : failed,
   }
 }

@@ -114,6 +114,21 @@ describe('the count at the end of .ci/run', () => {
     expect([status, lines.at(-1)]).toEqual([1, last])
   })
 
+  it('allows the tests of foreign clients to be skipped where no package registry can be reached', () => {
+    const titled = (title: string) => ({
+      name: join(directory, 'clients'),
+      status: 'passed',
+      assertionResults: Array.from({ length: 24 }, () => ({ ancestorTitles: [title], title: 'it', status: 'skipped' })),
+    })
+    write('test-report.json', report('a', five), titled('Codex (no package registry)'))
+    expect(run('summary.ts', '0', 'none', '0')).toEqual({
+      status: 0,
+      lines: ['24 tests of clients were skipped: no package registry can be reached', '5 passed, 0 failed, 24 skipped'],
+    })
+    write('test-report.json', report('a', five), titled('Codex'))
+    expect(run('summary.ts', '0', 'none', '0').status).toBe(1)
+  })
+
   it('fails when there is no report, and when an error belonged to no test', () => {
     expect(run('summary.ts', '1', 'none', '0')).toMatchObject({ status: 1 })
     write('test-report.json', report('a', five))

@@ -1,0 +1,163 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { follow, post } from '../support/calls.ts'
+import { until } from '../support/glovebox.ts'
+import { newKey, type OwnKey } from '../support/keys.ts'
+import { openStory } from '../support/story.ts'
+import { agents, type Outcome, runSession } from './agents.ts'
+import { cases, cellOf, heldThread } from './cases.ts'
+import { libraries, type Report, runLibrary } from './libraries.ts'
+import { type ClientName, install, installWithinMs, isAvailable } from './packages.ts'
+import { sessionWithinMs } from './programs.ts'
+import { newClient, proxies } from './proxies.ts'
+import { ScriptedModel } from './scripted-model.ts'
+import { documentedRow } from './table.ts'
+
+const story = openStory(['--no-dev', '--limit-thread', '64MiB', '--storage-reserve', '0', '--thread-busy-wait-s', '30'])
+let key: OwnKey
+let model: ScriptedModel
+beforeAll(async () => {
+  key = await newKey(story.place)
+  model = await ScriptedModel.open()
+})
+afterAll(() => model.close())
+
+/** Tests of a client that is installed first; skipped, with the reason in their title, if that is impossible. */
+async function describeClient(title: string, client: ClientName, tests: () => void): Promise<void> {
+  if (!(await isAvailable(client))) {
+    describe.skip(`${title} (no package registry)`, tests)
+    return
+  }
+  describe(title, () => {
+    beforeAll(() => install(client), installWithinMs)
+    tests()
+  })
+}
+
+/** Does something while another run uses the thread. */
+async function whileHeld<T>(act: () => Promise<T>): Promise<T> {
+  const holder = await follow(
+    story.url,
+    'bash',
+    'echo held; sleep 300',
+    { thread_id: heldThread, timeout: 300 },
+    key.headers,
+  )
+  await holder.said('held')
+  try {
+    return await act()
+  } finally {
+    await post(`${story.url}/v1/executions/${holder.runId}/cancel`, {}, key.headers)
+    await holder.result
+  }
+}
+
+for (const agent of agents) {
+  await describeClient(agent.title, agent.client, () => {
+    const session = () => ({ model, mcpUrl: `${story.url}/mcp`, key: key.secret })
+    let outcome: Outcome
+    beforeAll(async () => {
+      const turns = cases.map(({ call }) => [call])
+      outcome = await whileHeld(() => runSession(agent, session(), turns))
+    }, sessionWithinMs)
+
+    it('offers the tools to its model, which receives what docs/clients.md says', () => {
+      expect(outcome.results, outcome.printed).toHaveLength(cases.length)
+      const cells = cases.map((each, index) => cellOf(each, outcome.results[index]!))
+      expect(cells).toEqual(documentedRow(agent.title))
+    })
+
+    it(
+      'waits for a busy thread with ?busy=wait, so that parallel calls succeed',
+      async () => {
+        const call = (code: string) => ({ tool: 'sandbox_execute', arguments: { code, thread_id: 'parallel' } })
+        const turn = [call('import time; time.sleep(0.5); print("o" + "ne")'), call('print("t" + "wo")')]
+        const { results, printed } = await runSession(agent, { ...session(), mcpUrl: `${story.url}/mcp?busy=wait` }, [
+          turn,
+        ])
+        const texts = results.map(({ parts }) => parts.map((part) => (part.type === 'text' ? part.text : '')).join())
+        expect(texts, printed).toEqual([expect.stringContaining('one\n'), expect.stringContaining('two\n')])
+      },
+      sessionWithinMs,
+    )
+
+    it(
+      'offers no tool without a key',
+      async () => {
+        const { tools } = await runSession(agent, { ...session(), key: undefined }, [])
+        expect(tools.filter((name) => name.includes('sandbox_execute'))).toEqual([])
+      },
+      sessionWithinMs,
+    )
+  })
+}
+
+for (const library of libraries) {
+  await describeClient(library.title, library.client, () => {
+    let report: Report
+    beforeAll(async () => {
+      const task = { url: `${story.url}/mcp`, key: key.secret, calls: cases.map(({ call }) => call) }
+      report = await whileHeld(() => runLibrary(library, task, model))
+    }, sessionWithinMs)
+
+    it('lists the tools, calls one, and receives what docs/clients.md says', () => {
+      expect(report.tools).toContainEqual(expect.stringContaining('sandbox_execute'))
+      expect(cases.map((each, index) => cellOf(each, report.results[index]!))).toEqual(documentedRow(library.title))
+    })
+
+    it('receives output while the code runs', () => {
+      expect(report.streamed).toBe('one\ntwo\n')
+    })
+
+    if (library.cancels)
+      it('cancels the run of a call that is cancelled', async () => {
+        await until(() => story.place.runs().at(-1)?.ending === '{"kind":"cancelled"}', 'the run is cancelled')
+      })
+
+    it(
+      'is told to send a key',
+      async () => {
+        const task = { url: `${story.url}/mcp`, key: null, calls: [] }
+        await expect(runLibrary(library, task, model)).rejects.toThrow(
+          /no report: [\s\S]*(401|Unauthorized|key|error response)/,
+        )
+      },
+      sessionWithinMs,
+    )
+  })
+}
+
+for (const proxy of proxies) {
+  await describeClient(proxy.title, proxy.client, () => {
+    let started: Awaited<ReturnType<typeof proxy.start>>
+    const client = newClient()
+    beforeAll(async () => {
+      started = await proxy.start({ url: story.url, key: key.secret, directory: story.place.directory })
+      await client.connect(started.transport)
+    }, sessionWithinMs)
+    afterAll(async () => {
+      await client.close()
+      await started.end()
+    })
+    const call = (code: string, options: object = {}) =>
+      client.callTool({ name: 'sandbox_execute', arguments: { language: 'bash', code } }, undefined, options)
+
+    it('carries lists and calls', async () => {
+      expect((await client.listTools()).tools.map(({ name }) => name)).toContain('sandbox_execute')
+      expect(JSON.stringify(await call('echo $((6 * 7))'))).toContain('42')
+    })
+
+    if (proxy.streams)
+      it('carries output while the code runs, and the cancellation of a call', async () => {
+        let streamed = ''
+        const onprogress = ({ message = '' }) => {
+          streamed += message
+        }
+        await call('echo one; sleep 0.2; echo two; sleep 0.2', { onprogress })
+        expect(streamed).toBe('one\ntwo\n')
+        const stop = new AbortController()
+        const endless = call('echo started; sleep 60', { onprogress: () => stop.abort(), signal: stop.signal })
+        await expect(endless).rejects.toThrow()
+        await until(() => story.place.runs().at(-1)?.ending === '{"kind":"cancelled"}', 'the run is cancelled')
+      })
+  })
+}
