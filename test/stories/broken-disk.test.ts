@@ -26,6 +26,7 @@ inPrivateMounts(import.meta.filename, () => {
   afterEach(async () => {
     await place.lastServer?.end()
     await disk.unmount()
+    disk.remove()
     await place.remove()
   }, 60_000)
 

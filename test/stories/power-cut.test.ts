@@ -56,6 +56,7 @@ inPrivateMounts(import.meta.filename, () => {
       receiver.close()
       await place.lastServer?.end()
       await disk.unmount()
+      disk.remove()
       await place.remove()
     }, 60_000)
 

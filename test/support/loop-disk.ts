@@ -1,6 +1,7 @@
 /** A filesystem of its own for the home of a server, which a test can fill, make read-only, break, and cut the power of. */
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, truncateSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Glovebox, killIfThere, type Place, until } from './glovebox.ts'
 
@@ -13,16 +14,24 @@ const run = (program: string, ...args: string[]): string =>
  */
 const shutdown = 'import fcntl, os, struct, sys; fcntl.ioctl(os.open(sys.argv[1], 0), 0x8004587d, struct.pack("I", 2))'
 
+/** In memory, where a sync takes no time however busy the disks of the machine are, if there is enough of it. */
+function directoryFor(bytes: number): string {
+  const { bavail, bsize } = statfsSync('/dev/shm')
+  return bavail * bsize > 2 * bytes ? '/dev/shm' : tmpdir()
+}
+
 /** Must be used in a mount namespace of the test: another one that copied the mount would keep the disk in use. */
 export class LoopDisk {
   /** The mount point, which is the home of the servers in the place. */
   readonly home: string
+  readonly #directory: string
   readonly #image: string
 
   /** Creates and mounts it. @param options of mkfs.ext4. */
   constructor(place: Place, bytes: number, ...options: string[]) {
     this.home = join(place.directory, 'home')
-    this.#image = join(place.directory, 'disk.img')
+    this.#directory = mkdtempSync(join(directoryFor(bytes), 'gb-disk-'))
+    this.#image = join(this.#directory, 'disk.img')
     mkdirSync(this.home)
     writeFileSync(this.#image, '')
     truncateSync(this.#image, bytes)
@@ -50,6 +59,11 @@ export class LoopDisk {
     }
     await until(isUnmounted, 'the disk is no longer in use')
     await until(() => run('losetup', '--associated', this.#image) === '', 'its loop device is gone')
+  }
+
+  /** Removes it; it must be unmounted. */
+  remove(): void {
+    rmSync(this.#directory, { recursive: true })
   }
 
   /** From now on every access fails with EIO, as on a disk that is broken. */
