@@ -51,6 +51,17 @@ describe('a thread', () => {
     }
   })
 
+  it('replaces what has the name of the copy of a program, and does without a copy where it cannot', async () => {
+    const taken =
+      'ln -s data .glovebox-main.py; ln -s data .glovebox-main.sh; mkdir -p .glovebox-main.js/full; echo x >data'
+    await inThread('taken', taken)
+    const python = 'import os; print(os.path.islink(__file__), open("data").read(), end="")'
+    expect((await inThread('taken', python, 'python')).stdout).toBe('False x\n')
+    expect((await inThread('taken', 'test -L "$0"; echo $?; cat data')).stdout).toBe('1\nx\n')
+    expect((await inThread('taken', 'console.log(__filename)', 'node')).stdout).toBe('/run/glovebox/main.js\n')
+    expect((await inThread('taken', 'ls -A')).stdout).toBe('.glovebox-main.js\ndata\n')
+  })
+
   it('is accepted under the other parameter names that models use', async () => {
     await inThread('names', 'echo x >/mnt/data/x; echo y >/workspace/y')
     expect((await inThread('names', 'ls')).stdout).toBe('x\ny\n')

@@ -162,9 +162,11 @@ describe('frames to a guest', () => {
       [13, 8],
       [17, 9],
     ])
-    const withFile = readRecords(encodePrepare(9, { ...preparation, codeFile: 'main.py', stdinBytes: 10 }))
+    const files = { codeFile: 'main.sh', homeCodeFile: '.main.sh' }
+    const withFile = readRecords(encodePrepare(9, { ...preparation, ...files, stdinBytes: 10 }))
     expect(withFile.filter((record) => !records.some(([tag]) => tag === record[0]))).toEqual([
-      [4, 'main.py'],
+      [4, 'main.sh'],
+      [20, '.main.sh'],
       [12, 10],
     ])
   })
@@ -190,7 +192,7 @@ function readRecords(frame: Buffer): [tag: number, value: string | number][] {
     at += 5 + length
     records.push([
       tag,
-      tag <= 4 ? value.toString() : length === 8 ? Number(value.readBigUInt64LE()) : value.readUInt32LE(),
+      tag <= 4 || tag === 20 ? value.toString() : length === 8 ? Number(value.readBigUInt64LE()) : value.readUInt32LE(),
     ])
   }
   return records
