@@ -114,6 +114,12 @@ export const profileSettings = {
     'Address that receives the result of runs started with Prefer: respond-async, unless the call sets its own.',
     { inProfiles },
   ),
+  orgs: setting(
+    Type.Array(Type.String({ pattern: '^org_[A-Za-z0-9_-]{1,64}$' }), { uniqueItems: true, maxItems: 10_000 }),
+    [],
+    'IDs of the organizations that may use a profile of the configuration file; none: all organizations.',
+    { inProfiles },
+  ),
   toolsets: setting(
     Type.Array(Type.Enum(toolsets), { uniqueItems: true }),
     [...toolsets],
@@ -208,6 +214,7 @@ export function toProfile(name: string, values: ProfileValues): Profile {
             retentionDays: values.thread_retention_days === 0 ? null : values.thread_retention_days,
           },
     volumes: values.volumes.map(toMountedVolume),
+    orgs: values.orgs,
   }
   return { ...content, revision: createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16) }
 }

@@ -44,7 +44,7 @@ const server = {
   public_url: setting(
     Type.String({ pattern: '^(https?://[^\\s?#]+)?$' }),
     '',
-    'Address of this server as clients see it, such as https://code.example; used in links to files. Empty: http and the Host header of each request.',
+    'Address of this server as clients see it, such as https://code.example; used in links to files. Empty: as trusted_proxies forward it, otherwise http and the Host header of each request.',
   ),
   allowed_hosts: setting(
     names,
@@ -59,7 +59,7 @@ const server = {
   trusted_proxies: setting(
     names,
     [],
-    'Addresses and networks, such as 10.0.0.0/8, of reverse proxies whose X-Forwarded-For header is trusted.',
+    'Addresses and networks, such as 10.0.0.0/8, of reverse proxies whose X-Forwarded-For, -Proto, -Host and -Prefix or Forwarded headers are trusted. They decide the address of the client, and links without public_url.',
     { problem: (list) => notAddresses(list, () => true, 'Write addresses, or networks such as 10.0.0.0/8.') },
   ),
   outbound_allow: setting(

@@ -4,6 +4,10 @@ import type { Ending } from './run.ts'
 export const executionStatuses = ['running', 'success', 'failed', 'timeout', 'oom', 'cancelled'] as const
 export type ExecutionStatus = (typeof executionStatuses)[number]
 
+/** How the result of a run is delivered. `polling`: the client fetches it. */
+export const deliveryModes = ['inline', 'streaming', 'webhook', 'polling'] as const
+export type DeliveryMode = (typeof deliveryModes)[number]
+
 export function statusOf(ending: Ending): Exclude<ExecutionStatus, 'running'> {
   switch (ending.kind) {
     case 'exited':

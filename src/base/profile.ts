@@ -64,4 +64,6 @@ export interface Profile {
   storage: Storage
   /** Volumes of the organization of the key; slugs are unique. */
   volumes: readonly MountedVolume[]
+  /** Organizations that may use it, where it is a profile of the configuration; none: all. */
+  orgs: readonly string[]
 }

@@ -350,6 +350,11 @@ export const refusalTexts = {
     message: 'The directory {path} is not empty.',
     hint: 'Delete its contents first, or delete it recursively.',
   },
+  partly_deleted: {
+    kind: 'conflict',
+    message: '{deleted} files and directories were deleted, then {path} failed: {problem}',
+    hint: 'List the directory, then delete the rest.',
+  },
   range_invalid: {
     kind: 'range_invalid',
     message: 'The range starts at byte {offset}; the file has {sizeBytes} bytes.',

@@ -95,7 +95,9 @@ const encode = (key: readonly string[]): string => Buffer.from(JSON.stringify(ke
 function decode(cursor: string, length: number): string[] {
   try {
     const key: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'))
-    if (Array.isArray(key) && key.length === length && key.every((part) => typeof part === 'string')) return key
+    const isKey = Array.isArray(key) && key.length === length && key.every((part) => typeof part === 'string')
+    // Only the text that `encode` produces is accepted.
+    if (isKey && encode(key) === cursor) return key
   } catch {
     // Malformed; refused below.
   }

@@ -47,23 +47,31 @@ export async function sendLines(reply: FastifyReply, lines: AsyncGenerator<objec
 export function startWriting(reply: FastifyReply): Writer {
   reply.hijack()
   if (!reply.raw.headersSent) reply.raw.writeHead(reply.statusCode, Object.fromEntries(headersOf(reply)))
-  return new Writer(reply.raw)
+  const writer = new Writer(reply.raw)
+  // A stream would last until its end, although none of it is sent.
+  if (reply.request.method === 'HEAD') writer.end()
+  return writer
 }
 
 const headersOf = (reply: FastifyReply): [string, string | number | string[]][] =>
   Object.entries(reply.getHeaders()).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
 
 /**
- * The body of every error outside JSON-RPC. `unauthorized` has no `hint`: its clients know these two fields only. What
- * OAuth clients show to people is `error_description`: https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
+ * The body of every error outside JSON-RPC. `unauthorized` has `error`, which is also its code, and `message` only: its
+ * clients know no other fields. What OAuth clients show to people is `error_description`: https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
  */
 export const errorBody = ({ code, row, message, hint }: Refusal): string =>
   JSON.stringify({
     error: row.error,
+    ...(code !== 'unauthorized' && { code }),
     message,
-    ...(code !== 'unauthorized' && { hint }),
+    ...(code !== 'unauthorized' && { hint, retry: row.retry }),
     ...(code === 'oauth_unsupported' && { error_description: `${message} ${hint}` }),
   })
+
+/** The error as the last line of a stream. */
+export const errorLine = (refusal: Refusal): string =>
+  `${escapeLineBreaks(`{"type":"error",${errorBody(refusal).slice(1)}`)}\n`
 
 /** Sets the headers that a refusal requires: Retry-After, Allow, WWW-Authenticate. */
 export function refusalHeaders(reply: FastifyReply, refusal: Refusal): void {

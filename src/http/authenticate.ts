@@ -8,6 +8,7 @@ import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import { AuthFailureLimiter } from './auth-failure-limiter.ts'
 import { clientNetwork } from './client-address.ts'
+import type { ReadForwarded } from './forwarded.ts'
 
 /**
  * Identifies the sender of a request.
@@ -47,7 +48,11 @@ async function asDeveloper(core: Core): Promise<Authenticate<Caller>> {
 }
 
 /** Authenticates by a secret. Only failures are limited, so a valid secret is never delayed. */
-function bySecret<Who>(who: (secret: string) => Promise<Who>, failures: AuthFailureLimiter): Authenticate<Who> {
+function bySecret<Who>(
+  who: (secret: string) => Promise<Who>,
+  failures: AuthFailureLimiter,
+  forwarded: ReadForwarded,
+): Authenticate<Who> {
   return async (request) => {
     // A client without a key is not configured yet. It guesses nothing, so it is not counted.
     if (sendsNoSecret(request.headers)) throw new Refusal('key_missing')
@@ -57,7 +62,7 @@ function bySecret<Who>(who: (secret: string) => Promise<Who>, failures: AuthFail
       return await who(secret)
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== 'unauthorized') throw error
-      const network = clientNetwork(request.ip, request.socket.remoteAddress ?? '')
+      const network = clientNetwork(forwarded(request.raw).address)
       const retryAfterSeconds = failures.count(network, monotonicMs())
       throw retryAfterSeconds === 0 ? error : new Refusal('too_many_failures', { retryAfterSeconds })
     }
@@ -82,11 +87,12 @@ function secretOf(headers: IncomingHttpHeaders): string | undefined {
 export async function authenticator(
   core: Core,
   { dev, host }: { dev: boolean; host: string },
+  forwarded: ReadForwarded,
 ): Promise<Authentication> {
   const failures = new AuthFailureLimiter()
-  const admin = bySecret((secret) => core.authenticateAdmin(secret), failures)
+  const admin = bySecret((secret) => core.authenticateAdmin(secret), failures, forwarded)
   if (!dev) {
-    const caller = bySecret((secret) => core.authenticate(secret), failures)
+    const caller = bySecret((secret) => core.authenticate(secret), failures, forwarded)
     const operator = async (request: FastifyRequest) => requireInstance(await admin(request), 'member')
     return { admin, caller, operator }
   }

@@ -2,9 +2,12 @@ import type { IncomingHttpHeaders } from 'node:http'
 import fresh from 'fresh'
 
 /**
- * Returns whether If-None-Match names the ETag: RFC 9110, section 13.1.2. Other headers do not count: a program can
- * write a file twice within the second that If-Modified-Since resolves, and `fetch` adds `Cache-Control: no-cache` to
- * every request with If-None-Match.
+ * Returns whether the client has this version already: If-None-Match with a list of ETags, or If-Modified-Since without
+ * it: RFC 9110, section 13.2.2. `Cache-Control` does not count: `fetch` adds `no-cache` to every such request.
+ * @param lastModified the value of Last-Modified, if it is sent.
  */
-export const isUnchanged = ({ 'if-none-match': tags }: IncomingHttpHeaders, etag: string): boolean =>
-  fresh({ 'if-none-match': tags }, { etag })
+export const isUnchanged = (
+  { 'if-none-match': tags, 'if-modified-since': since }: IncomingHttpHeaders,
+  etag: string,
+  lastModified?: string,
+): boolean => fresh({ 'if-none-match': tags, 'if-modified-since': since }, { etag, 'last-modified': lastModified })

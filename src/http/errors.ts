@@ -23,6 +23,9 @@ export async function answerError(error: unknown, request: FastifyRequest, reply
 
 function toRefusal(error: unknown, request: FastifyRequest): Refusal {
   if (error instanceof Refusal) return error
+  // The client disconnected while its body arrived: no fault, and the response has no reader.
+  if (request.raw.errored !== null && error === request.raw.errored)
+    return new Refusal('invalid_request', { problem: 'the connection was closed before the whole body had arrived' })
   const { code, statusCode = 500 } = error as Partial<FastifyError>
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':

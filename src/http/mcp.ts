@@ -75,7 +75,7 @@ function refuseModern({ method }: FastifyRequest, header: HeaderOf): void {
 async function contextOf(
   request: FastifyRequest,
   reply: FastifyReply,
-  { core, version, publicUrl, log }: HttpDeps,
+  { core, version, log, ...addressing }: HttpDeps,
   catalog: Catalog,
   state: McpState,
 ): Promise<McpContext> {
@@ -92,7 +92,7 @@ async function contextOf(
       if (typeof name === 'string') request.open?.require(async (now) => (await offerTo(now)).tool(name))
     },
     serverVersion: version,
-    baseUrl: baseUrlOf(request, publicUrl),
+    baseUrl: baseUrlOf(request, addressing),
     streamAfterMs,
     results: readResultOptions((name) => queryOf(request, name), caller.profile.calls),
     wantsSession: queryOf(request, 'session') === 'true',

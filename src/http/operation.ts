@@ -13,17 +13,16 @@ import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { Catalog, Inventory } from '../tools/catalog.ts'
 import { sendJson, sendLines } from './answer.ts'
+import type { Addressing } from './base-url.ts'
 import type { McpEndpoint } from './mcp.ts'
 import { readQuery } from './query.ts'
 import type { UploadPace } from './rest/upload-body.ts'
 
 /** What the server is built from. */
-export interface HttpDeps {
+export interface HttpDeps extends Addressing {
   core: Core
   metrics: Metrics
   version: string
-  /** Base URL in links; empty: taken from the Host header of each request. */
-  publicUrl: string
   uploadPace: UploadPace
   log: Log
   /** Replaces the tools of the product, for tests. */
@@ -136,8 +135,6 @@ interface Definition<Path extends string, Body extends TObject | undefined>
 
 interface KeyDefinition<Path extends string, Body extends TObject | undefined> extends Definition<Path, Body> {
   capability: Capability
-  /** What happens to parameters that `query` does not name; without `query` they are ignored. */
-  unknownQuery?: 'ignored' | 'refused'
   /** Converts other accepted values of a field of the body, by its name. */
   aliases?: CheckOptions['aliases']
   handle(call: KeyCall<Path, Body>): Promise<Answer | undefined>
@@ -145,14 +142,11 @@ interface KeyDefinition<Path extends string, Body extends TObject | undefined> e
 
 /** Defines an operation that requires an API key. */
 export function keyOperation<const Path extends string, Body extends TObject | undefined = undefined>({
-  unknownQuery,
   aliases,
   handle,
   ...definition
 }: KeyDefinition<Path, Body>): Operation {
-  const unknown = unknownQuery ?? (definition.query ? 'refused' : 'ignored')
   const read = requestReader<Path, Body>(definition, {
-    unknownQuery: unknown,
     emptyBody: 'refused',
     check: { lenient: true, ...(aliases && { aliases }) },
   })
@@ -178,7 +172,6 @@ export function adminOperation<const Path extends string, Body extends TObject |
   ...definition
 }: AdminDefinition<Path, Body>): Operation {
   const read = requestReader<Path, Body>(definition, {
-    unknownQuery: 'refused',
     emptyBody: 'object',
     check: {},
   })
@@ -201,15 +194,15 @@ export function adminOperation<const Path extends string, Body extends TObject |
  */
 function requestReader<Path extends string, Body extends TObject | undefined>(
   { query: parameters = {}, body: schema }: Pick<Definition<Path, Body>, 'query' | 'body'>,
-  options: { unknownQuery: 'ignored' | 'refused'; emptyBody: 'object' | 'refused'; check: CheckOptions },
+  options: { emptyBody: 'object' | 'refused'; check: CheckOptions },
 ): (request: FastifyRequest, reply: FastifyReply) => Pick<Call<Path, Body>, 'params' | 'query' | 'body'> {
-  const { unknownQuery, emptyBody } = options
+  const { emptyBody } = options
   const check = schema && compile(schema, options.check)
   const readBody = (sent: Buffer | undefined): unknown =>
     emptyBody === 'object' && !sent?.length ? {} : parseJson(sent ?? Buffer.alloc(0))
   return (request, reply) => ({
     params: request.params as Call<Path, Body>['params'],
-    query: readQuery(request.query, parameters, unknownQuery),
+    query: readQuery(request.query, parameters),
     body: check?.(readBody(request.body as Buffer | undefined), (warning) => {
       reply.header('x-glovebox-warning', warning.replaceAll(/[^\x20-\x7e]/g, '?'))
     }) as BodyOf<Body>,

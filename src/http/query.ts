@@ -12,19 +12,13 @@ const openSuffix = '.KEY'
 /**
  * BOUNDARY: reads the query of a request, each parameter at most once.
  * @param parameters the parameters that are known, by name.
- * @param unknown what happens to every other one.
  * @throws Refusal invalid_argument.
  */
-export function readQuery(
-  query: unknown,
-  parameters: Readonly<Record<string, string>>,
-  unknown: 'ignored' | 'refused',
-): Record<string, string> {
+export function readQuery(query: unknown, parameters: Readonly<Record<string, string>>): Record<string, string> {
   const read: Record<string, string> = Object.create(null) as Record<string, string>
   for (const [name, value] of Object.entries(query as Record<string, unknown>)) {
     const field = name.slice(0, 64)
     if (!isKnown(name, parameters)) {
-      if (unknown === 'ignored') continue
       const names = Object.keys(parameters)
       const problem = names.length === 0 ? 'this operation has none' : `known are ${names.join(', ')}`
       throw new Refusal('invalid_argument', { field, problem: `is not a parameter; ${problem}` })

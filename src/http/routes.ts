@@ -46,8 +46,14 @@ function registerRoute(
   const [{ path, access }] = ofPath as readonly [Operation]
   const url = path.replaceAll(/\{(\w+)\}/g, ':$1')
   const config: FastifyContextConfig = { access, ...(bodyKind && { bodyKind }) }
-  for (const { method, handler } of ofPath) app.route({ method, url, config, handler: handler(server) })
-  const served = methods.filter((method) => ofPath.some((operation) => operation.method === method))
+  const defined = methods.filter((method) => ofPath.some((operation) => operation.method === method))
+  // HEAD is answered like GET, without the body: RFC 9110, section 9.3.2.
+  const isHeadOfGet = defined.includes('GET') && !defined.includes('HEAD')
+  for (const { method, handler } of ofPath) {
+    const served = method === 'GET' && isHeadOfGet ? ['GET', 'HEAD'] : method
+    app.route({ method: served, url, config, handler: handler(server) })
+  }
+  const served = methods.filter((method) => defined.includes(method) || (method === 'HEAD' && isHeadOfGet))
   app.route({
     method: methods.filter((method) => !served.includes(method)),
     url,

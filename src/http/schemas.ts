@@ -15,15 +15,25 @@ export const NextCursor = orNull(Type.String(), {
 export const listOf = (item: TSchema): TObject => Type.Object({ data: Type.Array(item), next_cursor: NextCursor })
 
 /** One of these strings. */
-export const oneOf = <const Values extends readonly string[]>(values: Values) =>
-  Type.Unsafe<Values[number]>({ type: 'string', enum: [...values] })
+export const oneOf = <const Values extends readonly string[]>(values: Values, options: object = {}) =>
+  Type.Unsafe<Values[number]>({ type: 'string', enum: [...values], ...options })
 
 /** The body of every error. */
 export const ErrorBody = Type.Object(
   {
-    error: Type.String({ description: 'Kind of the problem, for programs.' }),
+    error: Type.String({ description: 'Kind of the problem.' }),
+    code: Type.Optional(
+      Type.String({
+        description: 'Which problem it is, as in docs/errors.md; absent where it is the same as `error`.',
+      }),
+    ),
     message: Type.String({ description: 'What is wrong, for people and models.' }),
     hint: Type.Optional(Type.String({ description: 'How to fix it.' })),
+    retry: Type.Optional(
+      oneOf(['never', 'later'], {
+        description: 'Whether the same request can succeed later; absent with `unauthorized`.',
+      }),
+    ),
   },
   { description: 'The body of every error.' },
 )

@@ -16,9 +16,9 @@ import type { Core } from '../core/core.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { type Authentication, authenticator } from './authenticate.ts'
-import { toTrustProxy } from './client-address.ts'
 import { Connections } from './connections.ts'
 import { answerError } from './errors.ts'
+import { forwardedReader } from './forwarded.ts'
 import { openRequest } from './open-request.ts'
 import type { Access, HttpDeps } from './operation.ts'
 import { checkContentType, type GuardRules, requestGuard } from './request-guard.ts'
@@ -31,7 +31,7 @@ export interface HttpConfig extends GuardRules {
   maxBodyBytes: number
   /** Open connections at the same time. */
   connectionsMax: number
-  /** Addresses and networks of proxies whose `X-Forwarded-For` is trusted. */
+  /** Addresses and networks of proxies whose `X-Forwarded-*` and `Forwarded` are trusted. */
   trustedProxies: readonly string[]
   /** Version of the product. */
   version: string
@@ -82,7 +82,8 @@ export async function buildServer({
   log: Log
   offers?: HttpDeps['offers']
 }): Promise<FastifyInstance> {
-  const authentication = await authenticator(core, config)
+  const forwarded = forwardedReader(config.trustedProxies)
+  const authentication = await authenticator(core, config, forwarded)
   const guard = requestGuard(config)
   const app: FastifyInstance = fastify({
     loggerInstance: log as FastifyBaseLogger,
@@ -98,10 +99,9 @@ export async function buildServer({
     exposeHeadRoutes: false,
     // Runs for malformed URLs, for which Fastify calls no hooks.
     frameworkErrors: (error, request, reply) => {
-      setCommonHeaders(request, reply)
+      setCommonHeaders(request, reply, config.allowedOrigins)
       void answerError(guard(request.raw) ?? error, request, reply)
     },
-    trustProxy: config.trustedProxies.length > 0 && toTrustProxy(config.trustedProxies),
   })
   // Fastify passes the bytes on: our own parser bounds the depth and number of values.
   app.removeAllContentTypeParsers()
@@ -131,7 +131,7 @@ export async function buildServer({
       connections.end(request.raw)
       request.open?.close()
     })
-    setCommonHeaders(request, reply)
+    setCommonHeaders(request, reply, config.allowedOrigins)
     if (refusal) reply.header('connection', 'close')
     done(refusal ?? guard(request.raw))
   })
@@ -162,9 +162,23 @@ export async function buildServer({
   endConnectionsOnClose(app)
 
   const { version, publicUrl, uploadPace } = config
-  registerRoutes(app, { core, metrics, version, publicUrl, uploadPace, log, ...(offers && { offers }) })
+  registerRoutes(app, { core, metrics, version, publicUrl, forwarded, uploadPace, log, ...(offers && { offers }) })
   return app
 }
+
+/** Response headers that pages of allowed origins can read. */
+const exposedHeaders = [
+  ...['x-trace-id', 'x-glovebox-warning', 'mcp-session-id', 'retry-after', 'www-authenticate', 'allow'],
+  ...[
+    'preference-applied',
+    'location',
+    'etag',
+    'last-modified',
+    'accept-ranges',
+    'content-range',
+    'content-disposition',
+  ],
+]
 
 /**
  * Answers preflight requests of these origins and lets their pages read every response, errors included. Registered
@@ -181,18 +195,7 @@ async function allowOrigins(app: FastifyInstance, origins: readonly string[]): P
     strictPreflight: false,
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     // Absent, `allowedHeaders` allows the requested ones: MCP names `Mcp-Param-*` after the arguments of a tool.
-    exposedHeaders: [
-      ...[
-        'x-trace-id',
-        'x-glovebox-warning',
-        'mcp-session-id',
-        'retry-after',
-        'www-authenticate',
-        'allow',
-        'preference-applied',
-      ],
-      ...['etag', 'accept-ranges', 'content-range', 'content-disposition'],
-    ],
+    exposedHeaders: [...exposedHeaders],
     maxAge: 600,
   })
 }
@@ -275,8 +278,16 @@ function endConnectionsOnClose(app: FastifyInstance): void {
   })
 }
 
-function setCommonHeaders(request: FastifyRequest, reply: FastifyReply): void {
-  reply.headers({ 'x-trace-id': request.id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
+/** Set before anything is refused, so that pages of allowed origins can read every error. */
+function setCommonHeaders({ id, headers }: FastifyRequest, reply: FastifyReply, origins: readonly string[]): void {
+  reply.headers({ 'x-trace-id': id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
+  const { origin } = headers
+  if (origin === undefined || !origins.includes(origin)) return
+  reply.headers({
+    'access-control-allow-origin': origin,
+    'access-control-expose-headers': exposedHeaders.join(', '),
+    vary: 'Origin',
+  })
 }
 
 /** Returns the path pattern of a route: the path itself comes from the client and is unbounded. */

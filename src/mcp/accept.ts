@@ -1,5 +1,8 @@
 import type { HeaderOf } from './handle.ts'
 
-/** Returns whether a client accepts server-sent events. */
+/** Returns whether a client accepts server-sent events: RFC 9110, section 12.5.1. A weight of 0 excludes them. */
 export const readsEvents = (header: HeaderOf): boolean =>
-  (header('accept') ?? '').toLowerCase().includes('text/event-stream')
+  (header('accept') ?? '').split(',').some((range) => {
+    const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase())
+    return type === 'text/event-stream' && !parameters.some((parameter) => /^q=0(?:\.0{0,3})?$/.test(parameter))
+  })

@@ -92,7 +92,7 @@ export function requireAllowed(
     if (allowed.address(address)) continue
     const is = classOf(address)
     if (isNamed && namedClasses.includes(is)) continue
-    if (is !== 'public') throw refused(`${destination.host} is not on the public internet`)
+    if (is !== 'public') throw notPublic(destination.host)
     requireHttps(destination)
   }
 }
@@ -102,5 +102,7 @@ function requireHttps({ url, port }: Destination): void {
   if (url.protocol !== 'https:') throw refused('it is not https')
   if (port !== 443 && port !== 80) throw refused(`port ${port} is not one of 443 and 80`)
 }
+
+export const notPublic = (host: string): Refusal => refused(`${host} has no address on the public internet`)
 
 const refused = (reason: string): Refusal => new Refusal('destination_refused', { reason })

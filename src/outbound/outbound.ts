@@ -3,7 +3,7 @@ import { request as plainRequest } from 'node:http'
 import { request as secureRequest } from 'node:https'
 import { isIP } from 'node:net'
 import { Refusal } from '../base/errors.ts'
-import { type AllowedDestinations, requireAllowed, toDestination } from './destination.ts'
+import { type AllowedDestinations, notPublic, requireAllowed, toDestination } from './destination.ts'
 
 /** Resolves a host name to all of its current addresses. */
 export type Resolve = (host: string) => Promise<readonly string[]>
@@ -41,6 +41,21 @@ export class Outbound {
   }
 
   /**
+   * Resolves a name. One that does not exist is refused like one with an internal address: a client must not learn which
+   * names the internal network has.
+   */
+  async #addressesOf(host: string): Promise<readonly string[]> {
+    let addresses: readonly string[] = []
+    try {
+      addresses = await this.#resolve(host)
+    } catch (error) {
+      if (this.#allowed.name(host)) throw error
+    }
+    if (addresses.length === 0 || addresses.length > addressesMax) throw notPublic(host)
+    return addresses
+  }
+
+  /**
    * Sends one POST request.
    * @returns the status of the response.
    * @throws Refusal `destination_refused`, `invalid_argument`; Error if there is no response in time.
@@ -49,8 +64,7 @@ export class Outbound {
     const destination = toDestination('url', text, this.#allowed)
     const { host, url, port } = destination
     const ends = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
-    const addresses = isIP(host) ? [host] : await before(ends, this.#resolve(host))
-    if (addresses.length === 0 || addresses.length > addressesMax) throw new Error('the name has no usable address')
+    const addresses = isIP(host) ? [host] : await before(ends, this.#addressesOf(host))
     requireAllowed(destination, addresses, this.#allowed)
     const address = addresses[0]!
     const request = url.protocol === 'https:' ? secureRequest : plainRequest

@@ -24,6 +24,8 @@ export interface RawEntry {
 }
 
 const listMax = 1_000
+/** Positions in directories are signed: https://man7.org/linux/man-pages/man2/getdents.2.html */
+const cookieMax = 2n ** 63n - 1n
 const roomBytes = 32_768
 /** Number of concurrent status calls: enough to keep the thread pool busy, few enough to leave threads to others. */
 const statBatch = 32
@@ -35,7 +37,8 @@ const statBatch = 32
  * @throws Refusal path_not_found, not_a_directory, path_invalid.
  */
 export async function listDirectory(root: number, path: string, cursor = '0', limit = listMax): Promise<Listing> {
-  if (!/^\d{1,19}$/.test(cursor)) throw new Refusal('invalid_argument', { field: 'cursor', problem: 'is not a cursor' })
+  if (!/^\d{1,19}$/.test(cursor) || BigInt(cursor) > cookieMax)
+    throw new Refusal('invalid_argument', { field: 'cursor', problem: 'is not a cursor' })
   const parsed = parsePath(path)
   await using directory = await openDirectory(root, parsed)
   const listing: Listing = { entries: [], unnamed: 0, cursor }

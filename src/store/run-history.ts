@@ -5,9 +5,6 @@ import type { AfterRow } from './admin-rows.ts'
 import type { Slice } from './slice.ts'
 import type { RunRow } from './store.ts'
 
-/** How the result of a run is delivered. */
-export type DeliveryMode = 'inline' | 'streaming' | 'webhook'
-
 /** A webhook delivery: the ending of a run, sent to an address of the client. */
 export interface DeliveryRow {
   /** Id of the event, the same in every attempt. */

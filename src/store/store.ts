@@ -2,11 +2,13 @@
  * The rows of the product. Every method is async, whatever the database: SQLite now, PostgreSQL by the same contract.
  * Times are ISO 8601 strings in UTC. Nothing here knows HTTP, MCP or a sandbox.
  */
+
+import type { DeliveryMode } from '../base/execution-status.ts'
 import type { Ending, Language, RunResult, ShownImage } from '../base/run.ts'
 import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
 import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
 import type { NounRows } from './nouns.ts'
-import type { DeliveryMode, DeliveryRows, HistoryRows, OrgSettingsRows, RunExtras } from './run-history.ts'
+import type { DeliveryRows, HistoryRows, OrgSettingsRows, RunExtras } from './run-history.ts'
 import type { Slice } from './slice.ts'
 import type { ThreadRow, ThreadRows, VolumeRows } from './storage-rows.ts'
 

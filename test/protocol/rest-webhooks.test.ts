@@ -185,12 +185,25 @@ describe('an asynchronous execution', () => {
     expect(receiver.received[0]?.body).toMatchObject({ stdout: 'next\n' })
   })
 
+  it('is not needed: the result of an asynchronous run can be fetched', async () => {
+    const { status, body, headers } = await post({ code: 'echo fetched' })
+    const location = headers.get('location') ?? ''
+    expect([status, body.status, location]).toEqual([202, 'running', `${front.url}/v1/executions/${body.trace_id}`])
+    const fetched = async () => {
+      const response = await fetch(location, { headers: one.headers })
+      return (await response.json()) as Record<string, unknown>
+    }
+    await expect
+      .poll(fetched, patient)
+      .toMatchObject({ status: 'success', stdout: 'fetched\n', delivery_mode: 'polling' })
+    expect(await fetched()).toMatchObject({ delivery: null })
+    expect(receiver.received).toEqual([])
+  })
+
   it('is rejected for a forbidden address, before anything runs', async () => {
     const before = front.runner.specs.size
     const cases: [unknown, string][] = [
-      [undefined, 'webhook_url is required'],
       [7, 'webhook_url must be a string'],
-      ['', 'webhook_url'],
       ['ftp://x.example/', 'begins with https://'],
       ['http://8.8.8.8/', 'not https'],
       ['https://8.8.8.8:8443/', 'port 8443'],

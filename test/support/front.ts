@@ -46,6 +46,7 @@ export const testProfile: Profile = {
   preload: [],
   storage: { kind: 'none' },
   volumes: [],
+  orgs: [],
   calls: {
     toolsets,
     detachAfterMs: null,

@@ -12,6 +12,7 @@ import { deletePath } from '../../src/storage/deletion.ts'
 import { makeDirectory, movePath, readFile, statPath, writeFile } from '../../src/storage/files.ts'
 import { busy, unknown } from '../../src/storage/filesystem-id.ts'
 import { listDirectory } from '../../src/storage/listing.ts'
+import { parsePath } from '../../src/storage/paths.ts'
 
 export interface Home {
   path: string
@@ -34,7 +35,10 @@ export class PlainThreads implements RunnerFiles, RunnerStorage {
 
   list: RunnerFiles['list'] = (where, path, { cursor, limit }) =>
     this.#in(where, (root) => listDirectory(root, path, cursor, limit))
-  stat: RunnerFiles['stat'] = (where, path) => this.#in(where, (root) => statPath(root, path))
+  stat: RunnerFiles['stat'] = async (where, path) => {
+    parsePath(path)
+    return this.#in(where, (root) => statPath(root, path))
+  }
   write: RunnerFiles['write'] = (where, path, source) => this.#changing(where, (root) => writeFile(root, path, source))
   makeDirectory: RunnerFiles['makeDirectory'] = (where, path) =>
     this.#changing(where, (root) => makeDirectory(root, path))

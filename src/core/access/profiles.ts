@@ -44,10 +44,18 @@ export class Profiles {
     return [...this.#configured.values()]
   }
 
-  /** Returns the current profile of this name; the same object as long as it does not change. */
+  /** Returns the profiles of the configuration that an organization may use. */
+  offeredTo(orgId: string): readonly Profile[] {
+    return this.configured.filter(({ orgs }) => orgs.length === 0 || orgs.includes(orgId))
+  }
+
+  /**
+   * Returns the current profile of this name; the same object as long as it does not change. One of the configuration
+   * that the organization may not use is reported as nonexistent.
+   */
   async get(orgId: string, name: string): Promise<Profile | undefined> {
     const configured = this.#configured.get(name)
-    if (configured) return configured
+    if (configured) return configured.orgs.length === 0 || configured.orgs.includes(orgId) ? configured : undefined
     const key = `${orgId}/${name}`
     const known = this.#known.get(key)
     if (known && known.untilMs > monotonicMs()) return known.profile
@@ -72,6 +80,10 @@ export class Profiles {
    */
   sealed(orgId: string, name: string, written: Readonly<Record<string, unknown>>): string {
     const profile = this.#readRefusing(name, written)
+    if (written.orgs !== undefined) {
+      const problem = 'cannot be set here: this profile belongs to one organization'
+      throw new Refusal('invalid_argument', { field: 'orgs', problem })
+    }
     // Only the modules of the configuration were imported by the probe at start.
     const approved = this.configured.flatMap(({ preload }) => preload)
     const other = profile.preload.find((module) => !approved.includes(module))

@@ -54,7 +54,7 @@ export async function createKey(
 ): Promise<KeyWithSecret> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   const { row, secret } = newKeyRow(on.region, { orgId, profile: 'default', name: '' })
-  const key = { ...row, ...(await toChanges(on, row, settings, knownTools)) }
+  const key = { ...row, ...(await toChanges(on, row, { profile: row.profile, ...settings }, knownTools)) }
   await withAudit(
     on.store,
     { admin, action: 'key.create', orgId, target: key.id, details: auditDetails(settings) },
@@ -164,7 +164,7 @@ async function toChanges(
   if (name !== undefined && name !== '') checkName('name', name)
   if (profile !== undefined && (await profiles.get(key.orgId, profile)) === undefined) {
     const stored = await store.storedProfiles.page(key.orgId, '', namedMax)
-    const offered = [...profiles.configured, ...stored].map(({ name }) => name).join(', ')
+    const offered = [...profiles.offeredTo(key.orgId), ...stored].map(({ name }) => name).join(', ')
     const problem = `must be the name of a profile (${offered}); ${JSON.stringify(profile.slice(0, 64))} does not exist`
     throw new Refusal('invalid_argument', { field: 'profile', problem })
   }

@@ -1,7 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { BackgroundJob } from '../../base/background-job.ts'
 import { steadyTimestamp, timestamp } from '../../base/clock.ts'
-import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { problemOf } from '../../outbound/outbound.ts'
@@ -182,10 +181,3 @@ export class Webhooks {
     if (status === 'dead') log.warn({ trace_id: row.runId, attempts, problem }, 'webhook delivery failed permanently')
   }
 }
-
-/** The refusal of an asynchronous call for which no address is known. */
-export const addressMissing = (): Refusal =>
-  new Refusal('invalid_argument', {
-    field: 'webhook_url',
-    problem: 'is required with Prefer: respond-async, because the profile of this key has no webhook_url',
-  })

@@ -1,3 +1,4 @@
+import type { DeliveryMode } from '../../base/execution-status.ts'
 import type { Limits, RunEvent, RunResult } from '../../base/run.ts'
 import type { KeptOutput } from '../../store/store.ts'
 
@@ -7,6 +8,7 @@ export interface AcceptedEvent {
   runId: string
   /** ISO 8601, UTC. */
   createdAt: string
+  deliveryMode: DeliveryMode
   limits: Limits
   /** Returns what the run has printed so far; valid until the next event. */
   outputSoFar: () => KeptOutput
@@ -18,6 +20,8 @@ export interface EndedEvent {
   seq: number
   result: RunResult
   output: KeptOutput
+  /** As its row has it: ISO 8601, UTC. */
+  completedAt: string
 }
 
 /** The last event of a request that repeats an earlier one: what that one recorded. */
@@ -26,6 +30,7 @@ export interface RecordedEvent {
   result: RunResult
   /** `null` when it was not kept, or no longer is. */
   output: KeptOutput | null
+  completedAt: string
 }
 
 /** What `execute` yields: `accepted` first, then the events of the run, then `ended` or `recorded`. */

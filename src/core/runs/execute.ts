@@ -7,7 +7,7 @@ import type { ExecuteEvent } from './execute-event.ts'
 import { replayIdempotent } from './idempotent-replay.ts'
 import { OutputFold } from './output-fold.ts'
 import { check, type ExecuteRequest } from './request.ts'
-import type { BegunRun } from './run-rows.ts'
+import type { BegunRun, FinishedRun } from './run-rows.ts'
 import type { Runs } from './runs.ts'
 import { bytesOf } from './transcript.ts'
 
@@ -41,10 +41,12 @@ export async function* execute(
   let ended = false
   try {
     const refused = await start({ runs, runner, caller }, run, asked.input, signal)
-    yield { kind: 'accepted', runId, createdAt: run.createdAt, limits, outputSoFar: () => fold.kept() }
+    const { createdAt } = run
+    const { deliveryMode } = asked
+    yield { kind: 'accepted', runId, createdAt, deliveryMode, limits, outputSoFar: () => fold.kept() }
     if (refused) {
       ended = true
-      yield { kind: 'ended', seq: 1, result: refused, output: fold.kept() }
+      yield { kind: 'ended', seq: 1, ...refused, output: fold.kept() }
       return
     }
     let result: RunResult | undefined
@@ -70,7 +72,7 @@ export async function* execute(
     const isKept = run.kept || bytesOf(output.stdout) + bytesOf(output.stderr) > asked.keptBeyondBytes
     // A client that lost its runner does not know the limits.
     const finished = await runs.finish(runId, { ...result, limits }, isKept ? output : undefined)
-    yield { kind: 'ended', seq: seenSeq, result: finished, output }
+    yield { kind: 'ended', seq: seenSeq, ...finished, output }
   } finally {
     signal.removeEventListener('abort', cancel)
     if (!ended) runs.abandon(run, seenSeq)
@@ -87,7 +89,7 @@ async function start(
   run: BegunRun,
   input: Parameters<Runner['start']>[1],
   signal: AbortSignal,
-): Promise<RunResult | undefined> {
+): Promise<FinishedRun | undefined> {
   const { runId, limits } = run.spec
   try {
     const started = runner.start(run.spec, input)
@@ -104,9 +106,9 @@ async function start(
       throw error
     }
     const ending: Ending = cancelled ? { kind: 'cancelled' } : { kind: 'failed', reason: 'not_started' }
-    await runs.close(runId, ending)
+    const completedAt = await runs.close(runId, ending)
     if (!cancelled) throw error
-    return unmeasured(limits, ending)
+    return { result: unmeasured(limits, ending), completedAt }
   }
 }
 

@@ -29,7 +29,8 @@ export async function* replayIdempotent(
     for (let isAccepted = false; ; ) {
       const row = await store.runs.get(runId)
       if (row === undefined) throw new Refusal('unavailable', { reason: 'the call that this one repeats was refused' })
-      const accepted = { runId, createdAt: row.createdAt, limits, outputSoFar: () => fold.kept() }
+      const { createdAt, deliveryMode } = row
+      const accepted = { runId, createdAt, deliveryMode, limits, outputSoFar: () => fold.kept() }
       if (row.finishedAt !== null) {
         if (!isAccepted) yield { kind: 'accepted', ...accepted }
         yield await toRecorded(store, row, limits)
@@ -67,5 +68,5 @@ async function* follow(runner: Runner, runId: string, fold: OutputFold): AsyncGe
 async function toRecorded(store: Store, row: RunRow, limits: Limits): Promise<ExecuteEvent> {
   const result = row.result ?? unmeasured(limits, row.ending ?? { kind: 'failed', reason: 'interrupted' })
   const output = (await store.runs.output(row.id)) ?? null
-  return { kind: 'recorded', result, output }
+  return { kind: 'recorded', result, output, completedAt: row.finishedAt ?? row.createdAt }
 }

@@ -1,7 +1,7 @@
 import { Refusal } from '../../base/errors.ts'
+import type { DeliveryMode } from '../../base/execution-status.ts'
 import type { Profile } from '../../base/profile.ts'
 import { type Language, languages, type RunInput } from '../../base/run.ts'
-import type { DeliveryMode } from '../../store/run-history.ts'
 import { checkVariables } from '../access/variables.ts'
 import { checkSubject } from '../audit/subjects.ts'
 import type { Caller } from '../caller.ts'

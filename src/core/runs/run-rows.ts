@@ -1,7 +1,7 @@
 /** Conversion of a validated request to the message for the runner and to database rows. */
 import { createHash } from 'node:crypto'
 import { newId } from '../../base/ids.ts'
-import type { RunSpec, RunVolume } from '../../base/run.ts'
+import type { RunResult, RunSpec, RunVolume } from '../../base/run.ts'
 import type { Log } from '../../observe/log.ts'
 import type { Metrics } from '../../observe/metrics.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
@@ -22,6 +22,13 @@ export interface RunDeps {
   webhooks: Webhooks
   metrics: Metrics
   log: Log
+}
+
+/** A result and the time that its row has. */
+export interface FinishedRun {
+  result: RunResult
+  /** ISO 8601, UTC. */
+  completedAt: string
 }
 
 export interface BegunRun {

@@ -20,7 +20,15 @@ import { RefusedCalls } from './refused-calls.ts'
 import type { CheckedRequest } from './request.ts'
 import { RunEndings } from './run-endings.ts'
 import { type RecoverableRuns, RunRecovery } from './run-recovery.ts'
-import { type BegunRun, type NewRunRow, type RunDeps, toIdempotencyRow, toRow, toRunSpec } from './run-rows.ts'
+import {
+  type BegunRun,
+  type FinishedRun,
+  type NewRunRow,
+  type RunDeps,
+  toIdempotencyRow,
+  toRow,
+  toRunSpec,
+} from './run-rows.ts'
 
 /** Time from a cancellation until the ending is written; the kernel kills at once, the rest is bookkeeping. */
 const endingMs = 5_000
@@ -169,28 +177,29 @@ export class Runs {
    * acknowledged.
    * @returns the result with the time that the write took.
    */
-  async finish(runId: string, result: RunResult, output?: KeptOutput): Promise<RunResult> {
+  async finish(runId: string, result: RunResult, output?: KeptOutput): Promise<FinishedRun> {
     try {
-      const recordMs = await this.#record(runId, result.ending, result, output)
-      void this.#acknowledge(runId)
-      return { ...result, timings: { ...result.timings, recordMs } }
+      const { recordMs, completedAt } = await this.#record(runId, result.ending, result, output)
+      void this.#unlessGone(this.#runner.acknowledge(runId))
+      return { result: { ...result, timings: { ...result.timings, recordMs } }, completedAt }
     } catch (error) {
       this.recovery.retryLater(error)
-      return result
+      return { result, completedAt: timestamp() }
     } finally {
       await this.#threads.free(runId)
       this.#leave(runId, result.durationMs)
     }
   }
 
-  /** Writes an ending and counts it if it is the first. @returns the duration of the write, in milliseconds. */
-  async #record(runId: string, ending: Ending, result: RunResult | null, output?: KeptOutput): Promise<number> {
+  /** Writes an ending and counts it if it is the first. @returns when, and the duration of the write. */
+  async #record(runId: string, ending: Ending, result: RunResult | null, output?: KeptOutput) {
+    const completedAt = timestamp()
     const startedMs = monotonicMs()
-    const run = await this.#store.runs.finish(runId, timestamp(), ending, result, output, steadyTimestamp())
+    const run = await this.#store.runs.finish(runId, completedAt, ending, result, output, steadyTimestamp())
     const recordMs = monotonicMs() - startedMs
     this.endings.announce(runId)
     if (run) this.#metrics.ran(run.language, ending.kind, result && { ...result.timings, recordMs })
-    return recordMs
+    return { recordMs, completedAt }
   }
 
   /** Stops counting a run that has ended or is no longer followed. */
@@ -214,13 +223,13 @@ export class Runs {
     }
   }
 
-  /** Writes the ending of a run that was never executed and so has no result. */
-  async close(runId: string, ending: Ending): Promise<void> {
+  /** Writes the ending of a run that was never executed and so has no result. @returns when it ended. */
+  async close(runId: string, ending: Ending): Promise<string> {
     try {
       await this.#store.runs.deleteIdempotencyRecord(runId)
       // The caller gets a refusal; only a run that was cancelled before it began has an ending to deliver.
       if (ending.kind === 'failed') await this.#store.deliveries.drop(runId)
-      await this.#record(runId, ending, null)
+      return (await this.#record(runId, ending, null)).completedAt
     } finally {
       await this.#threads.free(runId)
       this.#leave(runId, 0)
@@ -254,12 +263,8 @@ export class Runs {
   }
 
   /** Asks the runner to end a run; the ending arrives with the events of the run. Never rejects. */
-  async requestCancel(runId: string, cause: CancelCause): Promise<void> {
-    try {
-      await this.#runner.cancel(runId, cause)
-    } catch (error) {
-      if (!(error instanceof Refusal)) fault(error, this.#log)
-    }
+  requestCancel(runId: string, cause: CancelCause): Promise<void> {
+    return this.#unlessGone(this.#runner.cancel(runId, cause))
   }
 
   /** Takes over a run whose reader left: cancels it unless it is detached, and follows it to its end. */
@@ -331,11 +336,11 @@ export class Runs {
     }
   }
 
-  async #acknowledge(runId: string): Promise<void> {
+  /** Awaits a request to a runner. One that is gone has nothing to do; recovery asks one that comes back again. */
+  async #unlessGone(request: Promise<void>): Promise<void> {
     try {
-      await this.#runner.acknowledge(runId)
+      await request
     } catch (error) {
-      // A runner that has exited keeps no runs; recovery covers one that reconnects.
       if (!(error instanceof Refusal)) fault(error, this.#log)
     }
   }

@@ -123,9 +123,18 @@ export class Files {
     return { entries, nextCursor: listing.cursor ?? null }
   }
 
-  /** @throws Refusal when `write` would be refused for any file. */
-  async requireWritable(caller: Caller, { source, id }: FileRequest): Promise<void> {
-    await this.#placeOf(caller, { source, id }, 'write')
+  /** @throws Refusal when `write` would be refused now, whatever the content. */
+  async requireWritable(caller: Caller, { path, ...place }: FileRequest): Promise<void> {
+    const where = await this.#placeOf(caller, place, 'write')
+    if (path === '') throw new Refusal('not_a_file', { path: 'The root', kind: 'directory' })
+    try {
+      const { kind } = await this.#runner.files.stat(where, path)
+      if (kind !== 'file') throw new Refusal('not_a_file', { path, kind })
+    } catch (error) {
+      // Writing creates the thread, the directories and the file.
+      const isMissing = error instanceof Refusal && ['thread_unknown', 'path_not_found'].includes(error.code)
+      if (!isMissing) throw error
+    }
   }
 
   /**
@@ -164,17 +173,33 @@ export class Files {
   }
 
   /**
-   * Deletes a file or directory.
+   * Deletes files and directories, in this order.
    * @returns how many entries were deleted.
-   * @throws Refusal thread_busy, directory_not_empty.
+   * @throws Refusal thread_busy, directory_not_empty; partly_deleted, where something was deleted before.
    */
-  async delete(caller: Caller, { path, ...place }: FileRequest, recursive: boolean): Promise<number> {
+  async delete(
+    caller: Caller,
+    { paths, ...place }: Omit<FileRequest, 'path'> & { paths: readonly string[] },
+    recursive: boolean,
+  ): Promise<number> {
     let deleted = 0
-    for (;;) {
+    for (const path of paths) {
+      for (let isComplete = false; !isComplete; ) {
+        const { entries, complete } = await this.#deleteSome(caller, { ...place, path }, recursive, deleted)
+        deleted += entries
+        isComplete = complete || entries === 0
+      }
+    }
+    return deleted
+  }
+
+  async #deleteSome(caller: Caller, { path, ...place }: FileRequest, recursive: boolean, deletedBefore: number) {
+    try {
       const where = await this.#placeOf(caller, place, 'write')
-      const { entries, complete } = await this.#runner.files.delete(where, path, recursive)
-      deleted += entries
-      if (complete || entries === 0) return deleted
+      return await this.#runner.files.delete(where, path, recursive)
+    } catch (error) {
+      if (deletedBefore === 0 || !(error instanceof Refusal)) throw error
+      throw new Refusal('partly_deleted', { deleted: deletedBefore, path, problem: error.message })
     }
   }
 

@@ -9,7 +9,7 @@ import { sendJson, startWriting } from '../answer.ts'
 import { isUnchanged } from '../conditional.ts'
 import { openRequest } from '../open-request.ts'
 import type { Group, Operation, Raw, ServerContext } from '../operation.ts'
-import { attachment, etagOf, readRange } from './download-headers.ts'
+import { attachment, etagOf, lastModifiedOf, readRange } from './download-headers.ts'
 import { startBytes, uploadBody, withStart } from './upload-body.ts'
 
 export const fileGroup: Group = { name: 'Files', description: 'Files of threads and volumes.' }
@@ -54,6 +54,7 @@ const getBlob =
     const status = await core.files.stat(caller, link)
     if (status.isDirectory) throw new Refusal('not_a_file', { path: link.path, kind: 'directory' })
     const etag = etagOf(status)
+    const lastModified = lastModifiedOf(status)
     reply.headers({
       'content-type': 'application/octet-stream',
       'content-disposition': attachment(link.path),
@@ -62,10 +63,10 @@ const getBlob =
       'cross-origin-resource-policy': 'same-origin',
       'referrer-policy': 'no-referrer',
       'accept-ranges': 'bytes',
-      'last-modified': new Date(status.modifiedMs).toUTCString(),
+      ...(lastModified !== undefined && { 'last-modified': lastModified }),
       etag,
     })
-    if (isUnchanged(request.headers, etag)) return reply.code(304).send()
+    if (isUnchanged(request.headers, etag, lastModified)) return reply.code(304).send()
     const range = readRange(request.headers, status.sizeBytes)
     if (range === 'unsatisfiable') {
       reply.header('content-range', `bytes */${status.sizeBytes}`)

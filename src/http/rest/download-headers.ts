@@ -1,10 +1,22 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { parse as parseRange } from 'range-parser'
+import { wallMs } from '../../base/clock.ts'
 import type { FileRange, FileStatus } from '../../core/storage/files.ts'
 
 /** The ETag of a file. Weak, since a program can write other bytes and set the time back: RFC 9110, section 8.8.1. */
 export const etagOf = ({ sizeBytes, modifiedMs }: FileStatus): string =>
   `W/"${sizeBytes.toString(16)}-${Math.trunc(modifiedMs).toString(16)}"`
+
+/** Resolution of Last-Modified. */
+const secondMs = 1_000
+
+/**
+ * Returns the Last-Modified of a file; `undefined` for one that was written just now: a program can write it again within
+ * the second that the header resolves, and If-Modified-Since would not notice.
+ */
+export function lastModifiedOf({ modifiedMs }: FileStatus): string | undefined {
+  return wallMs() - modifiedMs < 2 * secondMs ? undefined : new Date(modifiedMs).toUTCString()
+}
 
 /**
  * Returns the Content-Disposition that saves a file instead of showing it: RFC 6266, and RFC 8187 for `filename*`.

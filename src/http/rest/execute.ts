@@ -1,12 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import Type from 'typebox'
-import { timestamp } from '../../base/clock.ts'
 import { Refusal, type RefusalCode } from '../../base/errors.ts'
-import { executionStatuses } from '../../base/execution-status.ts'
+import { type DeliveryMode, deliveryModes, executionStatuses } from '../../base/execution-status.ts'
 import { toLanguage } from '../../base/run.ts'
 import type { Caller } from '../../core/caller.ts'
-import type { Core } from '../../core/core.ts'
-import { addressMissing } from '../../core/jobs/webhooks.ts'
 import { CoalescingWriter } from '../../core/runs/coalescing-writer.ts'
 import type { ExecuteEvent } from '../../core/runs/execute-event.ts'
 import type { ExecuteRequest } from '../../core/runs/request.ts'
@@ -15,8 +12,9 @@ import { fault, type Log } from '../../observe/log.ts'
 import type { Asked } from '../../tools/execute/result.ts'
 import { toRequest } from '../../tools/execute/sandbox-execute.ts'
 import { SandboxExecuteInput, SandboxExecuteOutput } from '../../tools/execute/schema.ts'
-import { errorBody, sendJson, startWriting } from '../answer.ts'
-import { keyOperation, type Operation } from '../operation.ts'
+import { errorLine, sendJson, startWriting } from '../answer.ts'
+import { baseUrlOf } from '../base-url.ts'
+import { keyOperation, type Operation, type ServerContext } from '../operation.ts'
 import { oneOf, orNull, Time } from '../schemas.ts'
 import { imagesOf, toExecution } from './execution.ts'
 import { encodingMeaning, encodingOf, wantsLines } from './execution-output.ts'
@@ -52,7 +50,7 @@ const FinishedExecution = Type.Object(
     truncated: Type.Boolean({ description: 'Whether output was omitted.' }),
     created_at: Time,
     completed_at: Time,
-    delivery_mode: oneOf(['inline', 'streaming', 'webhook']),
+    delivery_mode: oneOf(deliveryModes),
   },
   { description: 'A run that has ended.' },
 )
@@ -83,27 +81,21 @@ export const executeOperations: readonly Operation[] = [
     capability: 'execute',
     group: { name: 'Execute', description: 'Run code.' },
     summary:
-      'Run code. With Accept: application/x-ndjson the answer streams line by line; with Prefer: respond-async it is posted to webhook_url. Every run that started is answered with 200, however it ended',
+      'Run code. With Accept: application/x-ndjson the answer streams line by line; with Prefer: respond-async the answer is 202 at once, and the result is posted to webhook_url or fetched by its trace_id. Every run that started is answered with 200, however it ended',
     query: { encoding: encodingMeaning },
-    unknownQuery: 'ignored',
     body: ExecuteBody,
     aliases: { language: toLanguage },
     answers: { 200: FinishedExecution, 202: Accepted },
     refusals,
-    handle: async ({ core, caller, request, reply, query, body }) => {
+    handle: async ({ server, core, caller, request, reply, query, body }) => {
       const asked = { timings: body.timings === true }
       const encoding = encodingOf(query.encoding)
-      const mode = prefersAsync(request) ? 'webhook' : wantsLines(request) ? 'streaming' : 'inline'
-      const run: ExecuteRequest = {
-        ...toRequest(body, true),
-        kept: true,
-        deliveryMode: mode,
-        ...webhookOf(mode, body.webhook_url, caller),
-      }
-      const events = core.execute(caller, run, never)
-      switch (mode) {
+      const delivery = deliveryOf(request, body.webhook_url, caller)
+      const events = core.execute(caller, { ...toRequest(body, true), kept: true, ...delivery }, never)
+      switch (delivery.deliveryMode) {
         case 'webhook':
-          return sendAccepted(reply, core, events)
+        case 'polling':
+          return sendAccepted(reply, server, events)
         case 'streaming':
           return sendAsLines(reply, events, { ...asked, encoding }, request.log as Log)
         case 'inline':
@@ -121,33 +113,45 @@ const prefersAsync = ({ headers }: FastifyRequest): boolean =>
     .split(',')
     .some((preference) => preference.split(';')[0]!.trim().toLowerCase() === 'respond-async')
 
-function webhookOf(mode: string, url: string | undefined, { profile }: Caller): { webhookUrl?: string } {
-  if (mode === 'webhook') {
+/** @throws Refusal invalid_argument for an address that nothing would be sent to. */
+function deliveryOf(
+  request: FastifyRequest,
+  url: string | undefined,
+  { profile }: Caller,
+): Pick<ExecuteRequest, 'webhookUrl'> & { deliveryMode: DeliveryMode } {
+  if (prefersAsync(request)) {
     const webhookUrl = url ?? profile.calls.webhookUrl
-    if (webhookUrl === null) throw addressMissing()
-    return { webhookUrl }
+    return webhookUrl === null ? { deliveryMode: 'polling' } : { deliveryMode: 'webhook', webhookUrl }
   }
-  if (url === undefined) return {}
+  if (url === undefined) return { deliveryMode: wantsLines(request) ? 'streaming' : 'inline' }
   throw new Refusal('invalid_argument', { field: 'webhook_url', problem: 'requires the header Prefer: respond-async' })
 }
 
-/** Answers once the run and its pending webhook delivery are stored. The run continues in the background. */
-async function sendAccepted(reply: FastifyReply, core: Core, events: AsyncGenerator<ExecuteEvent>): Promise<undefined> {
+/** Answers once the run, and its pending webhook delivery if any, is stored. The run continues in the background. */
+async function sendAccepted(
+  reply: FastifyReply,
+  { core, ...addressing }: ServerContext,
+  events: AsyncGenerator<ExecuteEvent>,
+): Promise<undefined> {
   const { value: accepted } = await events.next()
   if (accepted?.kind !== 'accepted') throw new Error('the first event of a run is not its acceptance')
   core.drainInBackground(events)
-  reply.header('x-trace-id', accepted.runId).header('preference-applied', 'respond-async')
+  reply.headers({
+    'x-trace-id': accepted.runId,
+    'preference-applied': 'respond-async',
+    location: `${baseUrlOf(reply.request, addressing)}/v1/executions/${accepted.runId}`,
+  })
   await sendJson(reply, 202, JSON.stringify({ trace_id: accepted.runId, status: 'running' }))
 }
 
 async function sendOnce(reply: FastifyReply, events: AsyncGenerator<ExecuteEvent>, asked: Asked): Promise<undefined> {
   const { value: accepted } = await events.next()
   if (accepted?.kind !== 'accepted') throw new Error('the first event of a run is not its acceptance')
-  const { runId, createdAt } = accepted
+  const { runId, createdAt, deliveryMode } = accepted
   reply.header('x-trace-id', runId)
   for await (const event of events) {
     if (event.kind !== 'ended' && event.kind !== 'recorded') continue
-    const how = { createdAt, completedAt: timestamp(), deliveryMode: 'inline' } as const
+    const how = { createdAt, completedAt: event.completedAt, deliveryMode }
     const transcript = toTranscript(runId, event.result, event.output)
     await sendJson(reply, 200, JSON.stringify({ ...toExecution(transcript, how, asked), ...imagesOf(transcript) }))
     return
@@ -177,7 +181,7 @@ async function sendAsLines(
     for await (const event of events) paced.add(lines.add(event))
   } catch (error) {
     const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
-    paced.add(`{"type":"error",${errorBody(refusal).slice(1)}\n`)
+    paced.add(errorLine(refusal))
   } finally {
     await paced.settled()
     writer.end()

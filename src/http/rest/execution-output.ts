@@ -7,7 +7,7 @@ import type { Core } from '../../core/core.ts'
 import { nothingKept, toStreamText, wholeCharacters } from '../../core/runs/transcript.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { endingOnTheWire } from '../../tools/execute/result.ts'
-import { errorBody, startWriting } from '../answer.ts'
+import { errorLine, startWriting } from '../answer.ts'
 import { type Answer, keyOperation, ok } from '../operation.ts'
 import { oneOf, orNull } from '../schemas.ts'
 import { executionGroup, toRecorded } from './execution.ts'
@@ -116,7 +116,7 @@ async function sendAsLines(
     }
   } catch (error) {
     const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
-    await writer.write(`{"type":"error",${errorBody(refusal).slice(1)}\n`)
+    await writer.write(errorLine(refusal))
   } finally {
     writer.end()
   }

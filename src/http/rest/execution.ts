@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { type ExecutionStatus, executionStatuses, statusOf } from '../../base/execution-status.ts'
+import { deliveryModes, type ExecutionStatus, executionStatuses, statusOf } from '../../base/execution-status.ts'
 import { parseExact } from '../../base/json.ts'
 import { languages, type ShownImage } from '../../base/run.ts'
 import { type Delivery, type HistoryRun, type RecordedRun, resultOf } from '../../core/runs/history.ts'
@@ -33,7 +33,7 @@ const listed = {
   subject: orNull(Type.String(), { description: 'The subject of the request.' }),
   created_at: Type.String(),
   completed_at: orNull(Type.String(), { description: 'null while it is running.' }),
-  delivery_mode: oneOf(['inline', 'streaming', 'webhook']),
+  delivery_mode: oneOf(deliveryModes),
 }
 
 export const ListedExecution = Type.Object(listed)

@@ -51,7 +51,6 @@ export const executionOperations: readonly Operation[] = [
     capability: 'executions.read',
     group,
     summary: 'Get a run, while it is running or after it has ended',
-    query: {},
     answers: { 200: Execution },
     refusals: ['invalid_argument', 'run_unknown', 'unavailable'],
     handle: async ({ core, caller, reply, params: { id } }) => {

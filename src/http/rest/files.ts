@@ -155,22 +155,20 @@ export const fileOperations: readonly Operation[] = [
     summary: 'Delete files, and directories with their content where `recursive` is true',
     body: DeleteBody,
     answers: { 200: DeletedFiles },
-    refusals: [...refusals, 'directory_not_empty', 'thread_busy'],
+    refusals: [...refusals, 'directory_not_empty', 'partly_deleted', 'thread_busy'],
     handle: async ({ core, caller, body }) => {
       const { source, id, path: one, paths = [], recursive = false } = body
       const all = one === undefined ? paths : [one, ...paths]
       if (all.length === 0) throw new Refusal('invalid_argument', { field: 'path', problem: 'is required and missing' })
-      let deleted = 0
-      for (const name of all) deleted += await core.files.delete(caller, { source, id, path: name }, recursive)
-      return ok({ deleted })
+      return ok({ deleted: await core.files.delete(caller, { source, id, paths: all }, recursive) })
     },
   }),
 ]
 
 const signedLink = (
   request: FastifyRequest,
-  { publicUrl }: ServerContext,
+  server: ServerContext,
   method: 'GET' | 'PUT',
   { token, expiresAt }: { token: string; expiresAt: string },
   headers: { name: string; value: string }[],
-): Answer => ok({ url: blobUrl(baseUrlOf(request, publicUrl), token), method, headers, expires_at: expiresAt })
+): Answer => ok({ url: blobUrl(baseUrlOf(request, server), token), method, headers, expires_at: expiresAt })

@@ -1,4 +1,3 @@
-import { timestamp } from '../../base/clock.ts'
 import type { AcceptedEvent, EndedEvent, ExecuteEvent, RecordedEvent } from '../../core/runs/execute-event.ts'
 import { toTranscript } from '../../core/runs/transcript.ts'
 import type { Asked } from '../../tools/execute/result.ts'
@@ -43,10 +42,9 @@ export class RunLines {
     }
   }
 
-  #execution({ result, output }: EndedEvent | RecordedEvent): object {
-    const { runId, createdAt } = this.#accepted
-    const how = { createdAt, completedAt: timestamp(), deliveryMode: 'streaming' } as const
-    return toExecution(toTranscript(runId, result, output), how, this.#asked)
+  #execution({ result, output, completedAt }: EndedEvent | RecordedEvent): object {
+    const { runId, createdAt, deliveryMode } = this.#accepted
+    return toExecution(toTranscript(runId, result, output), { createdAt, completedAt, deliveryMode }, this.#asked)
   }
 }
 

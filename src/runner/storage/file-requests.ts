@@ -13,6 +13,7 @@ import {
   writeFile,
 } from '../../storage/files.ts'
 import { listDirectory } from '../../storage/listing.ts'
+import { parsePath } from '../../storage/paths.ts'
 import { type FromRunner, fileWindowBytes, type ToRunner } from '../protocol/messages.ts'
 import { kept, WireError } from '../protocol/wire.ts'
 import type { OpenStorage } from './storage.ts'
@@ -110,6 +111,8 @@ export class FileRequests {
 
   async #answer(message: Asking): Promise<void> {
     const { request, where } = message
+    // A malformed path is refused as such also where the thread does not exist.
+    if ('path' in message) parsePath(message.path)
     const area = this.#storage?.[where.area]
     if (!area) throw new Refusal('storage_unavailable')
     switch (message.type) {

@@ -81,11 +81,26 @@ describe('an outgoing request', () => {
         code: 'destination_refused',
       })
     }
-    await expect(post(`http://none.example:${port}/`, { resolve: async () => [] })).rejects.toThrow('no usable address')
     await expect(post(`http://localhost:${port}/`, { allow: [] })).rejects.toMatchObject({
       code: 'destination_refused',
     })
     expect(reached).toBe(0)
+  })
+
+  it('is rejected in the same way whether a name has an internal address, another one or none', async () => {
+    const problemWith = async (resolve: () => Promise<string[]>) => {
+      try {
+        return String(await post('https://name.example/', { resolve, allow: [] }))
+      } catch (error) {
+        return problemOf(error)
+      }
+    }
+    const unknown = () => Promise.reject(Object.assign(new Error('getaddrinfo'), { code: 'ENOTFOUND' }))
+    const problems = await Promise.all(
+      [async () => ['10.0.0.7'], async () => ['::1'], async () => [], unknown].map(problemWith),
+    )
+    expect(new Set(problems).size).toBe(1)
+    expect(problems[0]).toContain('name.example has no address on the public internet')
   })
 
   it('does not follow redirects', async () => {

@@ -258,6 +258,7 @@ print(time.monotonic() - startedS)
       await expect(files.read(at, '../x')).rejects.toMatchObject({ code: 'path_invalid' })
       await expect(files.read(at, 'link/x')).rejects.toMatchObject({ code: 'not_a_directory' })
       await expect(files.stat(where('tidy', 'org_b'), 'g')).rejects.toMatchObject({ code: 'thread_unknown' })
+      await expect(files.stat(where('unmade'), '../x')).rejects.toMatchObject({ code: 'path_invalid' })
     })
 
     it('return a workbook and an image byte for byte, both ways; the last of two writes to one name wins', async () => {
