@@ -87,7 +87,8 @@ export function toPageRequest({ cursor, limit }: Readonly<Record<string, string>
       problem: `must be a whole number from 1 to ${pageLimitMax}`,
     })
   }
-  return { cursor, limit: limit === undefined ? undefined : Number(limit) }
+  // An empty cursor is an absent one, as scripts send it for the first page.
+  return { cursor: cursor || undefined, limit: limit === undefined ? undefined : Number(limit) }
 }
 
 const encode = (key: readonly string[]): string => Buffer.from(JSON.stringify(key)).toString('base64url')

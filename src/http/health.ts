@@ -1,10 +1,11 @@
 import Type from 'typebox'
 import { sendJson } from './answer.ts'
 import type { Group, Operation } from './operation.ts'
+import { named } from './schemas.ts'
 
 export const serverGroup: Group = { name: 'Server', description: 'State and description of the server.' }
 
-const Health = Type.Object({ status: Type.String(), reason: Type.Optional(Type.String()) })
+const Health = named('Health', Type.Object({ status: Type.String(), reason: Type.Optional(Type.String()) }))
 
 const health = {
   method: 'GET',

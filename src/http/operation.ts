@@ -78,6 +78,10 @@ export interface Operation {
   body?: TSchema | Raw | undefined
   /** Body of each successful status; `null` for none. */
   answers: Readonly<Record<number, TSchema | Raw | null>>
+  /** One line of a successful answer, where a client that accepts `application/x-ndjson` gets lines. */
+  lines?: TSchema
+  /** A body, and the answer to it. */
+  example?: { body?: object; answer: object }
   /** Refusals besides those that every operation of its access and body can give. */
   refusals: readonly RefusalCode[]
   /** Builds the route handler, once per server. */
@@ -127,7 +131,10 @@ export interface AdminCall<Path extends string, Body> extends Call<Path, Body> {
 }
 
 interface Definition<Path extends string, Body extends TObject | undefined>
-  extends Pick<Operation, 'id' | 'method' | 'group' | 'summary' | 'query' | 'answers' | 'refusals'> {
+  extends Pick<
+    Operation,
+    'id' | 'method' | 'group' | 'summary' | 'query' | 'answers' | 'lines' | 'example' | 'refusals'
+  > {
   path: Path
   /** Checked before the handler runs. */
   body?: Body

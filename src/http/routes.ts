@@ -34,7 +34,7 @@ export function registerRoutes(app: FastifyInstance, deps: HttpDeps): void {
 const takesFile = ({ body }: Operation): boolean =>
   body !== undefined && isRaw(body) && body.mediaType !== 'application/json'
 
-const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'QUERY'] as const
 
 /** Registers all operations of one path. Every other method is answered with 405 and the methods that exist. */
 function registerRoute(
@@ -57,7 +57,7 @@ function registerRoute(
   app.route({
     method: methods.filter((method) => !served.includes(method)),
     url,
-    config,
+    config: { ...config, isRefused: true },
     // Before the body is read.
     onRequest: (request, _reply, done) =>
       done(new Refusal('method_not_allowed', { method: request.method, allowed: served.join(', ') })),

@@ -1,7 +1,10 @@
 import Type, { type TObject, type TSchema } from 'typebox'
 
+/** Names a schema in the OpenAPI document. */
+export const named = <Schema extends TSchema>(title: string, schema: Schema): Schema => Object.assign(schema, { title })
+
 /** A time as every answer has it. */
-export const Time = Type.String({ description: 'ISO 8601, UTC.' })
+export const Time = Type.String({ format: 'date-time', description: 'ISO 8601, UTC.' })
 
 /** A value of this schema, or `null`. */
 export const orNull = (schema: TSchema, options: { description?: string } = {}): TSchema =>
@@ -17,6 +20,22 @@ export const listOf = (item: TSchema): TObject => Type.Object({ data: Type.Array
 /** One of these strings. */
 export const oneOf = <const Values extends readonly string[]>(values: Values, options: object = {}) =>
   Type.Unsafe<Values[number]>({ type: 'string', enum: [...values], ...options })
+
+/**
+ * Objects that a field distinguishes: https://spec.openapis.org/oas/v3.1.1.html#discriminator-object
+ * @param title name of the union in the OpenAPI document.
+ * @param members each with a title and, as its own field, an enumeration of the values that it has.
+ */
+export function union(title: string, field: string, description: string, members: readonly TObject[]): TSchema {
+  const mapping = Object.fromEntries(
+    members.flatMap((member) => {
+      const { title: name, properties } = member as TObject & { title: string }
+      const values = (properties[field] as unknown as { enum: string[] }).enum
+      return values.map((value) => [value, `#/components/schemas/${name}`])
+    }),
+  )
+  return Type.Unsafe({ title, description, oneOf: members, discriminator: { propertyName: field, mapping } })
+}
 
 /** The body of every error. */
 export const ErrorBody = Type.Object(
@@ -35,5 +54,5 @@ export const ErrorBody = Type.Object(
       }),
     ),
   },
-  { description: 'The body of every error.' },
+  { title: 'Error', description: 'The body of every error.' },
 )

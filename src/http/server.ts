@@ -53,6 +53,8 @@ declare module 'fastify' {
     access?: Access
     /** A file may take as long as it needs; every other body must arrive within `requestTimeoutMs`. */
     bodyKind?: 'file'
+    /** The path does not have this method. */
+    isRefused?: true
   }
 }
 
@@ -137,7 +139,8 @@ export async function buildServer({
   })
   if (config.allowedOrigins.length > 0) await allowOrigins(app, config.allowedOrigins)
   app.addHook('onRequest', (request, reply, done) => {
-    const refusal = checkContentType(request.method, request.headers['content-type'])
+    const { isRefused } = request.routeOptions.config ?? {}
+    const refusal = isRefused ? undefined : checkContentType(request.method, request.headers['content-type'])
     if (refusal) return done(refusal)
     // An absolute URL names a host of its own, which could differ from the one that was checked.
     if (!request.url.startsWith('/'))

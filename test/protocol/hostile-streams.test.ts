@@ -206,12 +206,13 @@ describe('what a key has open', () => {
       { headers: key.headers },
     )
     const get = getStream(key)
-    const upload = await uploading(key)
+    const [upload, download] = [await uploading(key), await downloading(key)]
     await Promise.all([output.response, listen, get.response])
     const rest = async (response: Promise<Response>) => {
       await response.then((answer) => answer.text()).catch(() => {})
     }
-    return { output: output.ended(), listen: rest(listen), wait: rest(wait), get: get.ended(), upload: upload.closed() }
+    const streams = { output: output.ended(), listen: rest(listen), wait: rest(wait), get: get.ended() }
+    return { ...streams, upload: upload.closed(), download: download.closed() }
   }
 
   async function uploading(key: Key): Promise<RawConnection> {
@@ -220,6 +221,30 @@ describe('what a key has open', () => {
     const connection = new RawConnection(front.port)
     const head = { host: `127.0.0.1:${front.port}`, 'content-length': `${MiB}`, connection: 'keep-alive' }
     await connection.write(rawRequest('PUT', new URL(url).pathname, head) + 'x'.repeat(1000))
+    return connection
+  }
+
+  /** Begins the download of a file whose last bytes do not come. */
+  async function downloading(key: Key): Promise<RawConnection> {
+    const file = { source: 'thread', id: `read-${key.id}`, path: 'f' }
+    const link = async (what: string, body: object) =>
+      ((await (await front.post(`/v1/files/${what}`, body, key.headers)).json()) as { url: string }).url
+    await fetch(await link('upload', { ...file, size: 3 }), { method: 'PUT', body: 'abc' })
+    const { files } = front.runner
+    const { read } = files
+    files.read = async (...words) => {
+      const opened = await read.apply(files, words)
+      async function* first() {
+        yield Buffer.from('a')
+        await new Promise(() => {})
+      }
+      return { ...opened, bytes: first() }
+    }
+    const connection = new RawConnection(front.port)
+    const { pathname } = new URL(await link('download', file))
+    await connection.write(rawRequest('GET', pathname, { host: `127.0.0.1:${front.port}`, connection: 'keep-alive' }))
+    await connection.until('\r\n\r\na')
+    files.read = read
     return connection
   }
 

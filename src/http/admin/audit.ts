@@ -4,7 +4,7 @@ import { eraseSubject, exportSubject } from '../../core/admin/subjects.ts'
 import { toPageRequest } from '../../core/paging.ts'
 import { adminOperation, type Operation, ok, okPage, type Raw } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf } from '../schemas.ts'
+import { listOf, named } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
 const filterParameters = {
@@ -16,37 +16,49 @@ const filterParameters = {
   until: 'A date or time, ISO 8601; exclusive.',
 }
 
-const VerifyBody = Type.Object(
-  { anchor: Type.Optional(Type.String({ description: 'SEQ:HASH of an earlier verification, stored elsewhere.' })) },
-  { additionalProperties: false },
+const VerifyBody = named(
+  'VerifyAuditRequest',
+  Type.Object(
+    { anchor: Type.Optional(Type.String({ description: 'SEQ:HASH of an earlier verification, stored elsewhere.' })) },
+    { additionalProperties: false },
+  ),
 )
-const SubjectBody = Type.Object({ subject: Type.String() }, { additionalProperties: false })
+const SubjectBody = named('SubjectRequest', Type.Object({ subject: Type.String() }, { additionalProperties: false }))
 
-const AuditRecord = Type.Object({
-  seq: Type.Integer(),
-  at: Type.String(),
-  org_id: Type.Union([Type.String(), Type.Null()]),
-  actor: Type.String(),
-  action: Type.String(),
-  target: Type.String(),
-  details: Type.Unsafe<object>({ type: 'object' }),
-  personal: Type.Optional(Type.Unsafe<object>({ type: 'object' })),
-  erased: Type.Optional(Type.Literal(true)),
-  hash: Type.String(),
-})
-const Verdict = Type.Object({
-  holds: Type.Boolean(),
-  lines: Type.Optional(Type.Integer()),
-  erased: Type.Optional(Type.Integer()),
-  head: Type.Optional(Type.String()),
-  seq: Type.Optional(Type.Integer({ description: 'The first record that was changed.' })),
-  problem: Type.Optional(Type.String()),
-})
-const Erased = Type.Object({
-  runs: Type.Integer(),
-  threads: Type.Integer(),
-  audit_lines: Type.Integer(),
-})
+const AuditRecord = named(
+  'AuditRecord',
+  Type.Object({
+    seq: Type.Integer(),
+    at: Type.String(),
+    org_id: Type.Union([Type.String(), Type.Null()]),
+    actor: Type.String(),
+    action: Type.String(),
+    target: Type.String(),
+    details: Type.Unsafe<object>({ type: 'object' }),
+    personal: Type.Optional(Type.Unsafe<object>({ type: 'object' })),
+    erased: Type.Optional(Type.Literal(true)),
+    hash: Type.String(),
+  }),
+)
+const Verdict = named(
+  'AuditVerdict',
+  Type.Object({
+    holds: Type.Boolean(),
+    lines: Type.Optional(Type.Integer()),
+    erased: Type.Optional(Type.Integer()),
+    head: Type.Optional(Type.String()),
+    seq: Type.Optional(Type.Integer({ description: 'The first record that was changed.' })),
+    problem: Type.Optional(Type.String()),
+  }),
+)
+const Erased = named(
+  'ErasedSubject',
+  Type.Object({
+    runs: Type.Integer(),
+    threads: Type.Integer(),
+    audit_lines: Type.Integer(),
+  }),
+)
 
 const jsonLines: Raw = { mediaType: 'application/x-ndjson' }
 

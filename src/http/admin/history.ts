@@ -2,17 +2,21 @@ import Type from 'typebox'
 import { historySettingsOf, setHistorySettings } from '../../core/admin/history.ts'
 import { rotateWebhookSecret, webhookSecretOf } from '../../core/admin/webhooks.ts'
 import { adminOperation, type Operation, ok } from '../operation.ts'
+import { named } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
-const HistoryBody = Type.Object(
-  {
-    keep_code: Type.Optional(Type.Boolean({ description: 'Whether the code of each run is kept.' })),
-    keep_output: Type.Optional(Type.Boolean({ description: 'Whether the output of each run is kept.' })),
-  },
-  { additionalProperties: false },
+const HistoryBody = named(
+  'HistorySettings',
+  Type.Object(
+    {
+      keep_code: Type.Optional(Type.Boolean({ description: 'Whether the code of each run is kept.' })),
+      keep_output: Type.Optional(Type.Boolean({ description: 'Whether the output of each run is kept.' })),
+    },
+    { additionalProperties: false },
+  ),
 )
 
-const WebhookSecret = Type.Object({ secret: Type.String({ description: 'whsec_…' }) })
+const WebhookSecret = named('WebhookSecret', Type.Object({ secret: Type.String({ description: 'whsec_…' }) }))
 
 export const historyOperations: readonly Operation[] = [
   adminOperation({

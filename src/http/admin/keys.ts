@@ -3,64 +3,76 @@ import { createKey, getKey, listKeys, revokeKey, rotateKey, updateKey } from '..
 import { toPageRequest } from '../../core/paging.ts'
 import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf, orNull, Time } from '../schemas.ts'
+import { listOf, named, orNull, Time } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
 const nullable = (schema: object) => Type.Unsafe<never>({ anyOf: [schema, { type: 'null' }] })
 
-const KeyBody = Type.Object(
-  {
-    name: Type.Optional(Type.String({ description: 'A name for people.' })),
-    profile: Type.Optional(Type.String({ description: 'Name of a profile; a new key gets `default`.' })),
-    expires_at: Type.Optional(
-      Type.Unsafe<string | null>(nullable({ type: 'string', description: 'ISO 8601; null for no expiry.' })),
-    ),
-    env_vars: Type.Optional(
-      Type.Unsafe<Record<string, string>>({
-        type: 'object',
-        additionalProperties: { type: 'string' },
-        description:
-          'Environment variables of its runs. They override those of the profile; those of a call override them. Stored encrypted.',
-      }),
-    ),
-    tools: Type.Optional(
-      Type.Unsafe<string[] | null>(
-        nullable({ type: 'array', items: { type: 'string' }, description: 'null for all tools of its profile.' }),
+const KeyBody = named(
+  'KeyRequest',
+  Type.Object(
+    {
+      name: Type.Optional(Type.String({ description: 'A name for people.' })),
+      profile: Type.Optional(Type.String({ description: 'Name of a profile; a new key gets `default`.' })),
+      expires_at: Type.Optional(
+        Type.Unsafe<string | null>(nullable({ type: 'string', description: 'ISO 8601; null for no expiry.' })),
       ),
-    ),
-  },
-  { additionalProperties: false },
+      env_vars: Type.Optional(
+        Type.Unsafe<Record<string, string>>({
+          type: 'object',
+          additionalProperties: { type: 'string' },
+          description:
+            'Environment variables of its runs. They override those of the profile; those of a call override them. Stored encrypted.',
+        }),
+      ),
+      tools: Type.Optional(
+        Type.Unsafe<string[] | null>(
+          nullable({ type: 'array', items: { type: 'string' }, description: 'null for all tools of its profile.' }),
+        ),
+      ),
+    },
+    { additionalProperties: false },
+  ),
 )
 
 /** A week is enough to bring a new secret to every client. */
 const overlapMaxSeconds = 7 * 24 * 3600
 
-const RotateBody = Type.Object(
-  {
-    overlap_seconds: Type.Optional(
-      Type.Integer({
-        minimum: 0,
-        maximum: overlapMaxSeconds,
-        description: 'How long the previous secret remains valid; 0 by default.',
-      }),
-    ),
-  },
-  { additionalProperties: false },
+const RotateBody = named(
+  'RotateKeyRequest',
+  Type.Object(
+    {
+      overlap_seconds: Type.Optional(
+        Type.Integer({
+          minimum: 0,
+          maximum: overlapMaxSeconds,
+          description: 'How long the previous secret remains valid; 0 by default.',
+        }),
+      ),
+    },
+    { additionalProperties: false },
+  ),
 )
 
-const Key = Type.Object({
-  id: Type.String(),
-  org_id: Type.String(),
-  name: Type.String(),
-  prefix: orNull(Type.String({ description: 'The first characters of its secret.' })),
-  profile: Type.String(),
-  env_names: Type.Array(Type.String()),
-  tools: orNull(Type.Array(Type.String())),
-  created_at: Time,
-  expires_at: orNull(Time),
-  revoked_at: orNull(Time),
-})
-const KeyWithSecret = Type.Object({ ...Key.properties, secret: Type.String({ description: 'Shown only once.' }) })
+const Key = named(
+  'Key',
+  Type.Object({
+    id: Type.String(),
+    org_id: Type.String(),
+    name: Type.String(),
+    prefix: orNull(Type.String({ description: 'The first characters of its secret.' })),
+    profile: Type.String(),
+    env_names: Type.Array(Type.String()),
+    tools: orNull(Type.Array(Type.String())),
+    created_at: Time,
+    expires_at: orNull(Time),
+    revoked_at: orNull(Time),
+  }),
+)
+const KeyWithSecret = named(
+  'KeyWithSecret',
+  Type.Object({ ...Key.properties, secret: Type.String({ description: 'Shown only once.' }) }),
+)
 
 const keyPath = `${orgPath}/keys/{key}` as const
 

@@ -1,39 +1,49 @@
 import Type from 'typebox'
 import { type LimitOwner, limitsOf, setLimits, usageOf } from '../../core/admin/limits.ts'
 import { adminOperation, type Operation, ok } from '../operation.ts'
+import { named } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
 const amount = (description: string) => Type.Optional(Type.Integer({ minimum: 0, maximum: 2 ** 53 - 1, description }))
 
-const LimitsBody = Type.Object(
-  {
-    runs_per_minute: amount('Runs started within any 60 seconds.'),
-    concurrent_runs: amount('Runs at the same time.'),
-    run_seconds_per_day: amount('Total duration of all runs of a day (UTC), in seconds.'),
-    storage_bytes: amount('Sum of the quotas of all threads and volumes; for organizations only.'),
-  },
-  { additionalProperties: false, description: 'Omitted limits are unlimited.' },
+const LimitsBody = named(
+  'LimitsRequest',
+  Type.Object(
+    {
+      runs_per_minute: amount('Runs started within any 60 seconds.'),
+      concurrent_runs: amount('Runs at the same time.'),
+      run_seconds_per_day: amount('Total duration of all runs of a day (UTC), in seconds.'),
+      storage_bytes: amount('Sum of the quotas of all threads and volumes; for organizations only.'),
+    },
+    { additionalProperties: false, description: 'Omitted limits are unlimited.' },
+  ),
 )
 
-const Limits = Type.Object({
-  runs_per_minute: Type.Optional(Type.Integer()),
-  concurrent_runs: Type.Optional(Type.Integer()),
-  run_seconds_per_day: Type.Optional(Type.Integer()),
-  storage_bytes: Type.Optional(Type.Integer()),
-})
+const Limits = named(
+  'Limits',
+  Type.Object({
+    runs_per_minute: Type.Optional(Type.Integer()),
+    concurrent_runs: Type.Optional(Type.Integer()),
+    run_seconds_per_day: Type.Optional(Type.Integer()),
+    storage_bytes: Type.Optional(Type.Integer()),
+  }),
+)
 
-const Usage = Type.Object({
-  data: Type.Array(
-    Type.Object({
-      day: Type.String(),
-      key_id: Type.String(),
-      runs: Type.Integer(),
-      run_seconds: Type.Number(),
-      cpu_seconds: Type.Number(),
-      refused: Type.Integer({ description: 'Calls refused for a limit or for lack of capacity.' }),
-    }),
-  ),
-})
+const Usage = named(
+  'Usage',
+  Type.Object({
+    data: Type.Array(
+      Type.Object({
+        day: Type.String(),
+        key_id: Type.String(),
+        runs: Type.Integer(),
+        run_seconds: Type.Number(),
+        cpu_seconds: Type.Number(),
+        refused: Type.Integer({ description: 'Calls refused for a limit or for lack of capacity.' }),
+      }),
+    ),
+  }),
+)
 
 const ownerOf = ({ org, key }: { org?: string; key?: string }): LimitOwner => ({
   orgId: org!,

@@ -3,7 +3,7 @@ import { createOrg, getOrg, listOrgs, renameOrg } from '../../core/admin/orgs.ts
 import { toPageRequest } from '../../core/paging.ts'
 import { adminOperation, created, type Group, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf, Time } from '../schemas.ts'
+import { listOf, named, Time } from '../schemas.ts'
 
 export const adminGroup: Group = {
   name: 'Administration',
@@ -12,8 +12,8 @@ export const adminGroup: Group = {
 
 export const orgPath = '/admin/v1/orgs/{org}'
 
-const OrgBody = Type.Object({ name: Type.String() }, { additionalProperties: false })
-const Org = Type.Object({ id: Type.String(), name: Type.String(), created_at: Time })
+const OrgBody = named('OrgRequest', Type.Object({ name: Type.String() }, { additionalProperties: false }))
+const Org = named('Org', Type.Object({ id: Type.String(), name: Type.String(), created_at: Time }))
 
 const group = adminGroup
 

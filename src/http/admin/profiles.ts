@@ -3,7 +3,7 @@ import { createProfile, getProfile, listProfiles, removeProfile, replaceProfile 
 import { toPageRequest } from '../../core/paging.ts'
 import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf, Time } from '../schemas.ts'
+import { listOf, named, Time } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
 const Settings = Type.Unsafe<Record<string, unknown>>({
@@ -11,20 +11,23 @@ const Settings = Type.Unsafe<Record<string, unknown>>({
   description: 'Profile settings as in the configuration file. Omitted settings are taken from `default`.',
 })
 
-const NewProfileBody = Type.Object(
-  { name: Type.String(), settings: Type.Optional(Settings) },
-  { additionalProperties: false },
+const NewProfileBody = named(
+  'NewProfileRequest',
+  Type.Object({ name: Type.String(), settings: Type.Optional(Settings) }, { additionalProperties: false }),
 )
 
-const ProfileBody = Type.Object({ settings: Settings }, { additionalProperties: false })
+const ProfileBody = named('ProfileRequest', Type.Object({ settings: Settings }, { additionalProperties: false }))
 
-const Profile = Type.Object({
-  name: Type.String(),
-  settings: Type.Unsafe<object>({ type: 'object' }),
-  env_names: Type.Array(Type.String()),
-  created_at: Time,
-  updated_at: Time,
-})
+const Profile = named(
+  'Profile',
+  Type.Object({
+    name: Type.String(),
+    settings: Type.Unsafe<object>({ type: 'object' }),
+    env_names: Type.Array(Type.String()),
+    created_at: Time,
+    updated_at: Time,
+  }),
+)
 
 const profilePath = `${orgPath}/profiles/{profile}` as const
 

@@ -4,39 +4,48 @@ import { createToken, listTokens, revokeToken } from '../../core/admin/tokens.ts
 import { toPageRequest } from '../../core/paging.ts'
 import { adminOperation, created, noContent, type Operation, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf, orNull, Time } from '../schemas.ts'
+import { listOf, named, orNull, Time } from '../schemas.ts'
 import { adminGroup as group } from './orgs.ts'
 
-const TokenBody = Type.Object(
-  {
-    name: Type.String(),
-    role: Type.Unsafe<Role>({ type: 'string', enum: [...roles] }),
-    org_id: Type.Optional(
-      Type.Unsafe<string | null>({
-        anyOf: [{ type: 'string' }, { type: 'null' }],
-        description: 'The organization that it administers; null for the whole instance.',
-      }),
-    ),
-    expires_at: Type.Optional(
-      Type.Unsafe<string | null>({
-        anyOf: [{ type: 'string', description: 'ISO 8601; null for no expiry.' }, { type: 'null' }],
-      }),
-    ),
-  },
-  { additionalProperties: false },
+const TokenBody = named(
+  'TokenRequest',
+  Type.Object(
+    {
+      name: Type.String(),
+      role: Type.Unsafe<Role>({ type: 'string', enum: [...roles] }),
+      org_id: Type.Optional(
+        Type.Unsafe<string | null>({
+          anyOf: [{ type: 'string' }, { type: 'null' }],
+          description: 'The organization that it administers; null for the whole instance.',
+        }),
+      ),
+      expires_at: Type.Optional(
+        Type.Unsafe<string | null>({
+          anyOf: [{ type: 'string', description: 'ISO 8601; null for no expiry.' }, { type: 'null' }],
+        }),
+      ),
+    },
+    { additionalProperties: false },
+  ),
 )
 
-const Token = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  role: Type.String(),
-  org_id: orNull(Type.String()),
-  prefix: Type.String(),
-  created_at: Time,
-  expires_at: orNull(Time),
-  revoked_at: orNull(Time),
-})
-const TokenWithSecret = Type.Object({ ...Token.properties, secret: Type.String({ description: 'Shown only once.' }) })
+const Token = named(
+  'Token',
+  Type.Object({
+    id: Type.String(),
+    name: Type.String(),
+    role: Type.String(),
+    org_id: orNull(Type.String()),
+    prefix: Type.String(),
+    created_at: Time,
+    expires_at: orNull(Time),
+    revoked_at: orNull(Time),
+  }),
+)
+const TokenWithSecret = named(
+  'TokenWithSecret',
+  Type.Object({ ...Token.properties, secret: Type.String({ description: 'Shown only once.' }) }),
+)
 
 export const tokenOperations: readonly Operation[] = [
   adminOperation({

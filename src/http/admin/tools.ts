@@ -1,13 +1,14 @@
 import Type from 'typebox'
 import { hiddenToolsOf, switchTool } from '../../core/admin/orgs.ts'
 import { adminOperation, type Operation, ok } from '../operation.ts'
+import { named } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
-const ToolBody = Type.Object({ shown: Type.Boolean() }, { additionalProperties: false })
+const ToolBody = named('ToolSwitchRequest', Type.Object({ shown: Type.Boolean() }, { additionalProperties: false }))
 
 const properties = { name: Type.String(), shown: Type.Boolean() }
-const ToolSwitch = Type.Object(properties)
-const ToolSwitches = Type.Object({ data: Type.Array(Type.Object(properties)) })
+const ToolSwitch = named('ToolSwitch', Type.Object(properties))
+const ToolSwitches = named('ToolSwitches', Type.Object({ data: Type.Array(Type.Object(properties)) }))
 
 export const toolOperations: readonly Operation[] = [
   adminOperation({

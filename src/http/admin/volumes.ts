@@ -3,7 +3,7 @@ import { createVolume, inspectVolume, listVolumes, removeVolume, updateVolume } 
 import { toPageRequest } from '../../core/paging.ts'
 import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf } from '../schemas.ts'
+import { listOf, named } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
 const slug = Type.String({ description: 'Runs find the volume at /volumes/<slug>.' })
@@ -15,8 +15,11 @@ const settings = {
   ),
 }
 
-const NewVolumeBody = Type.Object({ slug, ...settings }, { additionalProperties: false })
-const VolumeBody = Type.Object({ slug: Type.Optional(slug), ...settings }, { additionalProperties: false })
+const NewVolumeBody = named('NewVolumeRequest', Type.Object({ slug, ...settings }, { additionalProperties: false }))
+const VolumeBody = named(
+  'VolumeRequest',
+  Type.Object({ slug: Type.Optional(slug), ...settings }, { additionalProperties: false }),
+)
 
 const properties = {
   id: Type.String(),
@@ -28,13 +31,16 @@ const properties = {
   created_at: Type.String(),
   removing_at: Type.Union([Type.String(), Type.Null()]),
 }
-const Volume = Type.Object(properties)
-const InspectedVolume = Type.Object({
-  ...properties,
-  size_bytes: Type.Integer(),
-  used_bytes: Type.Integer(),
-  used_files: Type.Integer(),
-})
+const Volume = named('OrgVolume', Type.Object(properties))
+const InspectedVolume = named(
+  'InspectedOrgVolume',
+  Type.Object({
+    ...properties,
+    size_bytes: Type.Integer(),
+    used_bytes: Type.Integer(),
+    used_files: Type.Integer(),
+  }),
+)
 
 const volumePath = `${orgPath}/volumes/{volume}` as const
 

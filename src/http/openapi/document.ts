@@ -1,7 +1,10 @@
-import type { TSchema } from 'typebox'
+import Type, { type TSchema } from 'typebox'
 import { type RefusalCode, refusals } from '../../base/errors.ts'
+import { executionStatuses } from '../../base/execution-status.ts'
+import { languages } from '../../base/run.ts'
 import { type Access, isRaw, type Operation, type Raw } from '../operation.ts'
 import { ErrorBody } from '../schemas.ts'
+import { NamedSchemas } from './named-schemas.ts'
 
 const openRefusals: readonly RefusalCode[] = ['host_not_allowed', 'origin_not_allowed', 'fault']
 const tokenRefusals: readonly RefusalCode[] = [...openRefusals, 'key_missing', 'unauthorized', 'too_many_failures']
@@ -31,10 +34,12 @@ const statusTexts: Readonly<Record<number, string>> = {
  * @param version of the product.
  */
 export function openApiDocument(version: string, operations: readonly Operation[]): object {
+  const schemas = new NamedSchemas()
+  schemas.refer(ErrorBody)
   const paths: Record<string, Record<string, object>> = {}
   for (const operation of operations) {
     const { method, path } = operation
-    paths[path] = { ...paths[path], [method.toLowerCase()]: toOperation(operation) }
+    paths[path] = { ...paths[path], [method.toLowerCase()]: toOperation(operation, schemas) }
   }
   return {
     openapi: '3.1.1',
@@ -48,7 +53,7 @@ export function openApiDocument(version: string, operations: readonly Operation[
     tags: [...new Map(operations.map(({ group }) => [group.name, group])).values()],
     paths,
     components: {
-      schemas: { Error: ErrorBody },
+      schemas: schemas.all,
       securitySchemes: {
         bearer: { type: 'http', scheme: 'bearer', description: 'A key: sk-….' },
         apiKey: {
@@ -71,43 +76,94 @@ const security: Readonly<Record<Access, object[]>> = {
   operator: adminToken,
 }
 
-function toOperation(operation: Operation): object {
-  const { id, path, summary, access, group, query = {}, body, answers } = operation
+function toOperation(operation: Operation, schemas: NamedSchemas): object {
+  const { id, method, path, summary, access, group, query = {}, answers, lines, example } = operation
+  const body = operation.body ?? (method === 'POST' ? emptyBody : undefined)
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     name,
     in: 'path',
     required: true,
-    schema: { type: 'string' },
+    schema: path.startsWith('/v1/threads/') ? threadId : { type: 'string' },
   }))
   const inQuery = Object.entries(query).map(([name, description]) => ({
     name,
     in: 'query',
     description,
-    schema: { type: 'string' },
+    schema: querySchemas[name] ?? { type: 'string' },
   }))
-  const successes = Object.entries(answers).map(([status, answer]) => [status, toAnswer(Number(status), answer)])
+  const successes = Object.entries(answers).map(([status, answer]) => {
+    const content = {
+      ...(answer &&
+        toMedia(answer, schemas, status.startsWith('20') && status !== '202' ? example?.answer : undefined)),
+      ...(status === '200' && lines && toLines(lines, schemas)),
+    }
+    const description = statusTexts[Number(status)] ?? 'Success.'
+    return [status, { description, ...(answer && { content }) }]
+  })
   return {
     operationId: id,
     summary: `${summary}.`,
     tags: [group.name],
     security: security[access],
     ...(inPath.length + inQuery.length > 0 && { parameters: [...inPath, ...inQuery] }),
-    ...(body && { requestBody: { required: true, content: toMedia(body) } }),
+    ...(body && {
+      requestBody: {
+        required: true,
+        content: toMedia(access === 'key' ? lenient(body) : body, schemas, example?.body),
+      },
+    }),
     responses: { ...Object.fromEntries(successes), ...toRefused(operation) },
   }
 }
 
-const toAnswer = (status: number, answer: TSchema | Raw | null): object => ({
-  description: statusTexts[status] ?? 'Success.',
-  ...(answer && { content: toMedia(answer) }),
+const toMedia = (body: TSchema | Raw, schemas: NamedSchemas, example?: object): object => {
+  if (!isRaw(body)) return { 'application/json': { schema: schemas.refer(body), ...(example && { example }) } }
+  const schema = rawSchemas[body.mediaType]
+  return { [body.mediaType]: schema ? { schema } : {} }
+}
+
+/** A POST without a body still needs the content type, which generated clients send with a body only. */
+const emptyBody = Type.Object({}, { description: 'No field is used.' })
+
+/** Operations for keys ignore unknown fields of a body, with a warning in X-Glovebox-Warning. */
+const lenient = (body: TSchema | Raw): TSchema | Raw => {
+  if (isRaw(body)) return body
+  const { additionalProperties: _, ...schema } = body as TSchema & { additionalProperties?: unknown }
+  return schema as TSchema
+}
+
+/** As `checkThreadId` accepts it. */
+const threadId = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$' }
+
+/** OpenAPI 3.1 has no field for the items of a sequence, so the schema is that of one line. */
+const toLines = (line: TSchema, schemas: NamedSchemas): object => ({
+  'application/x-ndjson': { schema: schemas.refer(line) },
 })
 
-const toMedia = (body: TSchema | Raw): object =>
-  isRaw(body) ? { [body.mediaType]: {} } : { 'application/json': { schema: body } }
+/** https://spec.openapis.org/oas/v3.1.1.html#considerations-for-file-uploads */
+const rawSchemas: Readonly<Record<string, object>> = {
+  'application/octet-stream': { type: 'string', format: 'binary' },
+  'text/plain': { type: 'string' },
+  'text/event-stream': { type: 'string' },
+  'application/x-ndjson': { type: 'object', description: 'One line.' },
+}
+
+/** Query parameters that are not any text, by name. */
+const querySchemas: Readonly<Record<string, object>> = {
+  cursor: { type: 'string', pattern: '^[A-Za-z0-9_-]*$' },
+  limit: { type: 'integer', minimum: 1, maximum: 200 },
+  after: { type: 'integer', minimum: 0 },
+  encoding: { type: 'string', enum: ['text', 'base64'] },
+  status: { type: 'string', enum: executionStatuses },
+  language: { type: 'string', enum: languages },
+  session: { type: 'boolean' },
+  created_after: { type: 'string', format: 'date-time' },
+  created_before: { type: 'string', format: 'date-time' },
+}
 
 /** Returns one response per error status, with the messages of all its refusals. */
-function toRefused({ access, body, refusals: own }: Operation): object {
-  const asJson = body !== undefined && !isRaw(body) ? bodyRefusals : []
+function toRefused({ access, method, body, refusals: own }: Operation): object {
+  const asJson = method === 'POST' || (body !== undefined && !isRaw(body)) ? bodyRefusals : []
   const byStatus = new Map<number, string[]>()
   for (const code of new Set([...own, ...asJson, ...accessRefusals[access]])) {
     const { http, message } = refusals[code]

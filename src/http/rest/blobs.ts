@@ -9,6 +9,7 @@ import { sendJson, startWriting } from '../answer.ts'
 import { isUnchanged } from '../conditional.ts'
 import { openRequest } from '../open-request.ts'
 import type { Group, Operation, Raw, ServerContext } from '../operation.ts'
+import { named } from '../schemas.ts'
 import { attachment, etagOf, lastModifiedOf, readRange } from './download-headers.ts'
 import { startBytes, uploadBody, withStart } from './upload-body.ts'
 
@@ -143,7 +144,7 @@ function requireLength({ headers }: FastifyRequest, sizeBytes: number): void {
 }
 
 const octets: Raw = { mediaType: 'application/octet-stream' }
-const UploadedFile = Type.Object({ path: Type.String(), size: Type.Integer({ minimum: 0 }) })
+const UploadedFile = named('UploadedFile', Type.Object({ path: Type.String(), size: Type.Integer({ minimum: 0 }) }))
 
 const blob = { path: '/v1/blobs/{token}', access: 'open', group: fileGroup } as const
 

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import Type from 'typebox'
 import { Refusal, type RefusalCode } from '../../base/errors.ts'
-import { type DeliveryMode, deliveryModes, executionStatuses } from '../../base/execution-status.ts'
+import type { DeliveryMode } from '../../base/execution-status.ts'
 import { toLanguage } from '../../base/run.ts'
 import type { Caller } from '../../core/caller.ts'
 import { CoalescingWriter } from '../../core/runs/coalescing-writer.ts'
@@ -11,13 +11,15 @@ import { toTranscript } from '../../core/runs/transcript.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Asked } from '../../tools/execute/result.ts'
 import { toRequest } from '../../tools/execute/sandbox-execute.ts'
-import { SandboxExecuteInput, SandboxExecuteOutput } from '../../tools/execute/schema.ts'
+import { SandboxExecuteInput } from '../../tools/execute/schema.ts'
 import { errorLine, sendJson, startWriting } from '../answer.ts'
 import { baseUrlOf } from '../base-url.ts'
 import { keyOperation, type Operation, type ServerContext } from '../operation.ts'
-import { oneOf, orNull, Time } from '../schemas.ts'
-import { imagesOf, toExecution } from './execution.ts'
+import { oneOf } from '../schemas.ts'
+import { executeExample } from './examples.ts'
+import { FinishedExecution, imagesOf, toExecution } from './execution.ts'
 import { encodingMeaning, encodingOf, wantsLines } from './execution-output.ts'
+import { lineSchema } from './line-schemas.ts'
 import type { OutputEncoding } from './output-lines.ts'
 import { RunLines } from './run-lines.ts'
 
@@ -33,27 +35,11 @@ const ExecuteBody = Type.Object(
       }),
     ),
   },
-  { additionalProperties: false },
+  { title: 'ExecuteRequest', additionalProperties: false },
 )
 
 /** The answer to `Prefer: respond-async`. */
-const Accepted = Type.Object({ trace_id: Type.String(), status: Type.Literal('running') })
-
-const { status: _, ...output } = SandboxExecuteOutput.properties
-
-const FinishedExecution = Type.Object(
-  {
-    ...output,
-    status: oneOf(executionStatuses),
-    success: Type.Boolean(),
-    error: orNull(Type.String({ description: 'How the run ended, as a sentence; null on success.' })),
-    truncated: Type.Boolean({ description: 'Whether output was omitted.' }),
-    created_at: Time,
-    completed_at: Time,
-    delivery_mode: oneOf(deliveryModes),
-  },
-  { description: 'A run that has ended.' },
-)
+const Accepted = Type.Object({ trace_id: Type.String(), status: oneOf(['running']) }, { title: 'AcceptedExecution' })
 
 const refusals: readonly RefusalCode[] = [
   'invalid_argument',
@@ -85,7 +71,9 @@ export const executeOperations: readonly Operation[] = [
     query: { encoding: encodingMeaning },
     body: ExecuteBody,
     aliases: { language: toLanguage },
+    example: executeExample,
     answers: { 200: FinishedExecution, 202: Accepted },
+    lines: lineSchema('ExecuteLine', FinishedExecution),
     refusals,
     handle: async ({ server, core, caller, request, reply, query, body }) => {
       const asked = { timings: body.timings === true }

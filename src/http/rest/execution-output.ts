@@ -10,20 +10,26 @@ import { endingOnTheWire } from '../../tools/execute/result.ts'
 import { errorLine, startWriting } from '../answer.ts'
 import { type Answer, keyOperation, ok } from '../operation.ts'
 import { oneOf, orNull } from '../schemas.ts'
-import { executionGroup, toRecorded } from './execution.ts'
+import { EndingSchema } from './ending-schema.ts'
+import { outputExample } from './examples.ts'
+import { Execution, executionGroup, toRecorded } from './execution.ts'
+import { lineSchema } from './line-schemas.ts'
 import { line, type OutputEncoding, OutputLines } from './output-lines.ts'
 import { openingLine } from './run-lines.ts'
 
 /** The output of a run so far, or all of it. */
-const ExecutionOutput = Type.Object({
-  trace_id: Type.String(),
-  status: oneOf(['running', 'ended']),
-  ending: orNull(Type.Unsafe({ type: 'object' })),
-  stdout: orNull(Type.String()),
-  stderr: orNull(Type.String()),
-  truncated: Type.Boolean(),
-  output_kept: Type.Boolean(),
-})
+const ExecutionOutput = Type.Object(
+  {
+    trace_id: Type.String(),
+    status: oneOf(['running', 'ended']),
+    ending: orNull(EndingSchema),
+    stdout: orNull(Type.String()),
+    stderr: orNull(Type.String()),
+    truncated: Type.Boolean(),
+    output_kept: Type.Boolean(),
+  },
+  { title: 'ExecutionOutput' },
+)
 
 const linesMediaType = 'application/x-ndjson'
 
@@ -38,7 +44,9 @@ export const executionOutput = keyOperation({
   summary:
     'Get the output of a run. With Accept: application/x-ndjson it is replayed line by line and followed until the run ends',
   query: { after: 'Replay only what follows this seq.', encoding: encodingMeaning },
+  example: outputExample,
   answers: { 200: ExecutionOutput },
+  lines: lineSchema('FollowLine', Execution),
   refusals: ['invalid_argument', 'run_unknown', 'unavailable'],
   handle: async ({ core, caller, request, reply, params: { id }, query }) => {
     const closed = new AbortController()

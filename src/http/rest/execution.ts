@@ -7,12 +7,43 @@ import { type Transcript, toTranscript } from '../../core/runs/transcript.ts'
 import { endingInWords, exitCodeOf } from '../../tools/execute/ending-words.ts'
 import { type Asked, endingOnTheWire, succeeded, toStructuredContent } from '../../tools/execute/result.ts'
 import { inBase64 } from '../../tools/execute/rich.ts'
+import { SandboxExecuteOutput } from '../../tools/execute/schema.ts'
 import type { Group } from '../operation.ts'
-import { oneOf, orNull } from '../schemas.ts'
+import { oneOf, orNull, Time } from '../schemas.ts'
+import { EndingSchema } from './ending-schema.ts'
 
 export const executionGroup: Group = { name: 'Executions', description: 'Runs, while they are running and after.' }
 
 const AnyObject = Type.Unsafe({ type: 'object' })
+
+/** An image that a run showed. */
+export const Image = Type.Object(
+  { mime_type: Type.String(), data_base64: Type.String({ description: 'The bytes in base64.' }) },
+  { title: 'Image' },
+)
+
+const images = Type.Optional(
+  Type.Array(Image, { description: 'The images that it showed, where they are kept; absent where there are none.' }),
+)
+
+const { status: _, ending: __, cursor: ___, ...measured } = SandboxExecuteOutput.properties
+
+/** A run as the call that made it returns it. */
+export const FinishedExecution = Type.Object(
+  {
+    ...measured,
+    ending: EndingSchema,
+    status: oneOf(executionStatuses),
+    success: Type.Boolean(),
+    error: orNull(Type.String({ description: 'How the run ended, as a sentence; null on success.' })),
+    truncated: Type.Boolean({ description: 'Whether output was omitted.' }),
+    images,
+    created_at: Time,
+    completed_at: Time,
+    delivery_mode: oneOf(deliveryModes),
+  },
+  { title: 'FinishedExecution', description: 'A run that has ended.' },
+)
 
 /** The fields of a run in a list. */
 const listed = {
@@ -22,7 +53,7 @@ const listed = {
   exit_code: orNull(Type.Integer(), {
     description: '124 timed out, 137 out of memory, 128 + N ended by signal N; null while it is running.',
   }),
-  ending: orNull(AnyObject, { description: 'How it ended; null while it is running.' }),
+  ending: orNull(EndingSchema, { description: 'How it ended; null while it is running.' }),
   error: orNull(Type.String(), {
     description: 'How it ended, as a sentence; null on success and while it is running.',
   }),
@@ -31,33 +62,38 @@ const listed = {
   thread_id: orNull(Type.String(), { description: 'The thread that it used.' }),
   metadata: orNull(AnyObject, { description: 'The metadata of the request.' }),
   subject: orNull(Type.String(), { description: 'The subject of the request.' }),
-  created_at: Type.String(),
-  completed_at: orNull(Type.String(), { description: 'null while it is running.' }),
+  created_at: Time,
+  completed_at: orNull(Time, { description: 'null while it is running.' }),
   delivery_mode: oneOf(deliveryModes),
 }
 
-export const ListedExecution = Type.Object(listed)
+export const ListedExecution = Type.Object(listed, { title: 'ListedExecution' })
+
+const DeliveryState = Type.Object(
+  {
+    event_id: Type.String(),
+    status: oneOf(['pending', 'delivered', 'failed']),
+    attempts: Type.Integer({ minimum: 0 }),
+    next_attempt_at: orNull(Time),
+    problem: orNull(Type.String()),
+  },
+  { title: 'Delivery', description: 'State of the webhook delivery.' },
+)
 
 /** A run as it is now, or as it ended. */
 export const Execution = Type.Object(
   {
+    ...Type.Partial(FinishedExecution).properties,
     ...listed,
     stdout: orNull(Type.String(), { description: 'null while it is running, and where output is not kept.' }),
     stderr: orNull(Type.String(), { description: 'As stdout.' }),
     truncated: orNull(Type.Boolean(), { description: 'Whether output was omitted.' }),
-    images: Type.Optional(
-      Type.Array(Type.Object({ mime_type: Type.String(), data_base64: Type.String() }), {
-        description: 'The images that it showed, where they are kept; absent where there are none.',
-      }),
-    ),
+    images,
     output_kept: Type.Boolean({ description: 'Whether stdout and stderr are available.' }),
     code: orNull(Type.String(), { description: 'The code, where the organization keeps it.' }),
-    delivery: orNull(AnyObject, {
-      description:
-        'Webhook delivery: status (pending, delivered or failed), attempts, next_attempt_at and problem; null without a webhook.',
-    }),
+    delivery: orNull(DeliveryState, { description: 'null without a webhook.' }),
   },
-  { description: 'A run that has ended has the fields of the result of sandbox_execute as well.' },
+  { title: 'Execution', description: 'A run. One that has ended has the fields of FinishedExecution as well.' },
 )
 
 /** Returns a run that has ended as REST answers it: the fields of every execution and those of the tool result. */

@@ -2,11 +2,15 @@ import Type from 'typebox'
 import { toPageRequest } from '../../core/paging.ts'
 import { keyOperation, type Operation, ok } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf } from '../schemas.ts'
+import { listOf, named } from '../schemas.ts'
+import { executionExample, executionsExample } from './examples.ts'
 import { Execution, executionGroup as group, ListedExecution, toListed, toRecorded } from './execution.ts'
 import { executionOutput } from './execution-output.ts'
 
-const Cancelling = Type.Object({ trace_id: Type.String(), status: Type.Literal('cancelling') })
+const Cancelling = named(
+  'CancelledExecution',
+  Type.Object({ trace_id: Type.String(), status: Type.Literal('cancelling') }),
+)
 
 const metadataPrefix = 'metadata.'
 
@@ -27,6 +31,7 @@ export const executionOperations: readonly Operation[] = [
       'metadata.KEY': 'Only runs whose metadata has this value under KEY.',
       ...pageParameters,
     },
+    example: executionsExample,
     answers: { 200: listOf(ListedExecution) },
     refusals: ['invalid_argument'],
     handle: async ({ core, caller, query }) => {
@@ -51,6 +56,7 @@ export const executionOperations: readonly Operation[] = [
     capability: 'executions.read',
     group,
     summary: 'Get a run, while it is running or after it has ended',
+    example: executionExample,
     answers: { 200: Execution },
     refusals: ['invalid_argument', 'run_unknown', 'unavailable'],
     handle: async ({ core, caller, reply, params: { id } }) => {

@@ -5,8 +5,9 @@ import { lifeMaxSeconds, uploadMaxBytes } from '../../core/storage/signed-links.
 import { blobUrl } from '../../tools/files/blob-url.ts'
 import { baseUrlOf } from '../base-url.ts'
 import { type Answer, keyOperation, type Operation, ok, type ServerContext } from '../operation.ts'
-import { NextCursor, oneOf, Time } from '../schemas.ts'
+import { NextCursor, named, oneOf, Time } from '../schemas.ts'
 import { fileGroup as group, fileRefusals as refusals } from './blobs.ts'
+import { deleteFilesExample, downloadFileExample, listFilesExample, uploadFileExample } from './examples.ts'
 
 const location = {
   source: oneOf(['thread', 'volume']),
@@ -21,66 +22,90 @@ const lifetime = Type.Optional(
   }),
 )
 
-const ListBody = Type.Object(
-  {
-    ...location,
-    path: Type.Optional(Type.String({ description: 'A directory; the root by default.' })),
-    relative: Type.Optional(
-      Type.Boolean({ description: 'Return paths relative to `path`; by default they are relative to the root.' }),
-    ),
-    cursor: Type.Optional(Type.String({ maxLength: 64 })),
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
-  },
-  { additionalProperties: false },
-)
-
-const UploadBody = Type.Object(
-  {
-    ...location,
-    path,
-    size: Type.Integer({ minimum: 0, maximum: uploadMaxBytes, description: 'Exact size of the file in bytes.' }),
-    content_type: Type.Optional(Type.String({ maxLength: 255, description: 'Accepted, but not stored.' })),
-    once: Type.Optional(Type.Boolean({ description: 'Whether the link accepts a single upload only.' })),
-    expires_in: lifetime,
-  },
-  { additionalProperties: false },
-)
-
-const DownloadBody = Type.Object({ ...location, path, expires_in: lifetime }, { additionalProperties: false })
-
-const DeleteBody = Type.Object(
-  {
-    ...location,
-    path: Type.Optional(path),
-    paths: Type.Optional(Type.Array(Type.String(), { minItems: 1, maxItems: 1000 })),
-    recursive: Type.Optional(Type.Boolean({ description: 'Whether to delete directories with their content.' })),
-  },
-  { additionalProperties: false },
-)
-
-const FileList = Type.Object({
-  files: Type.Array(
-    Type.Object({
-      name: Type.String(),
-      path: Type.String(),
-      size: Type.Integer({ minimum: 0, description: 'In bytes; 0 for a directory.' }),
-      modified: Time,
-      is_directory: Type.Boolean(),
-    }),
+const ListBody = named(
+  'ListFilesRequest',
+  Type.Object(
+    {
+      ...location,
+      path: Type.Optional(Type.String({ description: 'A directory; the root by default.' })),
+      relative: Type.Optional(
+        Type.Boolean({ description: 'Return paths relative to `path`; by default they are relative to the root.' }),
+      ),
+      cursor: Type.Optional(Type.String({ maxLength: 64 })),
+      limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+    },
+    { additionalProperties: false },
   ),
-  next_cursor: NextCursor,
-})
+)
 
-const SignedLink = Type.Object({
-  url: Type.String({ description: 'Requires no key.' }),
-  method: oneOf(['GET', 'PUT']),
-  headers: Type.Array(Type.Object({ name: Type.String(), value: Type.String() })),
-  expires_at: Time,
-})
+const UploadBody = named(
+  'UploadFileRequest',
+  Type.Object(
+    {
+      ...location,
+      path,
+      size: Type.Integer({ minimum: 0, maximum: uploadMaxBytes, description: 'Exact size of the file in bytes.' }),
+      content_type: Type.Optional(Type.String({ maxLength: 255, description: 'Accepted, but not stored.' })),
+      once: Type.Optional(Type.Boolean({ description: 'Whether the link accepts a single upload only.' })),
+      expires_in: lifetime,
+    },
+    { additionalProperties: false },
+  ),
+)
 
-const DeletedFiles = Type.Object({
-  deleted: Type.Integer({ minimum: 0, description: 'Number of files and directories deleted.' }),
-})
+const DownloadBody = named(
+  'DownloadFileRequest',
+  Type.Object({ ...location, path, expires_in: lifetime }, { additionalProperties: false }),
+)
+
+const DeleteBody = named(
+  'DeleteFilesRequest',
+  Type.Object(
+    {
+      ...location,
+      path: Type.Optional(path),
+      paths: Type.Optional(Type.Array(Type.String(), { minItems: 1, maxItems: 1000 })),
+      recursive: Type.Optional(Type.Boolean({ description: 'Whether to delete directories with their content.' })),
+    },
+    { additionalProperties: false },
+  ),
+)
+
+const FileList = named(
+  'FileList',
+  Type.Object({
+    files: Type.Array(
+      named(
+        'File',
+        Type.Object({
+          name: Type.String(),
+          path: Type.String(),
+          size: Type.Integer({ minimum: 0, description: 'In bytes; 0 for a directory.' }),
+          modified: Time,
+          is_directory: Type.Boolean(),
+        }),
+      ),
+    ),
+    next_cursor: NextCursor,
+  }),
+)
+
+const SignedLink = named(
+  'Link',
+  Type.Object({
+    url: Type.String({ description: 'Requires no key.' }),
+    method: oneOf(['GET', 'PUT']),
+    headers: Type.Array(Type.Object({ name: Type.String(), value: Type.String() })),
+    expires_at: Time,
+  }),
+)
+
+const DeletedFiles = named(
+  'DeletedFiles',
+  Type.Object({
+    deleted: Type.Integer({ minimum: 0, description: 'Number of files and directories deleted.' }),
+  }),
+)
 
 export const fileOperations: readonly Operation[] = [
   keyOperation({
@@ -91,6 +116,7 @@ export const fileOperations: readonly Operation[] = [
     group,
     summary: 'List a directory, page by page',
     body: ListBody,
+    example: listFilesExample,
     answers: { 200: FileList },
     refusals: [...refusals, 'not_a_directory'],
     handle: async ({ core, caller, body }) => {
@@ -116,6 +142,7 @@ export const fileOperations: readonly Operation[] = [
     group,
     summary: 'Create a link that uploads a file',
     body: UploadBody,
+    example: uploadFileExample,
     answers: { 200: SignedLink },
     refusals,
     handle: async ({ server, core, caller, request, body }) => {
@@ -135,6 +162,7 @@ export const fileOperations: readonly Operation[] = [
     group,
     summary: 'Create a link that downloads a file',
     body: DownloadBody,
+    example: downloadFileExample,
     answers: { 200: SignedLink },
     refusals,
     handle: async ({ server, core, caller, request, body }) => {
@@ -154,6 +182,7 @@ export const fileOperations: readonly Operation[] = [
     group,
     summary: 'Delete files, and directories with their content where `recursive` is true',
     body: DeleteBody,
+    example: deleteFilesExample,
     answers: { 200: DeletedFiles },
     refusals: [...refusals, 'directory_not_empty', 'partly_deleted', 'thread_busy'],
     handle: async ({ core, caller, body }) => {

@@ -3,7 +3,8 @@ import type { RefusalCode } from '../../base/errors.ts'
 import { toPageRequest } from '../../core/paging.ts'
 import { created, type Group, keyOperation, noContent, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf } from '../schemas.ts'
+import { listOf, named } from '../schemas.ts'
+import { forkExample, threadExample, threadsExample } from './examples.ts'
 
 const group: Group = { name: 'Threads', description: 'Home directories that persist between runs.' }
 
@@ -14,16 +15,22 @@ const properties = {
   last_used_at: Type.String(),
   busy: Type.Boolean({ description: 'Whether a run is using it.' }),
 }
-const Thread = Type.Object(properties)
-const InspectedThread = Type.Object({
-  ...properties,
-  quota_bytes: Type.Integer({ description: 'Maximum size of its files.' }),
-  used_bytes: Type.Integer({ description: 'Current size of its files.' }),
-})
+const Thread = named('Thread', Type.Object(properties))
+const InspectedThread = named(
+  'InspectedThread',
+  Type.Object({
+    ...properties,
+    quota_bytes: Type.Integer({ description: 'Maximum size of its files.' }),
+    used_bytes: Type.Integer({ description: 'Current size of its files.' }),
+  }),
+)
 
-const ForkBody = Type.Object(
-  { to: Type.String({ description: 'Name of the copy. It must not exist yet.' }) },
-  { additionalProperties: false },
+const ForkBody = named(
+  'ForkThreadRequest',
+  Type.Object(
+    { to: Type.String({ description: 'Name of the copy. It must not exist yet.' }) },
+    { additionalProperties: false },
+  ),
 )
 
 const refusals: readonly RefusalCode[] = ['invalid_argument', 'threads_unavailable', 'thread_unknown', 'unavailable']
@@ -37,6 +44,7 @@ export const threadOperations: readonly Operation[] = [
     group,
     summary: 'List the threads of the organization by name',
     query: pageParameters,
+    example: threadsExample,
     answers: { 200: listOf(Thread) },
     refusals,
     handle: async ({ core, caller, query }) => okPage(await core.threads.list(caller, toPageRequest(query))),
@@ -48,6 +56,7 @@ export const threadOperations: readonly Operation[] = [
     capability: 'threads.read',
     group,
     summary: 'Get a thread with its size, its last use, and whether a run is using it',
+    example: threadExample,
     answers: { 200: InspectedThread },
     refusals,
     handle: async ({ core, caller, params }) => ok(await core.threads.inspect(caller, params.id)),
@@ -74,6 +83,7 @@ export const threadOperations: readonly Operation[] = [
     group,
     summary: 'Copy a thread atomically',
     body: ForkBody,
+    example: forkExample,
     answers: { 201: InspectedThread },
     refusals: [...refusals, 'thread_busy', 'thread_exists'],
     handle: async ({ core, caller, params, body }) => created(await core.threads.fork(caller, params.id, body.to)),

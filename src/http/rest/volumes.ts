@@ -2,18 +2,21 @@ import Type from 'typebox'
 import { toPageRequest } from '../../core/paging.ts'
 import { keyOperation, type Operation, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf, oneOf } from '../schemas.ts'
+import { listOf, named, oneOf } from '../schemas.ts'
 
-const CallerVolume = Type.Object({
-  slug: Type.String(),
-  name: Type.String(),
-  mode: oneOf(['ro', 'rw']),
-  path: Type.String({ description: 'Where runs find it.' }),
-  size_bytes: Type.Integer({ description: 'Disk space that it occupies.' }),
-  quota_bytes: Type.Integer(),
-  quota_files: Type.Integer(),
-  created_at: Type.String(),
-})
+const CallerVolume = named(
+  'Volume',
+  Type.Object({
+    slug: Type.String(),
+    name: Type.String(),
+    mode: oneOf(['ro', 'rw']),
+    path: Type.String({ description: 'Where runs find it.' }),
+    size_bytes: Type.Integer({ description: 'Disk space that it occupies.' }),
+    quota_bytes: Type.Integer(),
+    quota_files: Type.Integer(),
+    created_at: Type.String(),
+  }),
+)
 
 export const volumeOperations: readonly Operation[] = [
   keyOperation({
