@@ -2,9 +2,11 @@
  * Only the file operations of the runner: storage and the run protocol, without slots. Serves until its input ends.
  *   node bench/thread-files-server.ts DIRECTORY BYTES
  */
+
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { pino } from 'pino'
+import { noSoftware } from '../src/base/software.ts'
 import { SlotPool } from '../src/engine/slots/pool.ts'
 import { FairQueue } from '../src/engine/slots/queue.ts'
 import { Runs } from '../src/runner/runs/runs.ts'
@@ -43,7 +45,7 @@ const storage = {
 const runs = new Runs(queue, pool, storage, [], () => undefined)
 const socketPath = join(directory, 'link', 'runner.sock')
 const server = new RunnerServer(
-  { socketPath, frontUid: 0, frontGid: 0, graceMs: 0, runnerId: 'bench', epoch: 1 },
+  { socketPath, frontUid: 0, frontGid: 0, graceMs: 0, runnerId: 'bench', epoch: 1, software: noSoftware },
   runs,
   storage,
   log,

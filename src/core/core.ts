@@ -118,6 +118,9 @@ export interface Core {
   /** Whether a run could start now, and if not, why. */
   readonly readiness: Runner['readiness']
 
+  /** What the image of the runner has; nothing until one has connected. */
+  readonly software: Runner['software']
+
   /**
    * Returns the caller that a key belongs to.
    * @throws Refusal `unauthorized` (unknown, expired or revoked), `profile_gone`.
@@ -235,6 +238,9 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     hiddenTools: (caller) => hidden.of(caller),
     sealing,
     figures: () => figures(runner),
+    get software() {
+      return runner.software
+    },
     get readiness() {
       const { diskProblem } = store
       if (diskProblem !== undefined) return { ready: false, reason: `the database cannot be written: ${diskProblem}` }

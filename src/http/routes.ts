@@ -11,7 +11,7 @@ import { operations } from './operations.ts'
 export function registerRoutes(app: FastifyInstance, deps: HttpDeps): void {
   const closing = new AbortController()
   app.addHook('preClose', async () => closing.abort())
-  const catalog = new Catalog(deps.offers?.inventory)
+  const catalog = new Catalog(deps.offers?.inventory, () => deps.core.software)
   const server: ServerContext = {
     ...deps,
     catalog,

@@ -4,7 +4,7 @@ import { Refusal } from '../base/errors.ts'
 import type { RunEvent } from '../base/run.ts'
 import type { Log } from '../observe/log.ts'
 import { inputOf, parseMessage } from './protocol/message-schemas.ts'
-import { type FromRunner, protocolVersion, type ToRunner } from './protocol/messages.ts'
+import { type FromRunner, protocolVersion, type RunnerIdentity, type ToRunner } from './protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError, writeLarge } from './protocol/wire.ts'
 import type { OutputLog } from './runs/output-log.ts'
 import type { Runs } from './runs/runs.ts'
@@ -36,7 +36,7 @@ export class FrontConnection {
   readonly started = new Set<string>()
   readonly #socket: Socket
   readonly #runs: Runs
-  readonly #identity: { runnerId: string; epoch: number }
+  readonly #identity: RunnerIdentity
   readonly #log: Log
   readonly #reader = new MessageReader()
   readonly #attachments = new Map<number, RunReader>()
@@ -53,7 +53,7 @@ export class FrontConnection {
     socket: Socket,
     runs: Runs,
     storage: OpenStorage | undefined,
-    identity: { runnerId: string; epoch: number },
+    identity: RunnerIdentity,
     trouble: string | undefined,
     log: Log,
   ) {

@@ -2,6 +2,7 @@ import { Cleanup } from '../base/cleanup.ts'
 import { monotonicMs } from '../base/clock.ts'
 import { StartRefused } from '../base/errors.ts'
 import type { Instance } from '../base/instance.ts'
+import { readPackages } from '../engine/images/packages.ts'
 import { findPreloadProblem } from '../engine/jails/preload.ts'
 import { type EngineSettings, type Machine, openMachine } from '../engine/machine.ts'
 import { createSlot } from '../engine/slots/create-slot.ts'
@@ -61,7 +62,16 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     const { frontUid, frontGid, graceMs } = settings
     // A later process of the same runner has a higher epoch: no two start within a millisecond.
     const identity = { runnerId: id, epoch: Date.now() }
-    const server = new RunnerServer({ socketPath, frontUid, frontGid, graceMs, ...identity }, runs, storage, log)
+    const software = {
+      interpreters: machine.languages.map(({ language, version }) => ({ language, version })),
+      ...readPackages(),
+    }
+    const server = new RunnerServer(
+      { socketPath, frontUid, frontGid, graceMs, ...identity, software },
+      runs,
+      storage,
+      log,
+    )
     await pool.open()
     await server.listen()
     undo.add(() => server.close())

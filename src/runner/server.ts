@@ -1,6 +1,7 @@
 import { chmodSync, chownSync, mkdirSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { dirname } from 'node:path'
+import type { Software } from '../base/software.ts'
 import { peerCredentials } from '../kernel/peer-credentials.ts'
 import type { Log } from '../observe/log.ts'
 import { FrontConnection } from './front-connection.ts'
@@ -17,6 +18,7 @@ export interface RunnerServerSettings {
   graceMs: number
   runnerId: string
   epoch: number
+  software: Software
 }
 
 /** A new front may overlap with the previous one; more connections than this are a fault. */
@@ -84,8 +86,8 @@ export class RunnerServer {
       socket.destroy()
       return
     }
-    const { runnerId, epoch } = this.#settings
-    const identity = { runnerId, epoch }
+    const { runnerId, epoch, software } = this.#settings
+    const identity = { runnerId, epoch, software }
     const connection = new FrontConnection(socket, this.#runs, this.#storage, identity, this.#trouble, this.#log)
     this.#connections.add(connection)
     socket.once('close', () => {

@@ -1,5 +1,6 @@
 import { type Details, Refusal, type RefusalCode } from '../base/errors.ts'
 import { type Profile, type Toolset, toolsets } from '../base/profile.ts'
+import { noSoftware, type Software } from '../base/software.ts'
 import type { Caller } from '../core/caller.ts'
 import type { ResourceContents } from './content.ts'
 import { sandboxExecute } from './execute/sandbox-execute.ts'
@@ -74,13 +75,18 @@ interface LastOffer {
 
 /** Offers are made once for each profile and choice; there are only as many as there are choices in use. */
 export class Catalog {
-  readonly #offers = new WeakMap<Profile, Map<string, Offer>>()
+  #offers = new WeakMap<Profile, Map<string, Offer>>()
   /** The last answer for a choice, which is the same array for every call of most clients. */
-  readonly #last = new WeakMap<readonly Toolset[], LastOffer>()
+  #last = new WeakMap<readonly Toolset[], LastOffer>()
   readonly #inventory: Inventory
 
-  constructor(inventory: Inventory = productInventory) {
+  readonly #softwareNow: () => Software
+  #software = noSoftware
+
+  /** @param softwareNow what the image has, which is known when a runner has connected. */
+  constructor(inventory: Inventory = productInventory, softwareNow: () => Software = () => noSoftware) {
     this.#inventory = inventory
+    this.#softwareNow = softwareNow
   }
 
   /** Names of all tools there are. */
@@ -98,11 +104,20 @@ export class Catalog {
     hidden: readonly string[] = nothing,
     allowed: readonly string[] | null = null,
   ): Offer {
+    const software = this.#softwareNow()
+    if (software !== this.#software) this.#renew(software)
     const last = this.#last.get(chosen)
     if (last?.profile === profile && last.hidden === hidden && last.allowed === allowed) return last.offer
     const offer = this.#find(profile, chosen, hidden, allowed)
     this.#last.set(chosen, { profile, hidden, allowed, offer })
     return offer
+  }
+
+  /** Descriptions name what the image has. */
+  #renew(software: Software): void {
+    this.#software = software
+    this.#offers = new WeakMap()
+    this.#last = new WeakMap()
   }
 
   #find(
@@ -118,7 +133,7 @@ export class Catalog {
     this.#offers.set(profile, offers)
     const known = offers.get(choice)
     if (known) return known
-    const made = makeOffer(this.#inventory, profile, chosen, off)
+    const made = makeOffer(this.#inventory, profile, chosen, off, this.#software)
     offers.set(choice, made)
     return made
   }
@@ -129,6 +144,7 @@ function makeOffer(
   profile: Profile,
   chosen: readonly Toolset[],
   hidden: readonly string[],
+  software: Software,
 ): Offer {
   const offered = inventory.tools.filter(
     (tool) => chosen.includes(tool.toolset) && tool.offered(profile) && !hidden.includes(tool.name),
@@ -138,7 +154,7 @@ function makeOffer(
   const prompts = new Map(inventory.prompts.map((prompt) => [prompt.listing.name, prompt]))
   const resources = new Map(inventory.resources.map((resource) => [resource.listing(profile).uri, resource]))
   return {
-    tools: offered.map((tool) => tool.listing(profile, (name) => tools.has(name))),
+    tools: offered.map((tool) => tool.listing(profile, (name) => tools.has(name), software)),
     has: (name) => tools.has(name),
     prompts: inventory.prompts.map(({ listing }) => listing),
     resources: inventory.resources.map((resource) => resource.listing(profile)),

@@ -1,6 +1,8 @@
 import type { Profile } from '../base/profile.ts'
 import type { Limits } from '../base/run.ts'
+import type { Software } from '../base/software.ts'
 import type { Resource } from './resource.ts'
+import { allPackagesCommand } from './software.ts'
 
 const uri = 'glovebox://limits'
 
@@ -10,15 +12,15 @@ export const limitsResource: Resource = {
     uri,
     name: 'limits',
     title: 'Limits of this key',
-    description: 'Languages, time, memory, output and storage that code run with this key may use.',
+    description: 'Languages, packages, time, memory, output and storage that code run with this key may use.',
     mimeType: 'application/json',
   }),
-  read: async ({ profile }) => [
-    { uri, mimeType: 'application/json', text: JSON.stringify(limitsOf(profile), null, 2) },
+  read: async ({ profile }, { core }) => [
+    { uri, mimeType: 'application/json', text: JSON.stringify(limitsOf(profile, core.software), null, 2) },
   ],
 }
 
-function limitsOf(profile: Profile): object {
+function limitsOf(profile: Profile, software: Software): object {
   const { limits } = profile
   return {
     profile: profile.name,
@@ -32,8 +34,21 @@ function limitsOf(profile: Profile): object {
     detach_after_ms: profile.calls.detachAfterMs,
     toolsets: profile.calls.toolsets,
     network: 'none',
+    ...softwareOnTheWire(profile, software),
   }
 }
+
+const softwareOnTheWire = ({ languages }: Profile, software: Software) => ({
+  interpreters: Object.fromEntries(
+    software.interpreters
+      .filter(({ language }) => languages.includes(language))
+      .map(({ language, version }) => [language, version]),
+  ),
+  python_packages: Object.fromEntries(software.pythonPackages.map(({ name, version }) => [name, version])),
+  python_packages_total: software.pythonPackagesTotal,
+  programs: software.programs,
+  all_python_packages: allPackagesCommand,
+})
 
 /** The limits of every run of a profile, without the timeout, which the caller can choose. */
 export const limitsOnTheWire = (limits: Omit<Limits, 'timeoutMs'>) => ({

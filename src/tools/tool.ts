@@ -3,6 +3,7 @@ import type { Capability } from '../base/capabilities.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Profile, Toolset } from '../base/profile.ts'
 import { type CheckArguments, type CheckOptions, compile } from '../base/schema-check.ts'
+import { noSoftware, type Software } from '../base/software.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Content } from './content.ts'
 import type { RequestContext } from './request-context.ts'
@@ -71,7 +72,7 @@ interface ToolDefinition<Input extends TObject> {
   /** Whether a profile offers it; every one does when this is absent. */
   offered?(profile: Profile): boolean
   /** Written for the model that chooses a tool. */
-  describe(profile: Profile, offers: Offers): string
+  describe(profile: Profile, offers: Offers, software: Software): string
   /** Every argument there is; a profile may narrow what `tools/list` shows, never what this allows. */
   input: Input
   /** Converts other accepted values of an argument, by its name. */
@@ -91,7 +92,7 @@ export interface Tool {
   readonly mirrored: readonly MirroredArgument[]
   offered(profile: Profile): boolean
   /** As `tools/list` shows it to a key of this profile. */
-  listing(profile: Profile, offers: Offers): ToolListing
+  listing(profile: Profile, offers: Offers, software?: Software): ToolListing
   /** @throws Refusal `invalid_argument` that names the field, or whatever the tool refuses. */
   call(caller: Caller, input: unknown, context: ToolContext): Promise<ToolResult>
 }
@@ -118,10 +119,10 @@ export function tool<Input extends TObject>(definition: ToolDefinition<Input>): 
     capabilities,
     mirrored: mirroredIn(input, []),
     offered: (profile) => definition.offered?.(profile) ?? true,
-    listing: (profile, offers) => ({
+    listing: (profile, offers, software = noSoftware) => ({
       name,
       title,
-      description: definition.describe(profile, offers),
+      description: definition.describe(profile, offers, software),
       inputSchema: definition.narrow(input, profile),
       ...(output && { outputSchema: output }),
       annotations,

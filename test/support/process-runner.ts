@@ -10,6 +10,7 @@ import {
   type RunResult,
   type RunSpec,
 } from '../../src/base/run.ts'
+import { noSoftware } from '../../src/base/software.ts'
 import type { RunnerFigures } from '../../src/observe/metrics.ts'
 import { processFigures } from '../../src/observe/process-figures.ts'
 import type { Runner, RunnerStorage, RunSummary } from '../../src/runner/protocol/messages.ts'
@@ -40,6 +41,7 @@ const argumentLimitBytes = 128 * 1024
  */
 export class ProcessRunner implements Runner {
   readiness: Runner['readiness'] = { ready: true }
+  software: Runner['software'] = noSoftware
   identity: Runner['identity'] = { runnerId: 'rnr_test', epoch: 1 }
   /** Runs above this number are rejected. */
   maxRuns = 32

@@ -45,6 +45,8 @@ export const fixedEnv: Readonly<Record<string, string>> = {
   PYTHONDONTWRITEBYTECODE: '1',
   // There is no network, and a second attempt finds none either: they fail at once.
   PIP_RETRIES: '0',
+  // Packages from files are installed in the home directory, which does not affect those of the image.
+  PIP_BREAK_SYSTEM_PACKAGES: '1',
   PIP_DISABLE_PIP_VERSION_CHECK: '1',
   npm_config_fetch_retries: '0',
   npm_config_update_notifier: 'false',

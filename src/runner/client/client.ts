@@ -1,6 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import { Refusal, type RefusalCode, refusals } from '../../base/errors.ts'
 import type { CancelCause, RunEvent, RunInput, RunSpec } from '../../base/run.ts'
+import { noSoftware, type Software } from '../../base/software.ts'
 import type { RunnerFigures } from '../../observe/metrics.ts'
 import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from '../protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError } from '../protocol/wire.ts'
@@ -36,6 +37,7 @@ export class RunnerClient implements Runner {
   readonly #unread = new Map<string, RunSubscription>()
   #socket: Socket | undefined
   #identity: { runnerId: string; epoch: number } | undefined
+  #software = noSoftware
   /** Problem of the last connection attempt; reported again only if it changes. */
   #trouble: string | undefined
   #readiness: Readiness = { ready: false, reason: 'the runner is not connected yet' }
@@ -54,6 +56,10 @@ export class RunnerClient implements Runner {
     this.storage = new StorageClient((message) => this.#ask(message))
     this.#heartbeat = new Heartbeat(() => this.#ping())
     this.#connect()
+  }
+
+  get software(): Software {
+    return this.#software
   }
 
   get identity(): { runnerId: string; epoch: number } | undefined {
@@ -245,7 +251,7 @@ export class RunnerClient implements Runner {
     if (isAccepted === false) throw new WireError('the runner sent more output than it has credit for')
   }
 
-  #greeted(socket: Socket, { version, runnerId, epoch }: Extract<FromRunner, { type: 'hello' }>): void {
+  #greeted(socket: Socket, { version, runnerId, epoch, software }: Extract<FromRunner, { type: 'hello' }>): void {
     if (version !== protocolVersion) {
       throw new WireError(`the runner speaks version ${version} of the run protocol, not ${protocolVersion}`)
     }
@@ -253,6 +259,7 @@ export class RunnerClient implements Runner {
     this.#trouble = undefined
     const isSame = this.#identity?.epoch === epoch
     this.#identity = { runnerId, epoch }
+    this.#software = software
     const following = [...this.#subscriptions.values()]
     this.#subscriptions.clear()
     for (const subscription of following) {

@@ -6,6 +6,7 @@
  */
 import type { Details, RefusalCode } from '../../base/errors.ts'
 import type { CancelCause, ImageType, Quota, RunEvent, RunInput, RunResult, RunSpec, Stream } from '../../base/run.ts'
+import type { Software } from '../../base/software.ts'
 import type { RunnerFigures } from '../../observe/metrics.ts'
 import type { Deleted } from '../../storage/deletion.ts'
 import type { Range } from '../../storage/files.ts'
@@ -13,7 +14,7 @@ import type { Listing } from '../../storage/listing.ts'
 import type { Status } from '../../storage/walk.ts'
 
 /** Must be equal on both sides: front and runner refuse a peer of another version. */
-export const protocolVersion = 7
+export const protocolVersion = 8
 
 /** No message may be larger: code and standard input together stay below it. */
 export const maxMessageBytes = 8 * 1024 * 1024
@@ -105,9 +106,16 @@ export type ToRunner =
   | { type: 'storage_sizes'; request: number; area: StorageArea; org: string; names: readonly string[] }
   | { type: 'storage_names'; request: number; area: StorageArea; org: string; after: string; limit: number }
 
+/** Who a runner is, and what its image has. An epoch names one life of a runner process. */
+export interface RunnerIdentity {
+  runnerId: string
+  epoch: number
+  software: Software
+}
+
 /** From the runner. */
 export type FromRunner =
-  | { type: 'hello'; version: number; runnerId: string; epoch: number }
+  | ({ type: 'hello'; version: number } & RunnerIdentity)
   | { type: 'ready'; ready: boolean; reason: string }
   | { type: 'ok'; request: number }
   | { type: 'runs'; request: number; runs: RunSummary[] }
@@ -190,6 +198,8 @@ export interface RunnerStorage {
 export interface Runner {
   /** `runnerId` and `epoch` of the runner that is connected now; an epoch names one life of a runner process. */
   readonly identity: { runnerId: string; epoch: number } | undefined
+  /** What the image of the runner has; nothing until one has connected. */
+  readonly software: Software
   /** Whether a run could start now, and if not, why. */
   readonly readiness: { ready: true } | { ready: false; reason: string }
 

@@ -51,8 +51,20 @@ const inOutput =
   /\[Errno (?:24|27|28|105|122)\] [A-Z][a-z ]+|\bcan't start new thread\b|\b(?:EMFILE|EFBIG|ENOSPC|EDQUOT|ENOBUFS): [a-z ]+|\bspawn\w* \S+ EAGAIN\b/g
 
 /** Texts of the C library, of curl, git, pip, npm, apt, and of the languages, for a name or an address out of reach. */
-const noNetworkSigns =
-  /Temporary failure (?:in name resolution|resolving)|Name or service not known|No address associated with hostname|Could(?: not|n't) resolve host|unable to resolve host address|Network is unreachable|\bEAI_AGAIN\b|\bENETUNREACH\b|getaddrinfo ENOTFOUND/
+const noNetworkSigns = new RegExp(
+  [
+    /Temporary failure (?:in name resolution|resolving)|Name or service not known|No address associated with hostname|Could(?: not|n't) resolve host|unable to resolve host address|Network is unreachable|\bEAI_AGAIN\b|\bENETUNREACH\b|getaddrinfo ENOTFOUND/,
+    // c-ares in Node.js, and the tools of BIND, which find no name server.
+    /\bquery[A-Z]\w* ECONNREFUSED|no servers could be reached/,
+    // curl says the same for a refused connection on loopback.
+    /curl: \(7\) Failed to connect to (?!localhost|127\.|::1|\[::1)/,
+    // pip without retries, and apt, whose lists are not part of the image.
+    /Could not find a version that satisfies the requirement .*\(from versions: none\)/,
+    /\/var\/lib\/apt\/lists|dpkg frontend lock|E: Unable to locate package/,
+  ]
+    .map(({ source }) => source)
+    .join('|'),
+)
 
 const noNetworkNote =
   '**Note:** a run has no network. An operator can install packages on the machine of the server, and files can be uploaded to a thread'

@@ -1,9 +1,11 @@
 import type { Static } from 'typebox'
 import type { Profile } from '../../base/profile.ts'
 import { toLanguage } from '../../base/run.ts'
+import type { Software } from '../../base/software.ts'
 import type { Caller } from '../../core/caller.ts'
 import { type ExecuteRequest, timeoutLimitSeconds } from '../../core/runs/request.ts'
 import { followUpTools } from '../executions/execution.ts'
+import { softwareInWords } from '../software.ts'
 import { disconnectReason, type Offers, type ToolContext, tool } from '../tool.ts'
 import { bytesInWords, secondsInWords } from './ending-words.ts'
 import { restTool } from './rest-of-output.ts'
@@ -67,14 +69,15 @@ export function toRequest(input: Static<typeof SandboxExecuteInput>, detached: b
   }
 }
 
-function describe(profile: Profile, offers: Offers): string {
+function describe(profile: Profile, offers: Offers, software: Software): string {
   const { languages, defaultLanguage, limits } = profile
   const names = languages.map((language) => (language === defaultLanguage ? `${language} (default)` : language))
   return [
     'Execute code in a sandboxed environment and return its output, its exit code and how it ended.',
     `Languages: ${names.join(', ')}.`,
     persistence(profile),
-    'There is no network.',
+    ...softwareInWords(profile, software),
+    'There is no network, so nothing can be installed or downloaded.',
     `Limits: ${secondsInWords(defaultTimeoutMs(profile))} by default (at most ${maxTimeoutSeconds(profile)} s with timeout), ${bytesInWords(limits.memoryBytes)} of memory, ${limits.cpus} CPU, ${bytesInWords(limits.outputSoftBytes)} of output kept per stream.`,
     'The working directory is the home directory; /tmp is writable too.',
     ...detaching(profile, offers),

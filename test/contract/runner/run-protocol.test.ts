@@ -10,6 +10,7 @@ import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '../../../src/base/ids.ts'
 import type { RunEvent, RunInput, RunSpec } from '../../../src/base/run.ts'
+import { noSoftware } from '../../../src/base/software.ts'
 import type { Machine } from '../../../src/engine/machine.ts'
 import { createSlot } from '../../../src/engine/slots/create-slot.ts'
 import { SlotPool } from '../../../src/engine/slots/pool.ts'
@@ -56,7 +57,7 @@ inPrivateMounts(import.meta.filename, () => {
       const queue = new FairQueue({ places: 2, placesPerOrg: 2, waitingPerOrg: 1, waitMs: 30_000 })
       runs = new Runs(queue, pool, undefined, ['python', 'bash'], (error) => expect.unreachable(String(error)))
       server = new RunnerServer(
-        { socketPath, frontUid, frontGid: frontUid, graceMs, runnerId: 'test', epoch: 7 },
+        { socketPath, frontUid, frontGid: frontUid, graceMs, runnerId: 'test', epoch: 7, software: noSoftware },
         runs,
         undefined,
         pino({ level: 'silent' }),
@@ -264,6 +265,7 @@ inPrivateMounts(import.meta.filename, () => {
         version: protocolVersion,
         runnerId: 'test',
         epoch: 7,
+        software: noSoftware,
       })
     })
 
@@ -274,7 +276,9 @@ inPrivateMounts(import.meta.filename, () => {
       const listener = createServer((socket) => {
         met += 1
         socket.on('error', () => {})
-        socket.resume().write(encodeMessage({ type: 'hello', version, runnerId: 'other', epoch: 1 }))
+        socket
+          .resume()
+          .write(encodeMessage({ type: 'hello', version, runnerId: 'other', epoch: 1, software: noSoftware }))
         if (version === protocolVersion) socket.write(encodeMessage({ type: 'ready', ready: true, reason: '' }))
       })
       await new Promise<void>((resolve) => listener.listen(path, resolve))

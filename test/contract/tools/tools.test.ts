@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Profile } from '../../../src/base/profile.ts'
 import { type Ending, noTimings, type RunResult, toLanguage } from '../../../src/base/run.ts'
 import { compile } from '../../../src/base/schema-check.ts'
+import { noSoftware, type Software } from '../../../src/base/software.ts'
 import type { Transcript } from '../../../src/core/runs/transcript.ts'
 import { Catalog, chooseToolsets, defaultToolsets, productInventory } from '../../../src/tools/catalog.ts'
 import { bytesInWords, endingInWords, exitCodeOf } from '../../../src/tools/execute/ending-words.ts'
@@ -77,6 +78,10 @@ describe('the text of a result', () => {
     'npm error request failed, reason: getaddrinfo EAI_AGAIN packages.example\n',
     "Err:1 http://packages.example Temporary failure resolving 'packages.example'\n",
     'connect: Network is unreachable\n',
+    "curl: (7) Failed to connect to 192.0.2.1 port 80 after 0 ms: Couldn't connect to server\n",
+    'Error: queryA ECONNREFUSED example.org\n',
+    'ERROR: Could not find a version that satisfies the requirement left (from versions: none)\n',
+    'E: List directory /var/lib/apt/lists/partial is missing. - Acquire (2: No such file or directory)\n',
   ])('says that a run has no network after %j', (stderr) => {
     const text = toMarkdown(transcript('', stderr, { kind: 'exited', code: 1 }))
     expect(text.match(/a run has no network/g)).toHaveLength(1)
@@ -96,6 +101,11 @@ describe('the text of a result', () => {
   it('does not take a socket that would block for a limit on processes', () => {
     const run = transcript('', 'BlockingIOError: [Errno 11] Resource temporarily unavailable\n')
     expect(toStructuredContent(run, { timings: false })).not.toHaveProperty('limits_met')
+  })
+
+  it('says nothing of a network after a refused connection on loopback', () => {
+    const text = "curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect to server\n"
+    expect(toMarkdown(transcript('', text, { kind: 'exited', code: 7 }))).not.toContain('network')
   })
 
   it('names no limit and no network that only standard output mentions', () => {
@@ -239,6 +249,28 @@ describe('the tool list', () => {
       expect(description).toContain(words)
     }
     expect(description).not.toContain('python')
+  })
+
+  it('names the versions of the interpreters of the profile, and the packages of the image', () => {
+    const software = {
+      interpreters: [
+        { language: 'python', version: 'Python 3.14.1' },
+        { language: 'node', version: 'Node.js v24.0.0' },
+      ] as const,
+      pythonPackages: [{ name: 'numpy', version: '2.4.0' }],
+      pythonPackagesTotal: 7,
+      programs: ['git'],
+    }
+    let now: Software = noSoftware
+    const catalog = new Catalog(productInventory, () => now)
+    const describe = (profile: Profile) => catalog.offer(profile, ['execute']).tools[0]?.description
+    expect(describe(testProfile)).not.toContain('Installed')
+    now = software
+    expect(describe(testProfile)).toContain(
+      'Installed: Python 3.14.1, Node.js v24.0.0. Python packages: numpy 2.4.0 (importlib.metadata.distributions() lists all 7). Programs: git.',
+    )
+    const withoutPython = describe({ ...testProfile, languages: ['node'], defaultLanguage: 'node' })
+    expect(withoutPython).toContain('Installed: Node.js v24.0.0. Programs: git.')
   })
 
   it('promises persistent files only for profiles with storage', () => {

@@ -1,0 +1,85 @@
+import { accessSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { callTool, execute, post } from '../support/calls.ts'
+import { openStory } from '../support/story.ts'
+
+/** How long a run may take: programs that retry take longer. */
+const timeout = 20
+
+const commands: readonly [program: string, command: string][] = [
+  ['curl', 'curl -sS https://example.com'],
+  ['curl', 'curl -sS http://192.0.2.1'],
+  ['wget', 'wget https://example.com'],
+  ['git', 'git clone https://example.com/a/b'],
+  ['ssh', 'ssh host.example.com'],
+  ['pip3', 'python3 -m pip install a-package-of-the-index'],
+  ['npm', 'npm install a-package-of-the-registry'],
+  ['apt-get', 'apt-get update'],
+  ['apt-get', 'apt-get install -y jq'],
+]
+
+const isInstalled = (program: string): boolean => {
+  try {
+    accessSync(`/usr/bin/${program}`)
+    return true
+  } catch {
+    return false
+  }
+}
+
+describe('a run without network', () => {
+  const story = openStory()
+
+  const textOf = async (language: string, code: string) => {
+    const { body } = await callTool(story.url, { language, code, timeout })
+    return body.result?.content[0]?.text ?? ''
+  }
+
+  for (const [program, command] of commands) {
+    it.skipIf(!isInstalled(program))(`fails without retries and says why: ${command}`, async () => {
+      const text = await textOf('bash', command)
+      expect(text).toContain('**Exit code:**')
+      expect(text).toContain('a run has no network')
+    })
+  }
+
+  it('resolves no name, in any language', async () => {
+    const programs = [
+      ['python', 'import socket; socket.getaddrinfo("example.com", 80)'],
+      ['python', 'import socket; socket.create_connection(("192.0.2.1", 80))'],
+      ['node', 'fetch("https://example.com")'],
+      ['node', 'require("dns").resolve("example.com", (error) => { throw error })'],
+    ] as const
+    for (const [language, code] of programs)
+      expect([code, await textOf(language, code)]).toEqual([code, expect.stringContaining('a run has no network')])
+  })
+
+  it('finds the packages and programs that the description of the tool names', async () => {
+    const { body } = await post<{ result: { tools: { description: string }[] } }>(`${story.url}/mcp`, {
+      ...{ jsonrpc: '2.0', id: 1, method: 'tools/list' },
+    })
+    const description = body.result.tools[0]?.description ?? ''
+    const packages = /Python packages: (.*?) \(importlib/.exec(description)?.[1]?.split(', ') ?? []
+    const installed = await execute(
+      story.url,
+      'python',
+      `
+import re
+from importlib.metadata import distributions
+print(sorted({re.sub(r'[-_.]+', '-', d.name).lower() + ' ' + d.version for d in distributions() if d.name}))
+`,
+    )
+    for (const one of packages) expect(installed.stdout).toContain(`'${one}'`)
+    const programs = /Programs: (.*?)\. /.exec(description)?.[1]?.split(', ') ?? []
+    const found = await execute(story.url, 'bash', `command -v ${['bash', ...programs].join(' ')}`)
+    expect(found.stdout.trim().split('\n')).toHaveLength(programs.length + 1)
+    const versions = await execute(story.url, 'python', 'import platform; print(platform.python_version())')
+    expect(description).toContain(`Installed: Python ${versions.stdout.trim()}`)
+    const limits = await post<{ result: { contents: { text: string }[] } }>(`${story.url}/mcp`, {
+      ...{ jsonrpc: '2.0', id: 1, method: 'resources/read', params: { uri: 'glovebox://limits' } },
+    })
+    const { interpreters, python_packages } = JSON.parse(limits.body.result.contents[0]?.text ?? '{}')
+    expect(interpreters.python).toBe(`Python ${versions.stdout.trim()}`)
+    expect(Object.entries(python_packages).map(([name, version]) => `${name} ${version}`)).toEqual(packages)
+  })
+})
