@@ -51,7 +51,8 @@ export const runMetaKey = 'glovebox/run'
 export function toClientResult(result: ToolResult, { structuredResults, exitCodeIsError }: ResultOptions): ToolResult {
   const { structuredContent: fields, ...rest } = result
   const isError = result.isError && !result.content.some(isLostInErrors) && (exitCodeIsError || !hasExited(fields))
-  if (structuredResults || fields === undefined) return { ...result, isError }
+  if (fields === undefined) return { ...result, isError }
+  if (structuredResults) return { ...result, structuredContent: lean(fields), isError }
   return {
     ...rest,
     isError,
@@ -64,14 +65,23 @@ const isLostInErrors = ({ type }: ToolResult['content'][number]): boolean => typ
 const hasExited = (fields: ToolResult['structuredContent']): boolean =>
   (fields?.ending as { kind?: string } | undefined)?.kind === 'exited'
 
-/** Returns the fields of a run that are neither in the text nor zero, nor the same for every run of a profile. */
-const withoutText = (fields: Record<string, unknown>): Record<string, unknown> =>
+/** What an output schema requires, whatever its value. */
+const required: readonly string[] = ['exit_code', 'signal', 'stdout', 'stderr', 'size']
+
+/** Returns the fields of a result that say something: not zero, and not the same for every run of a profile. */
+const lean = (fields: Record<string, unknown>): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(fields).filter(
       ([name, value]) =>
-        !['stdout', 'stderr', 'limits'].includes(name) && value !== null && value !== 0 && value !== false,
+        required.includes(name) || (name !== 'limits' && value !== null && value !== 0 && value !== false),
     ),
   )
+
+/** Returns the figures of a run without what is in the text. */
+function withoutText(fields: Record<string, unknown>): Record<string, unknown> {
+  const { stdout: _, stderr: __, signal, exit_code, ...rest } = lean(fields)
+  return { ...rest, ...(signal !== null && { signal }), ...(exit_code !== null && { exit_code }) }
+}
 
 /** Returns a tool as it is listed to the client. */
 export function toClientListing(listing: ToolListing, { structuredResults }: ResultOptions): ToolListing {

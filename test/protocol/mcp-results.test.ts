@@ -54,6 +54,8 @@ describe('a result over MCP', () => {
     const result = await run('echo 42', '/mcp?structured=true')
     expect(result).toMatchObject({ structuredContent: { stdout: '42\n', exit_code: 0 } })
     expect(result._meta).toBeUndefined()
+    for (const name of ['limits', 'oom_kills', 'stderr_bytes', 'stdout_truncated'])
+      expect(result.structuredContent).not.toHaveProperty(name)
     expect((await call('tools/list', {}, '/mcp?structured=true')).tools?.[0]).toHaveProperty('outputSchema')
     for (const { outputSchema } of (await call('tools/list', {})).tools ?? []) expect(outputSchema).toBeUndefined()
   })

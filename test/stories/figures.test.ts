@@ -68,7 +68,7 @@ ${figure(4)}
 print('drawn')
 `
     const { sizes, fields } = await run(code, more)
-    expect(fields).toMatchObject({ exit_code: 0, stdout: 'drawn\n', images_shown: 3, images_dropped: 0 })
+    expect(fields).toMatchObject({ exit_code: 0, stdout: 'drawn\n', images_shown: 3 })
     expect(sizes).toEqual(['100x50', '150x50', '200x50'])
     expect((await run('print(1)', more)).sizes).toEqual([])
   })
