@@ -12,7 +12,11 @@ import { newClient, proxies } from './proxies.ts'
 import { ScriptedModel } from './scripted-model.ts'
 import { documentedRow } from './table.ts'
 
-const story = openStory(['--no-dev', '--limit-thread', '64MiB', '--storage-reserve', '0', '--thread-busy-wait-s', '30'])
+// As it runs for people: other tests read the structured form of results.
+const story = openStory([
+  ...['--no-dev', '--no-structured-results', '--mcp-output', '30000'],
+  ...['--limit-thread', '64MiB', '--storage-reserve', '0', '--thread-busy-wait-s', '30'],
+])
 let key: OwnKey
 let model: ScriptedModel
 beforeAll(async () => {

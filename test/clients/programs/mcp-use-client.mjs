@@ -11,5 +11,7 @@ await session.callTool('sandbox_execute', stream, { onprogress: ({ message }) =>
 const stop = new AbortController()
 const options = { onprogress: () => stop.abort(), signal: stop.signal }
 await session.callTool('sandbox_execute', endless, options).catch(() => undefined)
+// The cancellation is sent in the background; the next request is answered after it.
+await session.listTools()
 await client.closeAllSessions()
 report({ tools, results, streamed })
