@@ -90,6 +90,8 @@ const retryTexts: Readonly<Record<RetryableKind, string>> = {
   in_use: 'when it is free',
   rate_limited: 'with backoff',
   unavailable: 'with backoff',
+  upstream_error: 'with backoff',
+  upstream_timeout: 'with backoff',
 }
 
 function errorsPage(): string {

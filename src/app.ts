@@ -5,6 +5,8 @@ import type { Instance } from './base/instance.ts'
 import { type Config, readProfile } from './config.ts'
 import { masterKeySource, openVault } from './core/access/master-key.ts'
 import { createCore } from './core/core.ts'
+import { Gateway } from './gateway/gateway.ts'
+import { inspectUpstream } from './gateway/inspect.ts'
 import { toDelivered } from './http/rest/execution.ts'
 import { buildServer } from './http/server.ts'
 import type { Log } from './observe/log.ts'
@@ -44,6 +46,8 @@ export async function openApp(config: Config, instance: Instance, version: strin
     undo.add(() => runner.close())
     const vault = await openVault(store, masterKeySource(config, instance.frontHome))
     const outbound = new Outbound(new AllowedDestinations(config.outboundAllow))
+    const agent = outbound.agent()
+    undo.add(() => agent.destroy())
     const metrics = new Metrics()
     const core = await createCore({
       ...{ store, runner, vault, metrics, log },
@@ -59,10 +63,12 @@ export async function openApp(config: Config, instance: Instance, version: strin
         bufferBytes: config.bufferBytes,
       },
       webhooks: { outbound, toBody: (run) => JSON.stringify(toDelivered(run)) },
+      inspectUpstream: (target) => inspectUpstream(agent, version, target),
     })
     undo.add(() => core.close('leave', 0))
     const uploadPace = { minBytesPerSecond: config.uploadMinRate, windowMs: uploadWindowMs }
-    const server = await buildServer({ core, config: { ...config, version, uploadPace }, metrics, log })
+    const gateway = new Gateway(core, agent, version)
+    const server = await buildServer({ core, gateway, config: { ...config, version, uploadPace }, metrics, log })
     undo.add(() => server.close())
     const url = await listen(server, config)
     return {

@@ -76,7 +76,7 @@ async function startGlovebox(): Promise<string> {
     listing: () => listing,
     call: async (_caller, given) => answerTo((given as { text: unknown }).text),
   }
-  const [{ ChangeFeed }, { openCore }, { buildServer }, { createLog }] = await Promise.all([
+  const [{ ChangeFeed }, { gatewayOf, openCore }, { buildServer }, { createLog }] = await Promise.all([
     import('../../src/mcp/change-feed.ts'),
     import('../../test/support/front.ts'),
     import('../../src/http/server.ts'),
@@ -85,6 +85,7 @@ async function startGlovebox(): Promise<string> {
   const opened = await openCore()
   const app = await buildServer({
     core: opened.core,
+    gateway: gatewayOf(opened.core),
     metrics: opened.metrics,
     log: createLog({ level: 'info', format: 'json', destination: process.stderr }),
     offers: { inventory: { tools: [instant], prompts: [], resources: [], templates: [] }, changes: new ChangeFeed() },

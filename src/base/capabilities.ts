@@ -1,7 +1,7 @@
 /**
  * What a caller may do, as `noun.action`. Each verb of core names the one that it needs, each tool the ones that it
  * grants to a key that is limited to tools, and each REST operation the one that its handler uses. A new noun adds its
- * own (`sandboxes.use`, `workspaces.read`, `upstreams.call`) in the change that adds its first verb: a test fails for a
+ * own (`sandboxes.use`, `workspaces.read`) in the change that adds its first verb: a test fails for a
  * capability that no verb needs.
  */
 export const capabilities = [
@@ -21,6 +21,10 @@ export const capabilities = [
   'threads.write',
   /** Lists the volumes that the profile mounts. */
   'volumes.read',
+  /** Lists upstreams with their tools, and reads how often they were called. */
+  'upstreams.read',
+  /** Sends messages to upstreams. */
+  'upstreams.call',
 ] as const
 
 export type Capability = (typeof capabilities)[number]

@@ -11,6 +11,7 @@ const prefixes = {
   token: 'tok',
   task: 'tsk',
   volume: 'vol',
+  upstream: 'ups',
   front: 'frt',
   session: 'ses',
   event: 'evt',

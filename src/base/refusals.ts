@@ -447,6 +447,38 @@ export const refusalTexts = {
     message: 'Run {runId} has already ended.',
     hint: 'No action is needed: a run that has ended cannot be cancelled.',
   },
+
+  // Upstreams
+  upstream_unknown: {
+    kind: 'not_found',
+    message: 'MCP server not found: {upstream}',
+    hint: 'GET /v1/mcp/servers lists the servers that this key can call.',
+  },
+  upstream_failed: {
+    kind: 'upstream_error',
+    message: 'The upstream server {upstream} failed: {problem}.',
+    hint: 'Retry later. If the error persists, an administrator can examine it with glovebox upstreams test.',
+  },
+  upstream_misconfigured: {
+    kind: 'configuration_error',
+    message: 'The upstream server {upstream} is not configured correctly: {problem}.',
+    hint: 'An administrator corrects it with glovebox upstreams update.',
+  },
+  upstream_timeout: {
+    kind: 'upstream_timeout',
+    message: 'Upstream server did not respond within {seconds} seconds',
+    hint: 'Retry later, split the operation, or ask an administrator for a longer timeout.',
+  },
+  upstream_tool_denied: {
+    kind: 'forbidden',
+    message: 'The tool {tool} of {upstream} cannot be called: {reason}.',
+    hint: 'Use another tool, or ask an administrator to allow it.',
+  },
+  upstream_full: {
+    kind: 'rate_limited',
+    message: 'Too many calls to {upstream} are in progress ({limit}).',
+    hint: 'Retry in {retryAfterSeconds} s.',
+  },
   fault: {
     kind: 'internal_error',
     message: 'Internal error (id {faultId}).',

@@ -24,6 +24,7 @@ const commands: Readonly<Record<string, () => Promise<CommandModule>>> = {
   keys: () => import('./admin/keys.ts'),
   profiles: () => import('./admin/profiles.ts'),
   volumes: () => import('./admin/volumes.ts'),
+  upstreams: () => import('./admin/upstreams.ts'),
   tools: () => import('./admin/tools.ts'),
   limits: () => import('./admin/limits.ts'),
   usage: () => import('./admin/limits.ts'),

@@ -19,6 +19,7 @@ import { UsageLimiter } from './access/usage-limiter.ts'
 import type { Vault } from './access/vault.ts'
 import type { Admin, AdminContext } from './admin/admin.ts'
 import { authenticateAdmin } from './admin/tokens.ts'
+import type { InspectUpstream } from './admin/upstreams.ts'
 import type { Caller } from './caller.ts'
 import { databaseWatch } from './jobs/database-watch.ts'
 import { RetentionJob } from './jobs/retention-job.ts'
@@ -37,6 +38,8 @@ import { type Link, linkNeeds, newLinkSecret, SignedLinks } from './storage/sign
 import { Threads, threadNeeds } from './storage/threads.ts'
 import { TransferPlaces } from './storage/transfer-places.ts'
 import { Volumes, volumeNeeds } from './storage/volumes.ts'
+import { Upstreams, upstreamNeeds } from './upstreams/upstreams.ts'
+import { type UpstreamCall, UpstreamUsage } from './upstreams/usage.ts'
 
 /**
  * What the product does. A verb takes the caller and checks its rights; see `Rights`. What needs no right takes no
@@ -96,6 +99,12 @@ export interface Core {
 
   /** The volumes that the caller's profile mounts. */
   readonly volumes: GuardedNoun<Volumes, typeof volumeNeeds>
+
+  /** MCP servers behind the gateway. */
+  readonly upstreams: GuardedNoun<Upstreams, typeof upstreamNeeds>
+
+  /** Counts a call of an upstream that the caller has made. */
+  countUpstreamCall(caller: Caller, call: UpstreamCall): void
 
   /** What keys have open: bounded, and ended with the right to it. */
   readonly openRequests: Pick<OpenRequests, 'open' | 'usage'>
@@ -177,6 +186,8 @@ export interface CoreDeps {
   metrics: Metrics
   /** How endings are delivered to addresses of clients. */
   webhooks: Pick<WebhookDeps, 'outbound' | 'toBody'>
+  /** Connects to an upstream and reads its tools. */
+  inspectUpstream: InspectUpstream
   log: Log
 }
 
@@ -201,6 +212,8 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   const retention = new RetentionJob(store, deps.runHistoryMs, log)
   const threads = new Threads(store, runner)
   const tasks = new Tasks(store)
+  const upstreamUsage = new UpstreamUsage(store, log)
+  const upstreams = new Upstreams(store, vault, upstreamUsage)
   const maintenance = new StorageMaintenance(threads, volumes, profiles, log)
   // What a start creates, such as the secret that signs links, is relied on by what it sends out.
   await store.sync()
@@ -211,6 +224,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   openRequests.start()
   retention.start()
   maintenance.start()
+  upstreamUsage.start()
   webhooks.start()
   return {
     ...runVerbs(rights, store, runner, runs),
@@ -233,6 +247,8 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
       isOrphan: (task) => tasks.isOrphan(task),
       settle: (id, status, outcome) => tasks.settle(id, status, outcome),
     },
+    upstreams: rights.noun(upstreams, upstreamNeeds),
+    countUpstreamCall: (caller, call) => upstreamUsage.count(caller, call),
     openRequests,
     requireCapability: (caller, capability) => rights.require(caller, capability),
     hiddenTools: (caller) => hidden.of(caller),
@@ -249,13 +265,18 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     authenticate: (secret) => keys.authenticate(secret),
     authenticateAdmin: (secret) => authenticateAdmin(store, secret),
     threadFiles: runner.files,
-    adminContext: { store, vault, profiles, region, runner },
+    adminContext: {
+      ...{ store, vault, profiles, region, runner },
+      outbound: deps.webhooks.outbound,
+      inspectUpstream: deps.inspectUpstream,
+    },
     developer: () => developer(store, deps.profiles),
     recover: () => runs.recovery.recover(),
     close: async (what, graceMs) => {
       await watch.stop()
       await retention.stop()
       await maintenance.stop()
+      await upstreamUsage.stop()
       await keys.stop()
       await openRequests.stop()
       await runs.stop(what, graceMs)

@@ -74,7 +74,7 @@ const sendsNoSecret = ({ authorization = '', 'x-api-key': apiKey = '' }: Incomin
   apiKey === '' && /^(?:Bearer *)?$/i.test(authorization)
 
 /** Returns the secret of a request. `x-api-key` takes precedence: `Authorization` may belong to a proxy. */
-function secretOf(headers: IncomingHttpHeaders): string | undefined {
+export function secretOf(headers: IncomingHttpHeaders): string | undefined {
   const apiKey = headers['x-api-key']
   if (apiKey !== undefined) return Array.isArray(apiKey) ? undefined : apiKey.trim()
   return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1]

@@ -8,6 +8,7 @@ import type { Admin, AdminContext } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import type { Page } from '../core/paging.ts'
+import type { Gateway } from '../gateway/gateway.ts'
 import type { ChangeFeed } from '../mcp/change-feed.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -21,6 +22,7 @@ import type { UploadPace } from './rest/upload-body.ts'
 /** What the server is built from. */
 export interface HttpDeps extends Addressing {
   core: Core
+  gateway: Gateway
   metrics: Metrics
   version: string
   uploadPace: UploadPace

@@ -6,7 +6,10 @@ import { orgOperations } from './admin/orgs.ts'
 import { profileOperations } from './admin/profiles.ts'
 import { tokenOperations } from './admin/tokens.ts'
 import { toolOperations } from './admin/tools.ts'
+import { upstreamOperations } from './admin/upstreams.ts'
 import { adminVolumeOperations } from './admin/volumes.ts'
+import { catalogOperations } from './gateway/catalog.ts'
+import { relayOperations } from './gateway/relay.ts'
 import { healthOperations } from './health.ts'
 import { mcpOperations } from './mcp.ts'
 import { metricsOperation } from './metrics.ts'
@@ -31,10 +34,13 @@ export const operations: readonly Operation[] = [
   metricsOperation,
   openApiOperation,
   ...mcpOperations,
+  ...relayOperations,
+  ...catalogOperations,
   ...orgOperations,
   ...keyOperations,
   ...profileOperations,
   ...adminVolumeOperations,
+  ...upstreamOperations,
   ...historyOperations,
   ...limitOperations,
   ...toolOperations,

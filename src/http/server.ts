@@ -13,6 +13,7 @@ import type { OpenRequest } from '../core/access/open-requests.ts'
 import type { Admin } from '../core/admin/admin.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
+import type { Gateway } from '../gateway/gateway.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { type Authentication, authenticator } from './authenticate.ts'
@@ -73,12 +74,14 @@ const closingMs = 5_000
  */
 export async function buildServer({
   core,
+  gateway,
   config,
   metrics,
   log,
   offers,
 }: {
   core: Core
+  gateway: Gateway
   config: HttpConfig
   metrics: Metrics
   log: Log
@@ -165,7 +168,7 @@ export async function buildServer({
   endConnectionsOnClose(app)
 
   const { version, publicUrl, uploadPace } = config
-  registerRoutes(app, { core, metrics, version, publicUrl, forwarded, uploadPace, log, ...(offers && { offers }) })
+  registerRoutes(app, { core, gateway, metrics, version, publicUrl, forwarded, uploadPace, log, ...(offers && { offers }) })
   return app
 }
 

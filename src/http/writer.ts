@@ -9,6 +9,11 @@ const stallMs = 30_000
 /** Small enough that a slow client reads one well within `stallMs`. */
 const pieceCharacters = 32 * 1024
 
+interface KeepAliveOptions {
+  afterMs?: number
+  when?: () => boolean
+}
+
 /**
  * Writes to one client as fast as it reads, and buffers at most one piece. After the client disconnects everything is
  * dropped.
@@ -34,10 +39,10 @@ export class Writer {
     return this.#response.destroyed || this.#response.writableEnded
   }
 
-  /** Writes `text` after every `afterMs` of silence, until the end. */
-  keepAlive(text: string, afterMs = keepAliveMs): this {
+  /** Writes `text` after every `afterMs` of silence, until the end. @param when whether it can be written now. */
+  keepAlive(text: string, { afterMs = keepAliveMs, when = () => true }: KeepAliveOptions = {}): this {
     this.#keepAlive = setInterval(() => {
-      if (!this.gone && !this.#response.writableNeedDrain) this.#response.write(text)
+      if (!this.gone && !this.#response.writableNeedDrain && when()) this.#response.write(text)
     }, afterMs).unref()
     return this
   }

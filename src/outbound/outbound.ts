@@ -2,8 +2,10 @@ import { lookup as systemLookup } from 'node:dns/promises'
 import { request as plainRequest } from 'node:http'
 import { request as secureRequest } from 'node:https'
 import { isIP } from 'node:net'
+import type { Agent } from 'undici'
 import { Refusal } from '../base/errors.ts'
 import { type AllowedDestinations, notPublic, requireAllowed, toDestination } from './destination.ts'
+import { guardedAgent } from './guarded-agent.ts'
 
 /** Resolves a host name to all of its current addresses. */
 export type Resolve = (host: string) => Promise<readonly string[]>
@@ -38,6 +40,11 @@ export class Outbound {
   /** Checks an address without resolving its name. @returns its host. @throws Refusal `destination_refused`. */
   check(field: string, url: string): string {
     return toDestination(field, url, this.#allowed).host
+  }
+
+  /** Creates a pool of connections that only reach the same addresses. The caller closes it. */
+  agent(): Agent {
+    return guardedAgent(this.#allowed, (host) => this.#addressesOf(host))
   }
 
   /**

@@ -7,6 +7,7 @@ import { addRefusedCalls } from './steps/refused-calls.ts'
 import { addRunImages } from './steps/run-images.ts'
 import { addSearch } from './steps/search.ts'
 import { addStorage } from './steps/storage.ts'
+import { addUpstreams } from './steps/upstreams.ts'
 import { addUsedLinks } from './steps/used-links.ts'
 import { addDeliveriesByOrg } from './steps/webhooks.ts'
 import type { Tables } from './tables.ts'
@@ -29,6 +30,7 @@ const steps: readonly Step[] = [
   addDeliveriesByOrg,
   addSearch,
   addRefusedCalls,
+  addUpstreams,
 ]
 
 const newestVersion = steps.length

@@ -26,4 +26,11 @@ export async function reseal(db: Transaction<Tables>, again: Parameters<Store['r
       .where('name', '=', row.name)
       .execute()
   }
+  for (const row of await db.selectFrom('upstreams').selectAll().execute()) {
+    await db
+      .updateTable('upstreams')
+      .set({ secrets: again.upstream(row) })
+      .where('id', '=', row.id)
+      .execute()
+  }
 }

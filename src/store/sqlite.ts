@@ -25,6 +25,7 @@ import { subjects } from './subjects.ts'
 import type { Tables } from './tables.ts'
 import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
+import { upstreams, upstreamUsage } from './upstreams.ts'
 import { countRunIn, usage } from './usage.ts'
 import { volumes } from './volumes.ts'
 import { deliveries } from './webhooks.ts'
@@ -84,6 +85,7 @@ export async function openStore(path: string, onDiskProblem: OnDiskProblem = () 
     deliveries: deliveries(db),
     tasks: tasks(db, durably),
     usage: usage(db),
+    upstreamUsage: upstreamUsage(db),
     audit: audit(db, append),
     subjects: withoutTrace(db, subjects(db, durably, append)),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
@@ -118,6 +120,7 @@ const changeable = (db: Kysely<Tables>): Rows => ({
   orgSettings: orgSettings(db),
   secrets: secrets(db),
   volumes: volumes(db),
+  upstreams: upstreams(db),
 })
 
 /** Truncates the log, which contains pages from before an erasure until they are moved to the database. */

@@ -11,6 +11,7 @@ import type { NounRows } from './nouns.ts'
 import type { DeliveryRows, HistoryRows, OrgSettingsRows, RunExtras } from './run-history.ts'
 import type { Slice } from './slice.ts'
 import type { ThreadRow, ThreadRows, VolumeRows } from './storage-rows.ts'
+import type { UpstreamRow, UpstreamRows, UpstreamUsageRows } from './upstream-rows.ts'
 
 export interface OrgRow {
   id: string
@@ -132,7 +133,16 @@ export interface TaskRow {
 /** The rows that one administrative action can change, in the transaction of its audit line. */
 export type Rows = Pick<
   Store,
-  'orgs' | 'keys' | 'storedProfiles' | 'limits' | 'adminTokens' | 'orgSettings' | 'secrets' | 'volumes' | keyof NounRows
+  | 'orgs'
+  | 'keys'
+  | 'storedProfiles'
+  | 'limits'
+  | 'adminTokens'
+  | 'orgSettings'
+  | 'secrets'
+  | 'volumes'
+  | 'upstreams'
+  | keyof NounRows
 >
 
 export interface Store extends NounRows {
@@ -143,6 +153,7 @@ export interface Store extends NounRows {
     secret(row: { name: string; value: string }): string
     env(row: KeyRow): string | null
     profile(row: StoredProfileRow): string
+    upstream(row: UpstreamRow): string
   }): Promise<void>
   /**
    * Resolves when everything that was committed before survives a power cut. Ordinary commits reach the disk within half
@@ -232,6 +243,8 @@ export interface Store extends NounRows {
   }
   threads: ThreadRows
   volumes: VolumeRows
+  upstreams: UpstreamRows
+  upstreamUsage: UpstreamUsageRows
   runs: {
     /** With a delivery the transaction is durable, since the client relies on the webhook. */
     begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: RunExtras): Promise<void>

@@ -5,6 +5,7 @@ import type { AuditLine } from './audit-rows.ts'
 import type { DeliveryRow, OrgSettingsRow } from './run-history.ts'
 import type { ThreadRow, VolumeRow } from './storage-rows.ts'
 import type { IdempotencyRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow } from './store.ts'
+import type { UpstreamRow, UpstreamUsageRow } from './upstream-rows.ts'
 
 /** A run as columns: JSON is text and a flag is 0 or 1, the same in every database. */
 export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'keepsOutput' | 'ending' | 'result' | 'envNames'> & {
@@ -52,6 +53,8 @@ export interface Tables {
   usage: UsageRow
   threads: ThreadRow
   volumes: VolumeRow
+  upstreams: UpstreamRow
+  upstreamUsage: UpstreamUsageRow
   runs: StoredRun
   runOutputs: StoredOutput
   runCodes: { runId: string; code: Uint8Array }

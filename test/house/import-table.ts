@@ -1,6 +1,6 @@
 /**
  * Which module may import which, and why. Any other import is forbidden. Imports point in one direction:
- * base ← {observe, kernel} ← {store, outbound, storage, engine} ← runner ← core ← tools ← mcp ← http ← app ← main.
+ * base ← {observe, kernel} ← {store, outbound, storage, engine} ← runner ← core ← {gateway} ← tools ← mcp ← http ← app ← main.
  */
 export const importTable: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   base: {},
@@ -28,6 +28,11 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     outbound: 'webhooks are delivered',
     runner: 'the run protocol; see importLimits',
   },
+  gateway: {
+    base: 'refusals and JSON',
+    outbound: 'only allowed addresses are reached',
+    core: 'callers, upstreams and their rights',
+  },
   tools: { base: 'words and refusals', observe: 'logs', core: 'a tool is a verb of core with a schema' },
   mcp: { base: 'refusals', observe: 'logs', core: 'callers', tools: 'the catalog' },
   http: {
@@ -36,6 +41,7 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     core: 'verbs of REST',
     tools: 'schemas of bodies',
     mcp: 'the protocol behind /mcp',
+    gateway: 'the relay to upstreams',
   },
   app: {
     base: 'cleanup',
@@ -45,6 +51,7 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     outbound: 'builds the guarded HTTP client',
     runner: 'connects to the runner',
     core: 'builds core',
+    gateway: 'builds the gateway',
     tools: 'builds the catalog',
     mcp: 'builds the protocol',
     http: 'builds the server',
@@ -58,6 +65,8 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     engine: 'doctor looks at the engine',
     runner: 'starts the runner',
     core: 'commands on the product',
+    gateway: 'reads the tools of an upstream',
+    outbound: 'reaches upstreams',
     tools: 'commands on tools',
     mcp: 'commands on the protocol',
     http: 'starts the front',
@@ -105,11 +114,16 @@ export const packageTable: Readonly<Record<string, { modules: readonly string[];
   fresh: { modules: ['http'], reason: 'conditional requests' },
   kysely: { modules: ['store'], reason: 'only store depends on SQL' },
   negotiator: { modules: ['http'], reason: 'the Accept header' },
-  'lru-cache': { modules: ['core'], reason: 'caches with a bound and an age' },
+  'lru-cache': { modules: ['core', 'gateway'], reason: 'caches with a bound and an age' },
   pino: { modules: ['observe'], reason: 'redaction applies to every line' },
   'pino-pretty': { modules: ['observe'], reason: 'redaction applies to every line' },
   'prom-client': { modules: ['observe'], reason: 'only observe depends on the format of metrics' },
   'range-parser': { modules: ['http'], reason: 'the Range header' },
+  undici: { modules: ['outbound', 'gateway'], reason: 'pooled connections to upstreams' },
+  '@modelcontextprotocol/client': {
+    modules: ['gateway'],
+    reason: 'reads the tools of upstreams of any protocol version',
+  },
   typebox: {
     modules: ['base', 'config', 'runner', 'tools', 'mcp', 'http'],
     reason: 'schemas of what comes from outside',

@@ -72,6 +72,7 @@ describe('a verb of core', () => {
     'recover',
     'close',
     'requireCapability',
+    'countUpstreamCall',
   ]
   /** Not verbs: what administration, the MCP protocol and the registry of open requests work on. */
   const parts = ['sealing', 'threadFiles', 'adminContext', 'readiness', 'openRequests']

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createCore } from '../../src/core/core.ts'
 import { buildServer } from '../../src/http/server.ts'
 import { conformanceOffers } from '../conformance/inventory.ts'
-import { coreSettings, type Front, openFront, testProfile } from '../support/front.ts'
+import { coreSettings, type Front, gatewayOf, openFront, testProfile } from '../support/front.ts'
 import { askModern, type ModernAnswer, sendModern, tasksExtension } from '../support/modern.ts'
 
 let front: Front
@@ -110,6 +110,7 @@ describe('a task whose front has died', () => {
     const core = await createCore({ ...front, profiles: [testProfile], ...coreSettings })
     const app = await buildServer({
       core,
+      gateway: gatewayOf(core),
       metrics: front.metrics,
       log: front.log,
       config: {

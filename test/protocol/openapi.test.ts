@@ -102,8 +102,22 @@ async function possessionsOf({ org, keyId, key }: Own): Promise<Record<string, s
     headers: { authorization: `Bearer ${everywhere}`, 'content-type': 'application/json' },
     body: JSON.stringify({ slug: 'other-volume' }),
   })
-  expect([profile.status, volume.status]).toEqual([201, 201])
-  return { org, key: keyId, id: runId, thread: 'other-thread', profile: 'other-mark', volume: 'other-volume' }
+  const upstream = await fetch(`${front.url}/admin/v1/orgs/${org}/upstreams`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${everywhere}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'other-mark/other-mark', url: 'https://mcp.example.com/' }),
+  })
+  expect([profile.status, volume.status, upstream.status]).toEqual([201, 201, 201])
+  return {
+    org,
+    key: keyId,
+    id: runId,
+    thread: 'other-thread',
+    profile: 'other-mark',
+    volume: 'other-volume',
+    vendor: 'other-mark',
+    name: 'other-mark',
+  }
 }
 
 let everywhere = ''
@@ -123,6 +137,7 @@ const bodies: Readonly<Record<string, (thread: string) => object>> = {
   eraseSubject: () => ({ subject: 'other-mark' }),
   setHistory: () => ({ keep_code: false }),
   createVolume: () => ({ slug: 'x' }),
+  createUpstream: () => ({ name: 'x/y', url: 'https://mcp.example.com/' }),
 }
 
 /** Path parameters that name nothing of an organization. */
@@ -131,7 +146,8 @@ const ownWords: Readonly<Record<string, string>> = { tool: 'files_download', tok
 /** Operations that cannot name objects of another organization. A new route that has no id and is not listed here fails. */
 const namesNothing = new Set([
   ...['execute', 'alive', 'ready', 'openapi', 'metrics', 'mcp', 'mcpEvents', 'endMcpSession'],
-  ...['listExecutions', 'listThreads', 'listVolumes'],
+  ...['listExecutions', 'listThreads', 'listVolumes', 'getUpstreamUsage'],
+  ...['listServers', 'listServersByApiPath', 'listServerTools', 'listServerToolsByApiPath'],
   ...['listOrgs', 'createOrg', 'listAudit', 'exportAudit', 'verifyAudit', 'listTokens', 'createToken', 'revokeToken'],
   // Links are bound to their creator: test/protocol/files.test.ts.
   ...['getBlob', 'headBlob', 'putBlob'],
@@ -168,6 +184,8 @@ describe('two organizations', () => {
     thread: 'none-thread',
     profile: 'none-mark',
     volume: 'none-volume',
+    vendor: 'none-mark',
+    name: 'none-mark',
   }
 
   async function ask(mine: Own, name: string, operation: Operation, ids: Record<string, string>) {
@@ -242,6 +260,8 @@ describe('a response', () => {
     await holds('POST /v1/threads/{id}/fork', '/v1/threads/a/fork', { to: 'b' })
     await holds('DELETE /v1/threads/{id}', '/v1/threads/b')
     await holds('GET /v1/volumes', '/v1/volumes')
+    await holds('GET /v1/mcp/servers', '/v1/mcp/servers')
+    await holds('GET /v1/mcp/usage', '/v1/mcp/usage')
     await holds('GET /admin/v1/orgs', '/admin/v1/orgs')
     await holds('POST /admin/v1/orgs', '/admin/v1/orgs', { name: 'answers made' })
     await holds(`GET ${at}`, org)
@@ -252,6 +272,9 @@ describe('a response', () => {
     await holds(`POST ${at}/profiles`, `${org}/profiles`, { name: 'p', settings: { env: { A: 'b' } } })
     await holds(`GET ${at}/profiles`, `${org}/profiles`)
     await holds(`PUT ${at}/limits`, `${org}/limits`, { concurrent_runs: 3 })
+    await holds(`POST ${at}/upstreams`, `${org}/upstreams`, { name: 'a/b', url: 'https://mcp.example.com/' })
+    await holds(`GET ${at}/upstreams`, `${org}/upstreams`)
+    await holds(`GET ${at}/upstreams/{vendor}/{name}`, `${org}/upstreams/a/b`)
     await holds(`GET ${at}/usage`, `${org}/usage`)
     await holds(`GET ${at}/tools`, `${org}/tools`)
     await holds(`PUT ${at}/tools/{tool}`, `${org}/tools/files_upload`, { shown: true })

@@ -11,6 +11,9 @@ import { Vault } from '../../src/core/access/vault.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
 import type { RecordedRun } from '../../src/core/runs/history.ts'
+import type { UpstreamTarget } from '../../src/core/upstreams/upstreams.ts'
+import { Gateway } from '../../src/gateway/gateway.ts'
+import { inspectUpstream } from '../../src/gateway/inspect.ts'
 import type { HttpDeps } from '../../src/http/operation.ts'
 import { toDelivered } from '../../src/http/rest/execution.ts'
 import { buildServer, type HttpConfig } from '../../src/http/server.ts'
@@ -65,6 +68,12 @@ export const threadsProfile: Profile = {
   storage: { kind: 'threads', quota: { bytes: 8 * 1024 * 1024, inodes: 1_000 }, retentionDays: null },
 }
 
+const outbound = new Outbound(new AllowedDestinations(['127.0.0.1']))
+/** Shared by all fronts of a test file; its connections end with the process. */
+const agent = outbound.agent()
+
+export const gatewayOf = (core: Core): Gateway => new Gateway(core, agent, '0.0.0-test')
+
 /** What core needs besides its modules. */
 export const coreSettings = {
   vault: new Vault(Buffer.alloc(32, 'test')),
@@ -73,9 +82,10 @@ export const coreSettings = {
   runHistoryMs: 30 * 24 * 60 * 60 * 1000,
   requestLimits: { perKey: 512, perOrg: 1024, transfersPerKey: 8, bufferBytes: 256 * 1024 * 1024 },
   webhooks: {
-    outbound: new Outbound(new AllowedDestinations(['127.0.0.1'])),
+    outbound,
     toBody: (run: RecordedRun) => JSON.stringify(toDelivered(run)),
   },
+  inspectUpstream: (target: UpstreamTarget) => inspectUpstream(agent, '0.0.0-test', target),
   readProfile: (name: string, written: Readonly<Record<string, unknown>>) =>
     readProfile(loadConfig({ flags: {}, env: {}, file: undefined }).values, name, written),
 }
@@ -147,6 +157,7 @@ export async function openFront(
   const opened = await openCore(profile, tools, requestLimits)
   const app = await buildServer({
     core: opened.core,
+    gateway: gatewayOf(opened.core),
     metrics: opened.metrics,
     log: opened.log,
     ...(offers && { offers }),

@@ -10,6 +10,9 @@ import { type Config, readProfile } from '../../config.ts'
 import { masterKeySource, openVault } from '../../core/access/master-key.ts'
 import { Profiles } from '../../core/access/profiles.ts'
 import type { AdminContext } from '../../core/admin/admin.ts'
+import { inspectUpstream } from '../../gateway/inspect.ts'
+import { AllowedDestinations } from '../../outbound/destination.ts'
+import { Outbound } from '../../outbound/outbound.ts'
 import type { SettingName } from '../../settings.ts'
 import { databasePath, openStore } from '../../store/sqlite.ts'
 import type { OrgRow, Store } from '../../store/store.ts'
@@ -19,6 +22,7 @@ import { printJson, withJson } from '../output.ts'
 import { exitCodes, type ProcessIo } from '../process-io.ts'
 import { readServerRecord } from '../server-record.ts'
 import { addSettingOptions, configOf } from '../setting-options.ts'
+import { version } from '../version.ts'
 
 /** The settings that these commands need: where the database is, who owns it, and how its secrets are encrypted. */
 const settingsOfAdmin: readonly SettingName[] = [
@@ -30,6 +34,7 @@ const settingsOfAdmin: readonly SettingName[] = [
   'region',
   'master_key_file',
   'master_key',
+  'outbound_allow',
 ]
 
 /** What an administration command works with. */
@@ -100,16 +105,25 @@ async function openSession(
   const profiles = new Profiles(store, vault, Object.values(config.profiles), (name, written) =>
     readProfile(config.values, name, written),
   )
+  const outbound = new Outbound(new AllowedDestinations(config.outboundAllow))
   const orgs = await store.orgs.list()
   const defaultOrg = defaultOf(orgs, isDevelopment(config, instance))
   return {
-    ...{ store, vault, profiles, region: config.region, io, defaultOrg },
+    ...{ store, vault, profiles, region: config.region, io, defaultOrg, outbound },
     printResult(result, text) {
       if (isJson) printJson(result, io)
       else if (text !== '') io.stdout.write(`${text}\n`)
     },
     notify(message) {
       if (!isJson) io.stderr.write(`${message}\n`)
+    },
+    inspectUpstream: async (target) => {
+      const agent = outbound.agent()
+      try {
+        return await inspectUpstream(agent, version, target)
+      } finally {
+        await agent.destroy()
+      }
     },
     orgNamed: async (name) => {
       const org = name === defaultOrgName ? defaultOrg : orgs.find((one) => one.name === name)

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { syncDirectory } from '../../base/durable-directory.ts'
 import { StartRefused } from '../../base/errors.ts'
 import type { Store } from '../../store/store.ts'
+import { placeOfUpstream } from '../upstreams/secrets.ts'
 import { placeOfEnv } from './key-env.ts'
 import { placeOfProfile } from './profiles.ts'
 import { masterKeyBytes, SealBroken, Vault } from './vault.ts'
@@ -143,6 +144,7 @@ export async function replaceMasterKey(store: Store, source: MasterKeySource): P
     secret: ({ name, value }) => again(secretPlace(name), value),
     env: ({ id, env }) => env && again(placeOfEnv(id), env),
     profile: ({ orgId, name, settings }) => again(placeOfProfile(orgId, name), settings),
+    upstream: ({ id, secrets }) => again(placeOfUpstream(id), secrets),
   })
   renameSync(`${source.file}.next`, source.file)
 }

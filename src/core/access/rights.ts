@@ -3,6 +3,7 @@ import { Refusal } from '../../base/errors.ts'
 import type { Toolset } from '../../base/profile.ts'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
+import { isUpstreamGrant } from '../upstreams/grants.ts'
 import type { HiddenTools } from './hidden-tools.ts'
 
 /** A tool as far as rights depend on it. */
@@ -34,7 +35,7 @@ export type GuardedNoun<Noun, Needs> = {
 /**
  * Decides what a caller may do. A caller has a capability that tools grant when its key may use one of these tools, its
  * profile allows the toolset, and its organization has not switched the tool off. It has a capability that no tool
- * grants when its key is not limited to tools.
+ * grants when its key is not limited to tools; those of upstreams also when its key may use an upstream.
  */
 export class Rights {
   readonly #tools: readonly ToolGrant[]
@@ -99,7 +100,9 @@ export class Rights {
 
   async #has(caller: Caller, capability: Capability): Promise<boolean> {
     const granting = this.#granting(capability)
-    if (granting.length === 0) return caller.tools === null
+    if (granting.length === 0) {
+      return caller.tools === null || (isOfUpstreams(capability) && caller.tools.some(isUpstreamGrant))
+    }
     const hidden = await this.#hidden.of(caller)
     return granting.some(
       ({ name, toolset }) =>
@@ -129,5 +132,8 @@ export class Rights {
     return new Refusal('permission_denied', { capability, source })
   }
 }
+
+/** Keys that are limited to tools can be limited to upstreams and their tools, too. */
+const isOfUpstreams = (capability: Capability): boolean => capability.startsWith('upstreams.')
 
 const capabilityOf = (need: Need): Capability => (typeof need === 'string' ? need : need.capability)

@@ -1,11 +1,13 @@
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import type { Outbound } from '../../outbound/outbound.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
 import type { AdminTokenRow } from '../../store/admin-rows.ts'
 import type { OrgRow, Rows, Store } from '../../store/store.ts'
 import type { Profiles } from '../access/profiles.ts'
 import type { Vault } from '../access/vault.ts'
 import { dayLength, isRealDay } from '../times.ts'
+import type { InspectUpstream } from './upstreams.ts'
 
 /** Roles of admin tokens: `owner` may do everything, `admin` everything except managing tokens, `member` may read. */
 export const roles = ['owner', 'admin', 'member'] as const satisfies readonly AdminTokenRow['role'][]
@@ -30,6 +32,9 @@ export interface AdminContext {
   profiles: Profiles
   /** Part of new keys. */
   region: string
+  /** Checks the addresses of upstreams. */
+  outbound: Pick<Outbound, 'check'>
+  inspectUpstream: InspectUpstream
   /** Absent in a command, which leaves work on storage to the server. */
   runner?: Pick<Runner, 'storage'>
 }

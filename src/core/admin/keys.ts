@@ -5,6 +5,7 @@ import { placeOfEnv } from '../access/key-env.ts'
 import { newKeyRow, newSecret } from '../access/keys.ts'
 import { checkVariables } from '../access/variables.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
+import { isUpstreamGrant } from '../upstreams/grants.ts'
 import { type Admin, type AdminContext, checkFuture, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
 /** Settings of a key. An absent one keeps its value, or is not set. */
@@ -168,9 +169,9 @@ async function toChanges(
     const problem = `must be the name of a profile (${offered}); ${JSON.stringify(profile.slice(0, 64))} does not exist`
     throw new Refusal('invalid_argument', { field: 'profile', problem })
   }
-  const odd = tools?.find((tool) => !knownTools.includes(tool))
+  const odd = tools?.find((tool) => !knownTools.includes(tool) && !isUpstreamGrant(tool))
   if (odd !== undefined) {
-    const problem = `must contain names of tools (${knownTools.join(', ')}); ${odd.slice(0, 64)} does not exist`
+    const problem = `must contain names of tools (${knownTools.join(', ')}) or of upstreams (vendor/name, vendor/name#tool); ${odd.slice(0, 64)} does not exist`
     throw new Refusal('invalid_argument', { field: 'tools', problem })
   }
   const env = variables && checkVariables(variables)

@@ -85,7 +85,7 @@ describe('writing to a client', () => {
 
   it('says that it is alive while there is nothing to say, and stops with the end', async () => {
     const { response, client } = await open()
-    const writer = new Writer(response).keepAlive(':\n\n', 20)
+    const writer = new Writer(response).keepAlive(':\n\n', { afterMs: 20 })
     let received = ''
     client
       .on('data', (piece) => {

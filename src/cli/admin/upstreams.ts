@@ -1,0 +1,219 @@
+/** `glovebox upstreams`: the MCP servers that keys of an organization reach through this one. */
+import { readFileSync } from 'node:fs'
+import type { Command } from 'commander'
+import { StartRefused } from '../../base/errors.ts'
+import { asMap, readFileText } from '../../config-sources.ts'
+import { operator } from '../../core/admin/admin.ts'
+import {
+  approveUpstream,
+  changesOfUpstream,
+  createUpstream,
+  getUpstream,
+  listUpstreams,
+  refreshUpstream,
+  removeUpstream,
+  testUpstream,
+  type UpstreamRef,
+  type UpstreamSettings,
+  type UpstreamView,
+  updateUpstream,
+} from '../../core/admin/upstreams.ts'
+import { importServers } from '../../gateway/import.ts'
+import { type Cli, withExamples } from '../command.ts'
+import { type Columns, printItems, printJson, withJson } from '../output.ts'
+import { type AdminSession, adminCommand, everyItem, usageError, withAdmin, withOrg } from './context.ts'
+
+interface UpstreamOptions {
+  org: string
+  url?: string
+  displayName?: string
+  description?: string
+  tag?: string[]
+  /** In seconds. */
+  timeout?: string
+  bearerFile?: string
+  secretsFile?: string
+  enable?: boolean
+  disable?: boolean
+}
+
+export function register(program: Command, cli: Cli): void {
+  const upstreams = program.command('upstreams').description('Manage the MCP servers that keys reach through this one.')
+  const add = (usage: string, description: string) => withOrg(adminCommand(upstreams, usage, description))
+  withExamples(
+    withSettings(add('add <name> <url>', 'Register an MCP server as vendor/name, and read its tools.')),
+    'glovebox upstreams add exa/exa https://mcp.exa.ai/mcp --bearer-file exa.key',
+  ).action((name: string, url: string, options: UpstreamOptions, command: Command) => {
+    const settings = toSettings(options)
+    return withAdmin(cli, (session) => create(session, name, { url, ...settings }, options))(command)
+  })
+  withSettings(add('update <name>', 'Change an MCP server. Options that are not given keep their value.'))
+    .option('--url <url>', 'address')
+    .option('--enable', 'offer it to keys')
+    .option('--disable', 'hide it from keys')
+    .action((name: string, options: UpstreamOptions, command: Command) => {
+      const settings = toSettings(options)
+      return withAdmin(cli, (session) => update(session, name, settings, options))(command)
+    })
+  withExamples(
+    add('import <file>', 'Register the servers in the configuration of an MCP client, or in a server.json.').option(
+      '--vendor <name>',
+      'vendor of servers whose name has none',
+      'imported',
+    ),
+    'glovebox upstreams import .mcp.json --vendor team',
+  ).action((file: string, options: UpstreamOptions & { vendor: string }, command: Command) => {
+    const content = asMap(readFileText(file, readText(file)), `The file ${file}`)
+    return withAdmin(cli, (session) => importAll(session, content, options))(command)
+  })
+  withJson(add('list', 'List the MCP servers of an organization.')).action(withAdmin(cli, list))
+  add('show <name>', 'Print an MCP server as JSON, without its secrets.').action(withAdmin(cli, show))
+  add('test <name>', 'Connect to an MCP server and print what it offers as JSON.').action(withAdmin(cli, test))
+  add('refresh <name>', 'Read the tools of an MCP server. Changed tools are suspended until they are approved.').action(
+    withAdmin(cli, refresh),
+  )
+  add('changes <name>', 'Print the tools that have changed since they were approved as JSON.').action(
+    withAdmin(cli, changes),
+  )
+  add('approve <name>', 'Approve the changed tools of an MCP server.').action(withAdmin(cli, approve))
+  add('remove <name>', 'Remove an MCP server with its credentials.').action(withAdmin(cli, remove))
+}
+
+const withSettings = (command: Command): Command =>
+  command
+    .option('--display-name <text>', 'name for people')
+    .option('--description <text>', 'what it is for')
+    .option('--tag <text...>', 'capability tags')
+    .option('--timeout <seconds>', 'time until a response begins')
+    .option('--bearer-file <file>', 'file with a token that is sent as Authorization: Bearer')
+    .option('--secrets-file <file>', 'YAML file with headers and credential, as in the admin API')
+
+/** Reads files before the command becomes the user of the API server, which may not be able to read them. */
+function toSettings(options: UpstreamOptions): UpstreamSettings {
+  const { displayName, description, tag, timeout, bearerFile, secretsFile, url, enable, disable } = options
+  const secrets = secretsFile === undefined ? {} : asMap(readFileText(secretsFile, readText(secretsFile)), secretsFile)
+  const bearer = bearerFile === undefined ? undefined : readText(bearerFile).trim()
+  return {
+    ...(displayName !== undefined && { display_name: displayName }),
+    ...(description !== undefined && { description }),
+    ...(tag !== undefined && { capability_tags: tag }),
+    ...(timeout !== undefined && { timeout_ms: Math.round(Number(timeout) * 1_000) }),
+    ...(url !== undefined && { url }),
+    ...((enable ?? disable) !== undefined && { enabled: enable === true }),
+    ...(secrets as Pick<UpstreamSettings, 'headers' | 'credential'>),
+    ...(bearer !== undefined && {
+      credential: { in: 'header', name: 'Authorization', prefix: 'Bearer ', values: bearer === '' ? [] : [bearer] },
+    }),
+  }
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new StartRefused(`Cannot read ${file}: ${(error as Error).message}.`, 'Check the path of the file.')
+  }
+}
+
+const columns: Columns<UpstreamView> = {
+  NAME: ({ name }) => name,
+  URL: ({ url }) => url,
+  TOOLS: ({ tools }) => (tools === null ? '-' : String(tools)),
+  CHANGED: (upstream) => String(upstream.changed_tools.length),
+  CREDENTIAL: ({ credential }) => credential?.hints.join(' ') || '-',
+  STATE: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
+}
+
+async function list(session: AdminSession, options: { org: string; json?: boolean }) {
+  const { id } = await session.orgNamed(options.org)
+  const upstreams = await everyItem((cursor) => listUpstreams(session, operator, id, { cursor }))
+  printItems(upstreams, columns, options, session.io)
+  return undefined
+}
+
+const refOf = async (session: AdminSession, name: string, { org }: { org: string }): Promise<UpstreamRef> => ({
+  orgId: (await session.orgNamed(org)).id,
+  name,
+})
+
+async function create(
+  session: AdminSession,
+  name: string,
+  settings: UpstreamSettings & { url: string },
+  options: { org: string },
+) {
+  const ref = await refOf(session, name, options)
+  await createUpstream(session, operator, ref, settings)
+  return report(session, ref)
+}
+
+/** A server that is registered but cannot be reached yet is worth a warning, not an error. */
+async function report(session: AdminSession, ref: UpstreamRef): Promise<undefined> {
+  const { stderr } = session.io
+  try {
+    const { tools, suspicious_tools: suspicious } = await refreshUpstream(session, operator, ref)
+    stderr.write(`Registered ${ref.name} with ${tools} tools.\n`)
+    warnOf(session, suspicious)
+  } catch (error) {
+    stderr.write(`Registered ${ref.name}, but its tools could not be read: ${(error as Error).message}\n`)
+  }
+  return undefined
+}
+
+function warnOf({ io: { stderr } }: AdminSession, suspicious: readonly string[]): void {
+  if (suspicious.length === 0) return
+  stderr.write(
+    `Warning: the description of ${suspicious.join(', ')} reads like instructions to a model. Check it with show.\n`,
+  )
+}
+
+async function update(session: AdminSession, name: string, settings: UpstreamSettings, options: { org: string }) {
+  await updateUpstream(session, operator, await refOf(session, name, options), settings)
+  return undefined
+}
+
+async function importAll(session: AdminSession, content: object, { org, vendor }: { org: string; vendor: string }) {
+  const { servers, skipped } = importServers(content, vendor)
+  for (const { name, ...settings } of servers) {
+    const ref = await refOf(session, name, { org })
+    await createUpstream(session, operator, ref, settings)
+    await report(session, ref)
+  }
+  for (const { name, reason } of skipped) session.io.stderr.write(`Skipped ${name}: ${reason}.\n`)
+  return servers.length > 0 ? undefined : usageError('no server was registered', session.io)
+}
+
+async function show(session: AdminSession, name: string, options: { org: string }) {
+  printJson(await getUpstream(session, operator, await refOf(session, name, options)), session.io)
+  return undefined
+}
+
+async function test(session: AdminSession, name: string, options: { org: string }) {
+  printJson(await testUpstream(session, operator, await refOf(session, name, options)), session.io)
+  return undefined
+}
+
+async function refresh(session: AdminSession, name: string, options: { org: string }) {
+  const view = await refreshUpstream(session, operator, await refOf(session, name, options))
+  session.io.stderr.write(`${name} has ${view.tools} approved tools.\n`)
+  if (view.changed_tools.length > 0) {
+    session.io.stderr.write(`Suspended until approved: ${view.changed_tools.join(', ')}.\n`)
+  }
+  warnOf(session, view.suspicious_tools)
+  return undefined
+}
+
+async function changes(session: AdminSession, name: string, options: { org: string }) {
+  printJson(await changesOfUpstream(session, operator, await refOf(session, name, options)), session.io)
+  return undefined
+}
+
+async function approve(session: AdminSession, name: string, options: { org: string }) {
+  await approveUpstream(session, operator, await refOf(session, name, options))
+  return undefined
+}
+
+async function remove(session: AdminSession, name: string, options: { org: string }) {
+  await removeUpstream(session, operator, await refOf(session, name, options))
+  return undefined
+}

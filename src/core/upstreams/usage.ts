@@ -1,0 +1,150 @@
+import { BackgroundJob } from '../../base/background-job.ts'
+import { timestamp } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
+import { fault, type Log } from '../../observe/log.ts'
+import type { Store } from '../../store/store.ts'
+import type { UpstreamUsageRow } from '../../store/upstream-rows.ts'
+import { dayOf } from '../../store/usage.ts'
+import type { Caller } from '../caller.ts'
+import { isRealDay } from '../times.ts'
+
+/** How long counts stay in memory; a process that is killed loses this much of them. */
+const writeEveryMs = 1_000
+/** Different counts between two writes; further ones are counted without their tool, whose name a client chooses. */
+const countsMax = 10_000
+const toolNameMax = 128
+
+/** One call that was relayed. */
+export interface UpstreamCall {
+  upstream: string
+  /** Empty for methods other than `tools/call`. */
+  tool: string
+  failed: boolean
+  latencyMs: number
+  bytes: number
+}
+
+/** Counts calls of upstreams in memory, and writes the sums in the background, so that no call waits for the disk. */
+export class UpstreamUsage {
+  readonly #store: Pick<Store, 'upstreamUsage'>
+  readonly #job: BackgroundJob
+  #counts = new Map<string, UpstreamUsageRow>()
+
+  constructor(store: Pick<Store, 'upstreamUsage'>, log: Log) {
+    this.#store = store
+    this.#job = new BackgroundJob({
+      everyMs: writeEveryMs,
+      work: () => this.write(),
+      onFault: (error) => fault(error, log),
+    })
+  }
+
+  count({ orgId, keyId }: Pick<Caller, 'orgId' | 'keyId'>, call: UpstreamCall): void {
+    const { upstream, failed, latencyMs, bytes } = call
+    const tool = this.#counts.size < countsMax ? call.tool.slice(0, toolNameMax) : ''
+    const counted = { calls: 1, failures: failed ? 1 : 0, latencyMs: Math.round(latencyMs), bytes }
+    this.#add({ orgId, keyId, day: dayOf(timestamp()), upstream, tool, ...counted })
+  }
+
+  start(): void {
+    this.#job.start()
+  }
+
+  /** Writes what was counted and stops. */
+  async stop(): Promise<void> {
+    await this.#job.run()
+    await this.#job.stop()
+  }
+
+  async write(): Promise<void> {
+    if (this.#counts.size === 0) return
+    const counts = [...this.#counts.values()]
+    this.#counts = new Map()
+    try {
+      await this.#store.upstreamUsage.add(counts)
+    } catch (error) {
+      for (const count of counts) this.#add(count)
+      throw error
+    }
+  }
+
+  #add(count: UpstreamUsageRow): void {
+    const id = JSON.stringify([count.keyId, count.day, count.upstream, count.tool])
+    const known = this.#counts.get(id)
+    if (known === undefined) {
+      this.#counts.set(id, count)
+      return
+    }
+    known.calls += count.calls
+    known.failures += count.failures
+    known.latencyMs += count.latencyMs
+    known.bytes += count.bytes
+  }
+}
+
+/** How usage can be grouped. */
+export const usageGroups = ['server', 'tool', 'key', 'day'] as const
+export type UsageGroup = (typeof usageGroups)[number]
+
+/** The sum of the calls in one group. */
+export interface UpstreamTotals {
+  server?: string
+  tool?: string
+  key_id?: string
+  day?: string
+  calls: number
+  failures: number
+  latency_ms: number
+  bytes: number
+}
+
+const fieldsOf: Record<UsageGroup, (row: UpstreamUsageRow) => Partial<UpstreamTotals>> = {
+  server: ({ upstream }) => ({ server: upstream }),
+  tool: ({ upstream, tool }) => ({ server: upstream, tool }),
+  key: ({ keyId }) => ({ key_id: keyId }),
+  day: ({ day }) => ({ day }),
+}
+
+/** Adds up usage by group, most calls first. */
+export function totalsBy(group: UsageGroup, rows: readonly UpstreamUsageRow[]): UpstreamTotals[] {
+  const totals = new Map<string, UpstreamTotals>()
+  for (const row of rows) {
+    const fields = fieldsOf[group](row)
+    const id = JSON.stringify(fields)
+    const sum = totals.get(id) ?? { ...fields, calls: 0, failures: 0, latency_ms: 0, bytes: 0 }
+    totals.set(id, sum)
+    sum.calls += Number(row.calls)
+    sum.failures += Number(row.failures)
+    sum.latency_ms += Number(row.latencyMs)
+    sum.bytes += Number(row.bytes)
+  }
+  return [...totals.values()].sort((a, b) => b.calls - a.calls)
+}
+
+const dayMs = 86_400_000
+const daysDefault = 30
+const daysMax = 366
+
+/**
+ * Reads the period of a usage query.
+ * @param start first day, such as `2027-01-31`; 30 days before the end by default. @param end last day; today by default.
+ * @returns days as they are stored, the last one exclusive.
+ * @throws Refusal `invalid_argument`.
+ */
+export function toPeriod(start: string | undefined, end: string | undefined): { from: string; until: string } {
+  const day = (ms: number) => dayOf(new Date(ms).toISOString())
+  const untilMs = toDayMs('end', end ?? dayOf(timestamp())) + dayMs
+  const fromMs = start === undefined ? untilMs - daysDefault * dayMs : toDayMs('start', start)
+  if (fromMs >= untilMs || untilMs - fromMs > daysMax * dayMs) {
+    throw new Refusal('invalid_argument', { field: 'start', problem: `must be at most ${daysMax} days before end` })
+  }
+  return { from: day(fromMs), until: day(untilMs) }
+}
+
+function toDayMs(field: string, text: string): number {
+  const ms = /^\d{4}-\d\d-\d\d$/.test(text) && isRealDay(text) ? Date.parse(text) : Number.NaN
+  if (Number.isNaN(ms)) {
+    throw new Refusal('invalid_argument', { field, problem: 'must be a day such as 2027-01-31' })
+  }
+  return ms
+}

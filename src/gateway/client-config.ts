@@ -1,0 +1,171 @@
+/** How to connect an MCP client to one endpoint, in the form that its configuration file has today. */
+
+/** An endpoint that a client connects to. */
+export interface ClientEndpoint {
+  /** Name of the server in the configuration of the client. */
+  name: string
+  url: string
+  /** API key; `null` where the server needs none. */
+  key: string | null
+}
+
+type Json = Record<string, unknown>
+
+interface ClientForm {
+  /** Where the client reads it, for people. */
+  file: string
+  /** Returns the content of the file. */
+  body(endpoint: ClientEndpoint): Json
+}
+
+const bearer = ({ key }: ClientEndpoint): Record<string, string> =>
+  key === null ? {} : { Authorization: `Bearer ${key}` }
+
+const withHeaders = (endpoint: ClientEndpoint, field = 'headers'): Json =>
+  endpoint.key === null ? {} : { [field]: bearer(endpoint) }
+
+/** The bridge replaces the variable: https://github.com/geelen/mcp-remote */
+const authorizationOfVariable = ['Authorization:$', '{AUTH}'].join('')
+
+/** Each client, with the page that documents its form. */
+const forms = {
+  /** https://modelcontextprotocol.io/docs/develop/connect-local-servers: programs only, so a bridge connects to the URL. */
+  claude: {
+    file: 'claude_desktop_config.json',
+    body: (endpoint) => ({
+      mcpServers: {
+        [endpoint.name]: {
+          command: 'npx',
+          // The space of the header is in a variable, since Claude Desktop on Windows does not quote arguments.
+          args: [
+            '-y',
+            'mcp-remote',
+            endpoint.url,
+            ...(endpoint.key === null ? [] : ['--header', authorizationOfVariable]),
+          ],
+          ...(endpoint.key !== null && { env: { AUTH: `Bearer ${endpoint.key}` } }),
+        },
+      },
+    }),
+  },
+  /** https://code.claude.com/docs/en/mcp */
+  'claude-code': {
+    file: '.mcp.json',
+    body: (endpoint) => ({
+      mcpServers: { [endpoint.name]: { type: 'http', url: endpoint.url, ...withHeaders(endpoint) } },
+    }),
+  },
+  /** https://cursor.com/docs/context/mcp */
+  cursor: {
+    file: '.cursor/mcp.json',
+    body: (endpoint) => ({ mcpServers: { [endpoint.name]: { url: endpoint.url, ...withHeaders(endpoint) } } }),
+  },
+  /** https://docs.windsurf.com/windsurf/cascade/mcp */
+  windsurf: {
+    file: '~/.codeium/windsurf/mcp_config.json',
+    body: (endpoint) => ({ mcpServers: { [endpoint.name]: { serverUrl: endpoint.url, ...withHeaders(endpoint) } } }),
+  },
+  /** https://code.visualstudio.com/docs/copilot/reference/mcp-configuration */
+  vscode: {
+    file: '.vscode/mcp.json',
+    body: (endpoint) => ({
+      servers: { [endpoint.name]: { type: 'http', url: endpoint.url, ...withHeaders(endpoint) } },
+    }),
+  },
+  /** https://developers.openai.com/codex/mcp; `headers` would be ignored. */
+  codex: {
+    file: '~/.codex/config.toml',
+    body: (endpoint) => ({
+      mcp_servers: { [endpoint.name]: { url: endpoint.url, ...withHeaders(endpoint, 'http_headers') } },
+    }),
+  },
+  /** https://opencode.ai/docs/mcp-servers */
+  opencode: {
+    file: 'opencode.json',
+    body: (endpoint) => ({
+      $schema: 'https://opencode.ai/config.json',
+      mcp: { [endpoint.name]: { type: 'remote', url: endpoint.url, enabled: true, ...withHeaders(endpoint) } },
+    }),
+  },
+  /** https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md */
+  gemini: {
+    file: '~/.gemini/settings.json',
+    body: (endpoint) => ({ mcpServers: { [endpoint.name]: { httpUrl: endpoint.url, ...withHeaders(endpoint) } } }),
+  },
+  /** https://zed.dev/docs/ai/mcp */
+  zed: {
+    file: '~/.config/zed/settings.json',
+    body: (endpoint) => ({ context_servers: { [endpoint.name]: { url: endpoint.url, ...withHeaders(endpoint) } } }),
+  },
+  /** https://docs.cline.bot/mcp */
+  cline: {
+    file: 'cline_mcp_settings.json',
+    body: (endpoint) => ({
+      mcpServers: {
+        [endpoint.name]: { type: 'streamableHttp', url: endpoint.url, disabled: false, ...withHeaders(endpoint) },
+      },
+    }),
+  },
+  /** https://docs.continue.dev/customize/deep-dives/mcp */
+  continue: {
+    file: '~/.continue/config.yaml',
+    body: (endpoint) => ({
+      mcpServers: [
+        {
+          ...{ name: endpoint.name, type: 'streamable-http', url: endpoint.url },
+          ...(endpoint.key !== null && { requestOptions: { headers: bearer(endpoint) } }),
+        },
+      ],
+    }),
+  },
+  /** https://block.github.io/goose/docs/getting-started/using-extensions */
+  goose: {
+    file: '~/.config/goose/config.yaml',
+    body: (endpoint) => ({
+      extensions: {
+        [endpoint.name]: {
+          ...{ type: 'streamable_http', enabled: true, name: endpoint.name, uri: endpoint.url, timeout: 300 },
+          headers: bearer(endpoint),
+        },
+      },
+    }),
+  },
+  /** https://www.librechat.ai/docs/configuration/librechat_yaml/object_structure/mcp_servers */
+  librechat: {
+    file: 'librechat.yaml',
+    body: (endpoint) => ({
+      mcpServers: { [endpoint.name]: { type: 'streamable-http', url: endpoint.url, ...withHeaders(endpoint) } },
+    }),
+  },
+  /** https://docs.openwebui.com/features/mcp: the value of TOOL_SERVER_CONNECTIONS. */
+  'open-webui': {
+    file: 'TOOL_SERVER_CONNECTIONS',
+    body: (endpoint) => ({
+      tool_server_connections: [
+        {
+          ...{ type: 'mcp', url: endpoint.url, path: '' },
+          ...(endpoint.key === null ? { auth_type: 'none' } : { auth_type: 'bearer', key: endpoint.key }),
+          ...{ config: { enable: true }, info: { id: endpoint.name, name: endpoint.name, description: '' } },
+        },
+      ],
+    }),
+  },
+} as const satisfies Record<string, ClientForm>
+
+export type McpClientName = keyof typeof forms
+export const mcpClientNames = Object.keys(forms) as McpClientName[]
+
+export const isMcpClient = (name: string): name is McpClientName => Object.hasOwn(forms, name)
+
+/** Returns the file that a client reads, with the entry for one endpoint. */
+export const clientConfig = (client: McpClientName, endpoint: ClientEndpoint): { file: string; body: Json } => {
+  const { file, body } = forms[client]
+  return { file, body: body(endpoint) }
+}
+
+/** Returns the configuration of Codex as it stands in its file. */
+export function codexToml({ name, url, key }: ClientEndpoint): string {
+  const lines = [`[mcp_servers.${JSON.stringify(name)}]`, `url = ${JSON.stringify(url)}`]
+  if (key !== null) lines.push(`http_headers = { Authorization = ${JSON.stringify(`Bearer ${key}`)} }`)
+  return `${lines.join('\n')}\n`
+}

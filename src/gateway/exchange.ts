@@ -1,0 +1,119 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Readable } from 'node:stream'
+import { Refusal } from '../base/errors.ts'
+import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
+import { isRestricted, tryParse } from './message.ts'
+
+/** A request that is relayed. */
+export interface RelayRequest {
+  method: 'POST' | 'GET' | 'DELETE'
+  headers: IncomingHttpHeaders
+  /** Empty without one. */
+  body: Buffer
+  /** Aborts when the client disconnects. */
+  signal: AbortSignal
+}
+
+/** A response of an upstream. */
+export interface UpstreamAnswer {
+  status: number
+  headers: IncomingHttpHeaders
+  body: Readable
+}
+
+/** Headers of a client that are passed on; credentials and cookies never are. */
+const requestHeaders: ReadonlySet<string> = new Set([
+  ...['mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name', 'last-event-id'],
+  ...['traceparent', 'tracestate', 'accept-language'],
+])
+/** Arguments that a client repeats as headers. */
+const argumentHeader = /^mcp-param-[a-z0-9-]{1,64}$/
+const responseHeaders: readonly string[] = ['mcp-session-id', 'mcp-protocol-version', 'retry-after', 'content-language']
+
+/** A body that is not passed on piece by piece. */
+const bodyMaxBytes = 1024 * 1024
+
+/** Returns the headers of the request to an upstream, without credentials. */
+export function passedOn({ headers, method }: RelayRequest): Record<string, string> {
+  const passed: Record<string, string> = {
+    accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
+    'accept-encoding': 'identity',
+    'user-agent': 'glovebox',
+    ...(method === 'POST' && { 'content-type': 'application/json' }),
+  }
+  for (const [name, value] of Object.entries(headers)) {
+    if (typeof value === 'string' && (requestHeaders.has(name) || argumentHeader.test(name))) passed[name] = value
+  }
+  return passed
+}
+
+/** The body as the client sent it, unless it had to be inspected or gets a credential. */
+export function bodyToSend(
+  body: Buffer,
+  message: unknown,
+  target: UpstreamTarget,
+  intoBody: ((message: unknown) => void) | undefined,
+): Buffer | string {
+  if (intoBody === undefined && !isRestricted(target)) return body
+  if (message === undefined) throw new Refusal('invalid_request', { problem: 'the body is not JSON' })
+  // Written anew, so that the upstream reads what was checked: parsers differ in which of two equal keys they take.
+  const copy: unknown = structuredClone(message)
+  for (const one of Array.isArray(copy) ? (copy as unknown[]) : [copy]) intoBody?.(one)
+  return JSON.stringify(copy)
+}
+
+export const sessionHeaders = ({
+  id,
+  protocolVersion,
+}: {
+  id: string
+  protocolVersion: string
+}): Record<string, string> => ({
+  'mcp-session-id': id,
+  'mcp-protocol-version': protocolVersion,
+})
+
+/** Returns the headers of the response that a client gets. */
+export function pick(received: IncomingHttpHeaders): Record<string, string> {
+  const picked: Record<string, string> = {}
+  for (const name of responseHeaders) {
+    const value = received[name]
+    if (typeof value === 'string') picked[name] = value
+  }
+  return picked
+}
+
+/** Reads a body that is not passed on. @throws Error where it is too large. */
+export async function bodyOf({ body }: UpstreamAnswer): Promise<Buffer> {
+  const pieces: Uint8Array[] = []
+  let bytes = 0
+  for await (const piece of body as AsyncIterable<Uint8Array>) {
+    bytes += piece.length
+    if (bytes > bodyMaxBytes) {
+      body.destroy()
+      throw new Error('its response is too large')
+    }
+    pieces.push(piece)
+  }
+  return Buffer.concat(pieces)
+}
+
+/** Closes a response that is not used. @returns the error to report. */
+export async function dropped({ body }: UpstreamAnswer, problem: string): Promise<Error> {
+  body.on('error', () => {})
+  body.destroy()
+  return new Error(problem)
+}
+
+/** Whether a text is a JSON-RPC error. */
+export function isProtocolError(text: string): boolean {
+  const { jsonrpc, error } = (tryParse(Buffer.from(text)) ?? {}) as { jsonrpc?: unknown; error?: unknown }
+  return jsonrpc === '2.0' && typeof error === 'object'
+}
+
+/** The beginning of a text from an upstream, on one line. */
+export const excerpt = (text: string): string =>
+  text
+    .replaceAll(/[^\x20-\x7e]+/g, ' ')
+    .trim()
+    .slice(0, 200) || 'without a body'

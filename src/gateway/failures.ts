@@ -1,0 +1,44 @@
+import { Refusal } from '../base/errors.ts'
+import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
+import { refusalIn } from '../outbound/guarded-agent.ts'
+
+/** An upstream did not answer within its timeout. */
+export class UpstreamTimeout extends Error {}
+
+/** Turns whatever went wrong on the way to an upstream into a refusal without internal details. */
+export function toRefusal(error: unknown, { name: upstream, timeoutMs }: UpstreamTarget): Refusal {
+  if (error instanceof Refusal && error.code !== 'destination_refused') return error
+  const destination = refusalIn(error)
+  if (destination) return new Refusal('upstream_misconfigured', { upstream, problem: withoutStop(destination.message) })
+  if (error instanceof UpstreamTimeout) return new Refusal('upstream_timeout', { seconds: timeoutMs / 1_000 })
+  const { code, message } = error as NodeJS.ErrnoException
+  if (code === 'UND_ERR_BODY_TIMEOUT') {
+    return new Refusal('upstream_failed', { upstream, problem: 'it stopped sending its response' })
+  }
+  return new Refusal('upstream_failed', { upstream, problem: code === undefined ? message : `${reasonOf(code)}` })
+}
+
+function reasonOf(code: string): string {
+  switch (code) {
+    case 'ECONNREFUSED':
+      return 'it refused the connection'
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return 'its host name cannot be resolved'
+    case 'UND_ERR_CONNECT_TIMEOUT':
+    case 'ETIMEDOUT':
+    case 'EHOSTUNREACH':
+    case 'ENETUNREACH':
+      return 'it cannot be reached'
+    case 'ECONNRESET':
+    case 'EPIPE':
+    case 'UND_ERR_SOCKET':
+      return 'it closed the connection before its response was complete'
+    case 'HPE_INVALID_CONSTANT':
+      return 'it does not speak HTTP'
+    default:
+      return `the connection failed (${code})`
+  }
+}
+
+const withoutStop = (sentence: string): string => sentence.replace(/\.$/, '')

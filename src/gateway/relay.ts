@@ -1,0 +1,281 @@
+import { Readable } from 'node:stream'
+import type { Agent } from 'undici'
+import { monotonicMs } from '../base/clock.ts'
+import { Refusal } from '../base/errors.ts'
+import type { Caller } from '../core/caller.ts'
+import type { Core } from '../core/core.ts'
+import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
+import type { CircuitBreaker } from './breaker.ts'
+import { type Credentials, redactSecrets } from './credentials.ts'
+import { asEvent, discardPartialEvent, EventBoundary, errorEvent } from './events.ts'
+import {
+  bodyOf,
+  bodyToSend,
+  dropped,
+  excerpt,
+  isProtocolError,
+  passedOn,
+  pick,
+  type RelayRequest,
+  sessionHeaders,
+  type UpstreamAnswer,
+} from './exchange.ts'
+import { toRefusal, UpstreamTimeout } from './failures.ts'
+import { isRestricted, requireAllowed, type Sketch, sketchOf, tryParse } from './message.ts'
+import type { UpstreamSessions } from './sessions.ts'
+
+/** The response to the client. */
+export type RelayReply =
+  | { kind: 'body'; status: number; headers: Record<string, string>; body: Uint8Array }
+  | {
+      kind: 'stream'
+      headers: Record<string, string>
+      pieces: AsyncGenerator<string | Uint8Array, void, undefined>
+      /** Whether a comment can be added now. */
+      isBetween(): boolean
+    }
+
+/** A stream that sends nothing for this long has lost its upstream. */
+const idleMs = 300_000
+/** Calls of one upstream in progress, of all keys of its organization. */
+const callsMax = 256
+const retryAfterSeconds = 1
+/** Latest version with an `initialize` request: https://modelcontextprotocol.io/specification/2025-11-25 */
+const legacyVersion = '2025-11-25'
+
+export interface RelayDeps {
+  core: Pick<Core, 'countUpstreamCall'>
+  agent: Agent
+  credentials: Credentials
+  breaker: CircuitBreaker
+  sessions: UpstreamSessions
+  version: string
+}
+
+/** Passes messages to upstreams and their responses back, piece by piece as they arrive. */
+export class Relay {
+  readonly #deps: RelayDeps
+  /** Calls in progress by upstream. */
+  readonly #calls = new Map<string, number>()
+
+  constructor(deps: RelayDeps) {
+    this.#deps = deps
+  }
+
+  /**
+   * Sends one request to an upstream.
+   * @throws Refusal `upstream_failed`, `upstream_timeout`, `upstream_misconfigured`, `upstream_tool_denied`,
+   * `upstream_full`, `invalid_request`.
+   */
+  async relay(caller: Caller, target: UpstreamTarget, request: RelayRequest): Promise<RelayReply> {
+    const call = this.#begin(caller, target, request)
+    try {
+      const answer = await this.#send(call)
+      return await this.#toReply(call, answer)
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'upstream_tool_denied') call.end('neutral')
+      else call.end(request.signal.aborted ? 'neutral' : 'failed')
+      throw toRefusal(error, target)
+    }
+  }
+
+  #begin(caller: Caller, target: UpstreamTarget, request: RelayRequest): Call {
+    const { id, name } = target
+    const active = this.#calls.get(id) ?? 0
+    if (active >= callsMax) throw new Refusal('upstream_full', { upstream: name, limit: callsMax, retryAfterSeconds })
+    const message = request.body.length === 0 ? undefined : tryParse(request.body)
+    if (request.method === 'POST' && isRestricted(target)) requireAllowed(message, target)
+    const waitSeconds = this.#deps.breaker.enter(id)
+    if (waitSeconds > 0) {
+      const problem = 'it failed several times in a row'
+      throw new Refusal('upstream_failed', { upstream: name, problem, retryAfterSeconds: waitSeconds })
+    }
+    this.#calls.set(id, active + 1)
+    const startMs = monotonicMs()
+    const sketch = sketchOf(message)
+    let bytes = request.body.length
+    let hasEnded = false
+    return {
+      ...{ caller, target, request, message, sketch },
+      count: (more) => {
+        bytes += more
+      },
+      end: (outcome) => {
+        if (hasEnded) return
+        hasEnded = true
+        const left = (this.#calls.get(id) ?? 1) - 1
+        if (left === 0) this.#calls.delete(id)
+        else this.#calls.set(id, left)
+        this.#deps.breaker.leave(id, outcome)
+        if (sketch.method === '') return
+        const latencyMs = monotonicMs() - startMs
+        this.#deps.core.countUpstreamCall(caller, {
+          ...{ upstream: name, tool: sketch.tool, failed: outcome === 'failed', latencyMs, bytes },
+        })
+      },
+    }
+  }
+
+  /** Sends the message, in a session of the gateway where the upstream requires one and the client has none. */
+  async #send(call: Call): Promise<UpstreamAnswer> {
+    const { target, caller, request, sketch } = call
+    const needsOwn =
+      request.method === 'POST' && sketch.method !== 'initialize' && request.headers['mcp-session-id'] === undefined
+    const isModern = request.headers['mcp-method'] !== undefined
+    if (!needsOwn || isModern) return this.#request(call, {})
+    const { sessions } = this.#deps
+    const known = sessions.get(target.id, caller.keyId)
+    const answer = await this.#request(call, known ? sessionHeaders(known) : {})
+    if (answer.status !== 400 && answer.status !== 404) return answer
+    // Refused before anything was executed: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+    sessions.delete(target.id, caller.keyId)
+    const refused = await bodyOf(answer)
+    const session = await this.#openSession(call)
+    if (session === undefined) return { ...answer, body: Readable.from([refused]) }
+    sessions.set(target.id, caller.keyId, session)
+    return this.#request(call, sessionHeaders(session))
+  }
+
+  async #openSession(call: Call): Promise<{ id: string; protocolVersion: string } | undefined> {
+    const { version } = this.#deps
+    const params = {
+      ...{ protocolVersion: legacyVersion, capabilities: {}, clientInfo: { name: 'glovebox', version } },
+    }
+    const first = await this.#post(call, { jsonrpc: '2.0', id: 0, method: 'initialize', params }, {})
+    const id = first.headers['mcp-session-id']
+    const text = (await bodyOf(first)).toString('utf8')
+    if (first.status !== 200 || typeof id !== 'string') return undefined
+    const agreed = /"protocolVersion"\s*:\s*"([\w.-]{1,32})"/.exec(text)?.[1] ?? legacyVersion
+    const session = { id, protocolVersion: agreed }
+    await bodyOf(
+      await this.#post(call, { jsonrpc: '2.0', method: 'notifications/initialized' }, sessionHeaders(session)),
+    )
+    return session
+  }
+
+  #post(call: Call, message: object, headers: Record<string, string>): Promise<UpstreamAnswer> {
+    const body = Buffer.from(JSON.stringify(message))
+    return this.#request({ ...call, request: { ...call.request, headers: {}, body }, message }, headers)
+  }
+
+  async #request(call: Call, more: Record<string, string>): Promise<UpstreamAnswer> {
+    const { target, request, message } = call
+    const { url, headers: own, intoBody } = this.#deps.credentials.authorize(target)
+    const { timeoutMs } = target
+    const timeout = new AbortController()
+    const timer = setTimeout(() => timeout.abort(new UpstreamTimeout()), timeoutMs)
+    const isLong = request.method === 'GET'
+    try {
+      const { statusCode, headers, body } = await this.#deps.agent.request({
+        ...{ origin: url.origin, path: `${url.pathname}${url.search}`, method: request.method },
+        headers: { ...passedOn(request), ...more, ...own },
+        body: request.method === 'POST' ? bodyToSend(request.body, message, target, intoBody) : null,
+        signal: AbortSignal.any([request.signal, timeout.signal]),
+        headersTimeout: 0,
+        // The stream of a GET is silent until the upstream has something to say.
+        bodyTimeout: isLong ? 0 : idleMs,
+      })
+      return { status: statusCode, headers, body }
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  async #toReply(call: Call, answer: UpstreamAnswer): Promise<RelayReply> {
+    const { status, headers: received } = answer
+    const headers = pick(received)
+    if (received['content-encoding'] !== undefined && received['content-encoding'] !== 'identity') {
+      throw await dropped(answer, 'it compressed its response without being asked to')
+    }
+    if (status === 200) return this.#stream(call, answer, headers)
+    const body = await bodyOf(answer)
+    if (status === 202 || status === 204) {
+      call.end('succeeded')
+      return { kind: 'body', status, headers, body: Buffer.alloc(0) }
+    }
+    const text = redactSecrets(body.toString('utf8'), call.target)
+    // A client needs these to negotiate a version, to start a new session or to see that there is no stream.
+    if ([400, 404, 405].includes(status) && (isProtocolError(text) || status !== 400)) {
+      call.end('succeeded')
+      headers['content-type'] = isProtocolError(text) ? 'application/json' : 'text/plain; charset=utf-8'
+      return { kind: 'body', status, headers, body: Buffer.from(text) }
+    }
+    throw new Refusal('upstream_failed', {
+      upstream: call.target.name,
+      problem: `it answered with status ${status}${status < 400 ? ', a redirect' : ''}: ${excerpt(text)}`,
+    })
+  }
+
+  #stream(call: Call, { headers: received, body }: UpstreamAnswer, headers: Record<string, string>): RelayReply {
+    const type = received['content-type'] ?? ''
+    const boundary = new EventBoundary()
+    if (type.startsWith('text/event-stream')) {
+      headers['content-type'] = 'text/event-stream'
+      return { kind: 'stream', headers, pieces: events(call, body, boundary), isBetween: () => boundary.isBetween }
+    }
+    const wantsJson = /\bapplication\/json\b/i.test(call.request.headers.accept ?? '')
+    headers['content-type'] = wantsJson ? 'application/json; charset=utf-8' : 'text/event-stream'
+    const pieces = plain(call, wantsJson ? body : asEvent(body))
+    return { kind: 'stream', headers, pieces, isBetween: () => false }
+  }
+}
+
+/** One message that is being relayed. */
+interface Call {
+  caller: Caller
+  target: UpstreamTarget
+  request: RelayRequest
+  /** `undefined` where the body is not JSON. */
+  message: unknown
+  sketch: Sketch
+  /** Counts bytes of the response. */
+  count(bytes: number): void
+  /** Ends the call once. */
+  end(outcome: 'succeeded' | 'failed' | 'neutral'): void
+}
+
+/** Yields an event stream as it arrives, and answers the request where the upstream breaks off. */
+async function* events(
+  call: Call,
+  body: Readable,
+  boundary: EventBoundary,
+): AsyncGenerator<string | Uint8Array, void, undefined> {
+  let outcome: 'succeeded' | 'failed' | 'neutral' = 'neutral'
+  try {
+    for await (const piece of body as AsyncIterable<Uint8Array>) {
+      call.count(piece.length)
+      boundary.add(piece)
+      yield piece
+    }
+    outcome = 'succeeded'
+  } catch (error) {
+    if (call.request.signal.aborted) return
+    outcome = 'failed'
+    const { message } = toRefusal(error, call.target)
+    if (!boundary.isBetween) yield discardPartialEvent
+    yield errorEvent(call.sketch.id, -32603, message)
+  } finally {
+    call.end(outcome)
+    body.destroy()
+  }
+}
+
+/** Yields a body as it arrives; where the upstream breaks off, the connection to the client is cut as well. */
+async function* plain(
+  call: Call,
+  body: AsyncIterable<string | Uint8Array>,
+): AsyncGenerator<string | Uint8Array, void, undefined> {
+  let outcome: 'succeeded' | 'failed' | 'neutral' = 'neutral'
+  try {
+    for await (const piece of body) {
+      call.count(piece.length)
+      yield piece
+    }
+    outcome = 'succeeded'
+  } catch (error) {
+    outcome = call.request.signal.aborted ? 'neutral' : 'failed'
+    throw toRefusal(error, call.target)
+  } finally {
+    call.end(outcome)
+  }
+}

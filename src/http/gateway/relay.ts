@@ -1,0 +1,95 @@
+import type { FastifyReply, RouteHandlerMethod } from 'fastify'
+import type { RelayRequest } from '../../gateway/exchange.ts'
+import type { RelayReply } from '../../gateway/relay.ts'
+import { startWriting } from '../answer.ts'
+import type { Operation, ServerContext } from '../operation.ts'
+
+export const gatewayGroup = { name: 'Gateway', description: 'Other MCP servers, reached with the key of this one.' }
+
+/** Both paths of an upstream; the second one is in the configuration of clients. */
+const paths = ['/mcp/{vendor}/{name}/sse', '/{vendor}/{name}/sse'] as const
+
+const relayed = { access: 'key', capability: 'upstreams.call', group: gatewayGroup } as const
+
+const refusals = [
+  ...(['upstream_unknown', 'upstream_failed', 'upstream_misconfigured', 'upstream_timeout'] as const),
+  ...(['upstream_tool_denied', 'upstream_full', 'invalid_request'] as const),
+]
+
+export const relayOperations: readonly Operation[] = paths.flatMap((path, index): Operation[] => {
+  const alias = index === 0 ? '' : 'ByShortPath'
+  return [
+    {
+      ...{ ...relayed, path, id: `relayMessage${alias}`, method: 'POST' },
+      summary: 'Send a message to an upstream MCP server',
+      body: { mediaType: 'application/json' },
+      answers: { 200: { mediaType: 'text/event-stream' }, 202: null },
+      refusals,
+      handler: relayHandler,
+    },
+    {
+      ...{ ...relayed, path, id: `relayEvents${alias}`, method: 'GET' },
+      summary: 'Open the stream of messages of an upstream MCP server',
+      answers: { 200: { mediaType: 'text/event-stream' } },
+      refusals,
+      handler: relayHandler,
+    },
+    {
+      ...{ ...relayed, path, id: `endRelayedSession${alias}`, method: 'DELETE' },
+      summary: 'End a session with an upstream MCP server',
+      answers: { 204: null },
+      refusals,
+      handler: relayHandler,
+    },
+  ]
+})
+
+/** Comments keep the connection open while an upstream is silent. */
+const keepAliveComment = ': keep-alive\n\n'
+
+function relayHandler({ gateway }: ServerContext): RouteHandlerMethod {
+  return async (request, reply) => {
+    const { vendor, name } = request.params as { vendor: string; name: string }
+    const gone = new AbortController()
+    reply.raw.once('close', () => gone.abort())
+    const { caller, method, headers } = request
+    const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0)
+    // A stream may stay open for hours; it must not keep the body of its request.
+    request.body = undefined
+    const sent = { method: method as RelayRequest['method'], headers, body, signal: gone.signal }
+    const upstream = `${vendor}/${name}`
+    request.open?.require((now) => gateway.requireAccess(now, upstream))
+    await send(reply, await gateway.relay(caller, upstream, sent))
+  }
+}
+
+async function send(reply: FastifyReply, answer: RelayReply): Promise<void> {
+  reply.headers(answer.headers)
+  switch (answer.kind) {
+    case 'body':
+      await reply.code(answer.status).send(answer.body.length === 0 ? undefined : answer.body)
+      return
+    case 'stream':
+      return sendPieces(reply, answer)
+  }
+}
+
+async function sendPieces(
+  reply: FastifyReply,
+  { pieces, isBetween }: Extract<RelayReply, { kind: 'stream' }>,
+): Promise<void> {
+  reply.code(200).header('x-accel-buffering', 'no')
+  const writer = startWriting(reply).keepAlive(keepAliveComment, { when: isBetween })
+  reply.raw.flushHeaders()
+  try {
+    for await (const piece of pieces) {
+      if (typeof piece === 'string') await writer.write(piece)
+      else await writer.writeBytes(piece)
+      if (writer.gone) return
+    }
+    writer.end()
+  } catch {
+    // The response has begun, and its end is missing: the client must not take it for complete.
+    reply.raw.destroy()
+  }
+}

@@ -1,0 +1,80 @@
+import { type Kysely, sql } from 'kysely'
+import type { Store } from './store.ts'
+import type { Tables } from './tables.ts'
+
+export const upstreams = (db: Kysely<Tables>): Store['upstreams'] => ({
+  async create(upstream) {
+    const inserted = await db
+      .insertInto('upstreams')
+      .values(upstream)
+      .onConflict((conflict) => conflict.columns(['orgId', 'name']).doNothing())
+      .executeTakeFirst()
+    return inserted.numInsertedOrUpdatedRows === 1n
+  },
+
+  get: (orgId, name) =>
+    db.selectFrom('upstreams').selectAll().where('orgId', '=', orgId).where('name', '=', name).executeTakeFirst(),
+
+  page: (orgId, afterName, limit) =>
+    db
+      .selectFrom('upstreams')
+      .selectAll()
+      .where('orgId', '=', orgId)
+      .where('name', '>', afterName)
+      .orderBy('name')
+      .limit(limit)
+      .execute(),
+
+  async count(orgId) {
+    const { count } = await db
+      .selectFrom('upstreams')
+      .select((select) => select.fn.countAll<number>().as('count'))
+      .where('orgId', '=', orgId)
+      .executeTakeFirstOrThrow()
+    return Number(count)
+  },
+
+  async update(id, changes) {
+    const changed = await db.updateTable('upstreams').set(changes).where('id', '=', id).executeTakeFirst()
+    return changed.numUpdatedRows === 1n
+  },
+
+  async remove(id) {
+    const removed = await db.deleteFrom('upstreams').where('id', '=', id).executeTakeFirst()
+    return removed.numDeletedRows === 1n
+  },
+})
+
+export const upstreamUsage = (db: Kysely<Tables>): Store['upstreamUsage'] => ({
+  async add(counts) {
+    await db.transaction().execute(async (transaction) => {
+      for (const count of counts) {
+        await transaction
+          .insertInto('upstreamUsage')
+          .values(count)
+          .onConflict((conflict) =>
+            conflict.columns(['orgId', 'day', 'keyId', 'upstream', 'tool']).doUpdateSet({
+              calls: sql<number>`upstream_usage.calls + excluded.calls`,
+              failures: sql<number>`upstream_usage.failures + excluded.failures`,
+              latencyMs: sql<number>`upstream_usage.latency_ms + excluded.latency_ms`,
+              bytes: sql<number>`upstream_usage.bytes + excluded.bytes`,
+            }),
+          )
+          .execute()
+      }
+    })
+  },
+
+  list: (orgId, fromDay, untilDay) =>
+    db
+      .selectFrom('upstreamUsage')
+      .selectAll()
+      .where('orgId', '=', orgId)
+      .where('day', '>=', fromDay)
+      .where('day', '<', untilDay)
+      .orderBy('day')
+      .orderBy('keyId')
+      .orderBy('upstream')
+      .orderBy('tool')
+      .execute(),
+})
