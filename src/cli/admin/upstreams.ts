@@ -1,7 +1,7 @@
 /** `glovebox upstreams`: the MCP servers that keys of an organization reach through this one. */
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
-import { StartRefused } from '../../base/errors.ts'
+import { Refusal, StartRefused } from '../../base/errors.ts'
 import { asMap, readFileText } from '../../config-sources.ts'
 import { operator } from '../../core/admin/admin.ts'
 import {
@@ -20,7 +20,7 @@ import {
 } from '../../core/admin/upstreams.ts'
 import { importServers } from '../../gateway/import.ts'
 import { type Cli, withExamples } from '../command.ts'
-import { type Columns, printItems, printJson, withJson } from '../output.ts'
+import { type Columns, printItems, printJson } from '../output.ts'
 import { type AdminSession, adminCommand, everyItem, usageError, withAdmin, withOrg } from './context.ts'
 
 interface UpstreamOptions {
@@ -31,6 +31,7 @@ interface UpstreamOptions {
   tag?: string[]
   /** In seconds. */
   timeout?: string
+  /** Path of a file, as the next one. */
   bearerFile?: string
   secretsFile?: string
   enable?: boolean
@@ -66,7 +67,7 @@ export function register(program: Command, cli: Cli): void {
     const content = asMap(readFileText(file, readText(file)), `The file ${file}`)
     return withAdmin(cli, (session) => importAll(session, content, options))(command)
   })
-  withJson(add('list', 'List the MCP servers of an organization.')).action(withAdmin(cli, list))
+  add('list', 'List the MCP servers of an organization.').action(withAdmin(cli, list))
   add('show <name>', 'Print an MCP server as JSON, without its secrets.').action(withAdmin(cli, show))
   add('test <name>', 'Connect to an MCP server and print what it offers as JSON.').action(withAdmin(cli, test))
   add('refresh <name>', 'Read the tools of an MCP server. Changed tools are suspended until they are approved.').action(
@@ -142,44 +143,47 @@ async function create(
   settings: UpstreamSettings & { url: string },
   options: { org: string },
 ) {
-  const ref = await refOf(session, name, options)
-  await createUpstream(session, operator, ref, settings)
-  return report(session, ref)
-}
-
-/** A server that is registered but cannot be reached yet is worth a warning, not an error. */
-async function report(session: AdminSession, ref: UpstreamRef): Promise<undefined> {
-  const { stderr } = session.io
-  try {
-    const { tools, suspicious_tools: suspicious } = await refreshUpstream(session, operator, ref)
-    stderr.write(`Registered ${ref.name} with ${tools} tools.\n`)
-    warnOf(session, suspicious)
-  } catch (error) {
-    stderr.write(`Registered ${ref.name}, but its tools could not be read: ${(error as Error).message}\n`)
-  }
+  session.printResult(await registered(session, await refOf(session, name, options), settings), '')
   return undefined
 }
 
-function warnOf({ io: { stderr } }: AdminSession, suspicious: readonly string[]): void {
+/** Registers a server and reads its tools. One that cannot be reached yet is worth a message, not an error. */
+async function registered(
+  session: AdminSession,
+  ref: UpstreamRef,
+  settings: UpstreamSettings & { url: string },
+): Promise<UpstreamView> {
+  const created = await createUpstream(session, operator, ref, settings)
+  try {
+    const view = await refreshUpstream(session, operator, ref)
+    session.notify(`Registered ${ref.name} with ${view.tools} tools.`)
+    warnOf(session, view)
+    return view
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    session.notify(`Registered ${ref.name}, but its tools could not be read: ${error.message}`)
+    return created
+  }
+}
+
+function warnOf(session: AdminSession, { suspicious_tools: suspicious }: UpstreamView): void {
   if (suspicious.length === 0) return
-  stderr.write(
-    `Warning: the description of ${suspicious.join(', ')} reads like instructions to a model. Check it with show.\n`,
-  )
+  session.notify(`Warning: the description of ${suspicious.join(', ')} reads like instructions to a model.`)
 }
 
 async function update(session: AdminSession, name: string, settings: UpstreamSettings, options: { org: string }) {
-  await updateUpstream(session, operator, await refOf(session, name, options), settings)
+  session.printResult(await updateUpstream(session, operator, await refOf(session, name, options), settings), '')
   return undefined
 }
 
 async function importAll(session: AdminSession, content: object, { org, vendor }: { org: string; vendor: string }) {
   const { servers, skipped } = importServers(content, vendor)
+  const views: UpstreamView[] = []
   for (const { name, ...settings } of servers) {
-    const ref = await refOf(session, name, { org })
-    await createUpstream(session, operator, ref, settings)
-    await report(session, ref)
+    views.push(await registered(session, await refOf(session, name, { org }), settings))
   }
-  for (const { name, reason } of skipped) session.io.stderr.write(`Skipped ${name}: ${reason}.\n`)
+  for (const { name, reason } of skipped) session.notify(`Skipped ${name}: ${reason}.`)
+  session.printResult({ registered: views, skipped }, '')
   return servers.length > 0 ? undefined : usageError('no server was registered', session.io)
 }
 
@@ -195,11 +199,10 @@ async function test(session: AdminSession, name: string, options: { org: string 
 
 async function refresh(session: AdminSession, name: string, options: { org: string }) {
   const view = await refreshUpstream(session, operator, await refOf(session, name, options))
-  session.io.stderr.write(`${name} has ${view.tools} approved tools.\n`)
-  if (view.changed_tools.length > 0) {
-    session.io.stderr.write(`Suspended until approved: ${view.changed_tools.join(', ')}.\n`)
-  }
-  warnOf(session, view.suspicious_tools)
+  session.notify(`${name} has ${view.tools} approved tools.`)
+  if (view.changed_tools.length > 0) session.notify(`Suspended until approved: ${view.changed_tools.join(', ')}.`)
+  warnOf(session, view)
+  session.printResult(view, '')
   return undefined
 }
 
@@ -209,11 +212,12 @@ async function changes(session: AdminSession, name: string, options: { org: stri
 }
 
 async function approve(session: AdminSession, name: string, options: { org: string }) {
-  await approveUpstream(session, operator, await refOf(session, name, options))
+  session.printResult(await approveUpstream(session, operator, await refOf(session, name, options)), '')
   return undefined
 }
 
 async function remove(session: AdminSession, name: string, options: { org: string }) {
   await removeUpstream(session, operator, await refOf(session, name, options))
+  session.printResult({ name, state: 'removed' }, '')
   return undefined
 }
