@@ -184,6 +184,7 @@ function mcpPart(figures: readonly McpFigure[]): string {
     table(header, rows),
     '',
     'Each server is a separate process and offers one tool that returns immediately; ours includes authentication and all',
-    'request checks. "Constant" is `node:http` with one fixed response. The client shares the processors with them.',
+    'request checks. "Constant" is `node:http` with one fixed response. The relays',
+    'pass each call on to it: "bare relay" is `node:http` with undici and nothing else. The client shares the processors with them.',
   ].join('\n')
 }

@@ -73,9 +73,10 @@ export class Relay {
       const answer = await this.#send(call)
       return await this.#toReply(call, answer)
     } catch (error) {
-      if (error instanceof Refusal && error.code === 'upstream_tool_denied') call.end('neutral')
-      else call.end(request.signal.aborted ? 'neutral' : 'failed')
-      throw toRefusal(error, target)
+      const refusal = toRefusal(error, target)
+      const isOfUpstream = refusal.code === 'upstream_failed' || refusal.code === 'upstream_timeout'
+      call.end(isOfUpstream && !request.signal.aborted ? 'failed' : 'neutral')
+      throw refusal
     }
   }
 
@@ -106,11 +107,17 @@ export class Relay {
         const left = (this.#calls.get(id) ?? 1) - 1
         if (left === 0) this.#calls.delete(id)
         else this.#calls.set(id, left)
-        this.#deps.breaker.leave(id, outcome)
+        this.#deps.breaker.leave(id, outcome === 'rejected' ? 'succeeded' : outcome)
         if (sketch.method === '') return
         const latencyMs = monotonicMs() - startMs
         this.#deps.core.countUpstreamCall(caller, {
-          ...{ upstream: name, tool: sketch.tool, failed: outcome === 'failed', latencyMs, bytes },
+          ...{
+            upstream: name,
+            tool: sketch.tool,
+            failed: outcome === 'failed' || outcome === 'rejected',
+            latencyMs,
+            bytes,
+          },
         })
       },
     }
@@ -200,6 +207,8 @@ export class Relay {
       headers['content-type'] = isProtocolError(text) ? 'application/json' : 'text/plain; charset=utf-8'
       return { kind: 'body', status, headers, body: Buffer.from(text) }
     }
+    // An upstream that refuses what a client sends is not out of service.
+    if (status < 500) call.end('rejected')
     throw new Refusal('upstream_failed', {
       upstream: call.target.name,
       problem: `it answered with status ${status}${status < 400 ? ', a redirect' : ''}: ${excerpt(text)}`,
@@ -220,6 +229,9 @@ export class Relay {
   }
 }
 
+/** How a call ended. `rejected`: the upstream answered with an error; `neutral`: it is not known. */
+type Outcome = 'succeeded' | 'rejected' | 'failed' | 'neutral'
+
 /** One message that is being relayed. */
 interface Call {
   caller: Caller
@@ -231,7 +243,7 @@ interface Call {
   /** Counts bytes of the response. */
   count(bytes: number): void
   /** Ends the call once. */
-  end(outcome: 'succeeded' | 'failed' | 'neutral'): void
+  end(outcome: Outcome): void
 }
 
 /** Yields an event stream as it arrives, and answers the request where the upstream breaks off. */
@@ -240,7 +252,7 @@ async function* events(
   body: Readable,
   boundary: EventBoundary,
 ): AsyncGenerator<string | Uint8Array, void, undefined> {
-  let outcome: 'succeeded' | 'failed' | 'neutral' = 'neutral'
+  let outcome: Outcome = 'neutral'
   try {
     for await (const piece of body as AsyncIterable<Uint8Array>) {
       call.count(piece.length)
@@ -265,7 +277,7 @@ async function* plain(
   call: Call,
   body: AsyncIterable<string | Uint8Array>,
 ): AsyncGenerator<string | Uint8Array, void, undefined> {
-  let outcome: 'succeeded' | 'failed' | 'neutral' = 'neutral'
+  let outcome: Outcome = 'neutral'
   try {
     for await (const piece of body) {
       call.count(piece.length)

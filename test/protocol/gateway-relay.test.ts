@@ -288,6 +288,13 @@ describe('an upstream that fails', () => {
     expect(opened.at(-1)!.received).toHaveLength(5)
   })
 
+  it('is still called after it rejected what a client sent', async () => {
+    const path = await hostile((_request, response) => response.writeHead(422).end('bad arguments'))
+    for (let index = 0; index < 6; index++)
+      await expectRefused(await send(path, call('echo', {})), 502, 'upstream_error')
+    expect(opened.at(-1)!.received).toHaveLength(6)
+  })
+
   it('passes on the protocol errors that a client needs to negotiate', async () => {
     const error = { jsonrpc: '2.0', id: null, error: { code: -32022, message: 'Unsupported version' } }
     const path = await hostile((_request, response) =>
