@@ -1,7 +1,9 @@
 import type { Agent } from 'undici'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
+import type { OfferedUpstream } from '../core/upstreams/upstreams.ts'
 import { CircuitBreaker } from './breaker.ts'
+import { type CallOutcome, callId, readOutcome, type UpstreamProgress } from './call.ts'
 import { Credentials } from './credentials.ts'
 import type { RelayRequest } from './exchange.ts'
 import { Relay, type RelayReply } from './relay.ts'
@@ -27,6 +29,38 @@ export class Gateway {
    */
   async relay(caller: Caller, upstream: string, request: RelayRequest): Promise<RelayReply> {
     return this.#relay.relay(caller, await this.#core.upstreams.target(caller, upstream), request)
+  }
+
+  /** Lists the upstreams of a caller. @throws Refusal `permission_denied`. */
+  list(caller: Caller): Promise<OfferedUpstream[]> {
+    return this.#core.upstreams.list(caller)
+  }
+
+  /**
+   * Calls a tool of an upstream and reads its whole response.
+   * @param onProgress receives the progress of the call.
+   * @throws Refusal `upstream_unknown`, `permission_denied` and those of `Relay`.
+   */
+  async callTool(
+    caller: Caller,
+    { upstream, tool, given }: { upstream: string; tool: string; given: unknown },
+    signal: AbortSignal,
+    onProgress: ((progress: UpstreamProgress) => Promise<void>) | undefined,
+  ): Promise<CallOutcome> {
+    const post = (message: object) =>
+      this.relay(caller, upstream, {
+        ...{ method: 'POST', signal, body: Buffer.from(JSON.stringify({ jsonrpc: '2.0', ...message })) },
+        headers: { accept: 'application/json, text/event-stream' },
+      })
+    const _meta = onProgress && { progressToken: callId }
+    const params = { name: tool, arguments: given ?? {}, ...(_meta && { _meta }) }
+    const reply = await post({ id: callId, method: 'tools/call', params })
+    return readOutcome(upstream, reply, onProgress ?? (async () => {}), (id) => {
+      const error = { code: -32601, message: 'This gateway cannot pass requests of a server on to the client.' }
+      post({ id, error }).catch(() => {
+        // The call itself reports what is wrong with the upstream.
+      })
+    })
   }
 
   /** @throws Refusal `upstream_unknown`, `permission_denied` where the caller may no longer use the upstream. */

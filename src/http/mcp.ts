@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { escapeLineBreaks } from '../base/json.ts'
 import type { Caller } from '../core/caller.ts'
+import type { Gateway } from '../gateway/gateway.ts'
 import { readsEvents } from '../mcp/accept.ts'
 import { ActiveCalls } from '../mcp/active-calls.ts'
 import type { ChangeFeed } from '../mcp/change-feed.ts'
@@ -13,13 +14,18 @@ import { Sessions } from '../mcp/legacy/sessions.ts'
 import { LiveTasks } from '../mcp/modern/live-tasks.ts'
 import { readResultOptions, resultParameters } from '../mcp/result-options.ts'
 import { fault } from '../observe/log.ts'
-import { type Catalog, chooseToolsets } from '../tools/catalog.ts'
+import { type Catalog, chooseToolsets, type Offer, withTools } from '../tools/catalog.ts'
+import { discoveryListings, discoveryTools } from '../tools/upstreams/discovery.ts'
+import { listingOf, namedTools, toTool } from '../tools/upstreams/upstream-tools.ts'
 import { sendJson, startWriting } from './answer.ts'
 import { baseUrlOf } from './base-url.ts'
-import type { Group, HttpDeps, Operation } from './operation.ts'
+import type { Group, HttpDeps, Operation, QueryParameters } from './operation.ts'
 
 /** A call that takes longer is answered as a stream: common clients and proxies wait one to five minutes for headers. */
 const streamAfterMs = 10_000
+
+/** Where the tools of upstreams are offered beside our own. */
+const aggregatedPath = '/v1/mcp'
 
 /** The handlers of `/mcp`, which share the state that the protocol keeps between requests. */
 export interface McpEndpoint {
@@ -75,14 +81,18 @@ function refuseModern({ method }: FastifyRequest, header: HeaderOf): void {
 async function contextOf(
   request: FastifyRequest,
   reply: FastifyReply,
-  { core, version, log, ...addressing }: HttpDeps,
+  { core, gateway, version, log, ...addressing }: HttpDeps,
   catalog: Catalog,
   state: McpState,
 ): Promise<McpContext> {
   const { caller } = request
   const wanted = queryOf(request, 'toolsets')
-  const offerTo = async (to: Caller) =>
-    catalog.offer(to.profile, chooseToolsets(wanted, to.profile), await core.hiddenTools(to), to.tools)
+  const discovery = queryOf(request, 'discovery')
+  const hasUpstreams = request.routeOptions.url === aggregatedPath
+  const offerTo = async (to: Caller) => {
+    const own = catalog.offer(to.profile, chooseToolsets(wanted, to.profile), await core.hiddenTools(to), to.tools)
+    return hasUpstreams ? withUpstreams(own, gateway, to, discovery) : own
+  }
   return {
     ...state,
     core,
@@ -98,6 +108,32 @@ async function contextOf(
     wantsSession: queryOf(request, 'session') === 'true',
     disconnected: disconnectSignal(reply.raw),
     log: request.log as typeof log,
+  }
+}
+
+/** Adds the tools of upstreams, or those that find and call them. @throws Refusal `invalid_argument`. */
+async function withUpstreams(
+  own: Offer,
+  gateway: Gateway,
+  caller: Caller,
+  discovery: string | undefined,
+): Promise<Offer> {
+  const tools = await namedTools(
+    gateway,
+    caller,
+    own.tools.map(({ name }) => name),
+  )
+  switch (discovery) {
+    case undefined:
+      return withTools(
+        own,
+        tools.map(listingOf),
+        tools.map((tool) => toTool(gateway, tool)),
+      )
+    case 'search':
+      return withTools(own, discoveryListings(tools.length), discoveryTools(gateway, tools))
+    default:
+      throw new Refusal('invalid_argument', { field: 'discovery', problem: 'must be search' })
   }
 }
 
@@ -160,7 +196,7 @@ async function sendEvents(
 
 function queryOf(
   request: FastifyRequest,
-  name: 'toolsets' | 'session' | keyof typeof resultParameters,
+  name: 'toolsets' | 'session' | 'discovery' | keyof typeof resultParameters,
 ): string | undefined {
   const value = (request.query as Record<string, unknown>)[name]
   if (value === undefined || typeof value === 'string') return value
@@ -170,40 +206,48 @@ function queryOf(
 const group: Group = { name: 'MCP', description: 'The Model Context Protocol.' }
 
 /** Each tool requires its own capability. */
-const mcp = { path: '/mcp', access: 'key', capability: null, group } as const
+const protocol = { access: 'key', capability: null, group } as const
 
-export const mcpOperations: readonly Operation[] = [
+const query = {
+  toolsets: 'Toolsets to offer, separated by commas.',
+  ...resultParameters,
+  session: 'true creates a session, which only tools that send requests to the client need.',
+}
+
+/** The operations of one path. @param suffix of their ids. */
+const operationsOf = (path: string, suffix: string, summary: string, more: QueryParameters): readonly Operation[] => [
   {
-    ...mcp,
-    id: 'mcp',
-    method: 'POST',
-    summary: 'Send an MCP message; see docs/mcp.md',
-    query: {
-      toolsets: 'Toolsets to offer, separated by commas.',
-      ...resultParameters,
-      session: 'true creates a session, which only tools that send requests to the client need.',
-    },
+    ...{ ...protocol, path, id: `mcp${suffix}`, method: 'POST', summary },
+    query: { ...query, ...more },
     body: { mediaType: 'application/json' },
     answers: { 200: { mediaType: 'application/json' }, 202: null },
     refusals: ['parse_error', 'invalid_request', 'thread_busy'],
     handler: ({ mcp }) => mcp.post,
   },
   {
-    ...mcp,
-    id: 'mcpEvents',
-    method: 'GET',
+    ...{ ...protocol, path, id: `mcpEvents${suffix}`, method: 'GET' },
     summary: 'Open the stream of server messages, for MCP clients before 2026-07-28',
     answers: { 200: { mediaType: 'text/event-stream' } },
     refusals: ['method_not_allowed'],
     handler: ({ mcp }) => mcp.get,
   },
   {
-    ...mcp,
-    id: 'endMcpSession',
-    method: 'DELETE',
+    ...{ ...protocol, path, id: `endMcpSession${suffix}`, method: 'DELETE' },
     summary: 'End an MCP session',
     answers: { 204: null },
     refusals: ['method_not_allowed'],
     handler: ({ mcp }) => mcp.delete,
   },
+]
+
+export const mcpOperations: readonly Operation[] = [
+  ...operationsOf('/mcp', '', 'Send an MCP message; see docs/mcp.md', {}),
+  ...operationsOf(
+    aggregatedPath,
+    'WithUpstreams',
+    'Send an MCP message, with the tools of upstreams; see docs/gateway.md',
+    {
+      discovery: 'search offers tool_search and tool_call instead of all tools of upstreams.',
+    },
+  ),
 ]

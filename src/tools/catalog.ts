@@ -45,6 +45,9 @@ export const productInventory: Inventory = {
   templates: [fileResource],
 }
 
+/** A tool as far as a call needs it. */
+export type CallableTool = Pick<Tool, 'name' | 'call'>
+
 /** What one profile offers within one choice of toolsets; the same for every call, in a fixed order. */
 export interface Offer {
   readonly tools: readonly ToolListing[]
@@ -53,7 +56,7 @@ export interface Offer {
   readonly templates: readonly TemplateListing[]
   has: Offers
   /** @throws Refusal `unknown_tool`, also for a tool that is not offered here. */
-  tool(name: string): Tool
+  tool(name: string): CallableTool
   /** The arguments that a tool wants repeated as headers; none where there is no such tool. */
   mirrored(name: string): readonly MirroredArgument[]
   /** @throws Refusal `unknown_prompt`. */
@@ -179,6 +182,20 @@ function makeOffer(
 
 function refuse(code: RefusalCode, details: Details): never {
   throw new Refusal(code, details)
+}
+
+/**
+ * Returns an offer with further tools, such as those of upstreams.
+ * @param listings of these tools, in the order of `tools/list`.
+ */
+export function withTools(offer: Offer, listings: readonly ToolListing[], tools: readonly CallableTool[]): Offer {
+  const more = new Map(tools.map((tool) => [tool.name, tool]))
+  return {
+    ...offer,
+    tools: [...offer.tools, ...listings],
+    has: (name) => more.has(name) || offer.has(name),
+    tool: (name) => more.get(name) ?? offer.tool(name),
+  }
 }
 
 /** The toolsets that are offered to a client that selects none: all of the profile, since results refer to them. */

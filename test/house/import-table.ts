@@ -33,7 +33,12 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     outbound: 'only allowed addresses are reached',
     core: 'callers, upstreams and their rights',
   },
-  tools: { base: 'words and refusals', observe: 'logs', core: 'a tool is a verb of core with a schema' },
+  tools: {
+    base: 'words and refusals',
+    observe: 'logs',
+    core: 'a tool is a verb of core with a schema',
+    gateway: 'tools of upstreams',
+  },
   mcp: { base: 'refusals', observe: 'logs', core: 'callers', tools: 'the catalog' },
   http: {
     base: 'refusals',
@@ -108,7 +113,7 @@ export const packageTable: Readonly<Record<string, { modules: readonly string[];
   ajv: { modules: ['base'], reason: 'validation of JSON' },
   commander: { modules: ['cli'], reason: 'the command line' },
   'content-type': { modules: ['http'], reason: 'content type of a POST' },
-  'eventsource-parser': { modules: ['cli'], reason: 'server-sent events in `glovebox stdio`' },
+  'eventsource-parser': { modules: ['cli', 'gateway'], reason: 'server-sent events of other servers' },
   'fastest-levenshtein': { modules: ['base'], reason: 'the argument that a misspelled name means' },
   fastify: { modules: ['http'], reason: 'only http depends on the web framework' },
   fresh: { modules: ['http'], reason: 'conditional requests' },

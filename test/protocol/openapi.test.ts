@@ -147,6 +147,7 @@ const ownWords: Readonly<Record<string, string>> = { tool: 'files_download', tok
 const namesNothing = new Set([
   ...['execute', 'alive', 'ready', 'openapi', 'metrics', 'mcp', 'mcpEvents', 'endMcpSession'],
   ...['listExecutions', 'listThreads', 'listVolumes', 'getUpstreamUsage'],
+  ...['mcpWithUpstreams', 'mcpEventsWithUpstreams', 'endMcpSessionWithUpstreams'],
   ...['listServers', 'listServersByApiPath', 'listServerTools', 'listServerToolsByApiPath'],
   ...['listOrgs', 'createOrg', 'listAudit', 'exportAudit', 'verifyAudit', 'listTokens', 'createToken', 'revokeToken'],
   // Links are bound to their creator: test/protocol/files.test.ts.

@@ -1,0 +1,90 @@
+import { createParser } from 'eventsource-parser'
+import { Refusal } from '../base/errors.ts'
+import type { RelayReply } from './relay.ts'
+
+/** Of one result. */
+const resultMaxBytes = 8 * 1024 * 1024
+
+/** A notification that a call has progressed. */
+export interface UpstreamProgress {
+  progress: number
+  total?: number
+  message?: string
+}
+
+/** What a call of a tool was answered with. */
+export type CallOutcome =
+  | { kind: 'result'; result: Record<string, unknown> }
+  | { kind: 'error'; code: number; message: string }
+
+interface Message {
+  id?: unknown
+  method?: string
+  params?: Record<string, unknown>
+  result?: Record<string, unknown>
+  error?: { code?: number; message?: string }
+}
+
+/** The id of the request in each call, which has a response of its own. */
+export const callId = 1
+
+/**
+ * Reads the response to one request, in whichever form the upstream sends it.
+ * @param onProgress called for each notification of progress; the next one waits for it.
+ * @param onRequest called for a request of the upstream to the client.
+ * @throws Refusal `upstream_failed` where there is no response, or it is too large.
+ */
+export async function readOutcome(
+  upstream: string,
+  reply: RelayReply,
+  onProgress: (progress: UpstreamProgress) => Promise<void>,
+  onRequest: (id: string | number) => void,
+): Promise<CallOutcome> {
+  if (reply.kind === 'body')
+    return outcomeOf(upstream, reply.body.length === 0 ? {} : parse(upstream, reply.body.toString()))
+  const isStream = reply.headers['content-type'] === 'text/event-stream'
+  const messages: Message[] = []
+  const parser = createParser({
+    onEvent: ({ data, event }) => isMessage(event) && messages.push(parse(upstream, data)),
+  })
+  const decoder = new TextDecoder()
+  let text = ''
+  let bytes = 0
+  for await (const piece of reply.pieces) {
+    bytes += piece.length
+    if (bytes > resultMaxBytes) throw failed(upstream, `its result is larger than ${resultMaxBytes} bytes`)
+    const part = typeof piece === 'string' ? piece : decoder.decode(piece, { stream: true })
+    if (!isStream) {
+      text += part
+      continue
+    }
+    parser.feed(part)
+    for (const message of messages.splice(0)) {
+      if (message.method === undefined && message.id === callId) return outcomeOf(upstream, message)
+      if (message.method === 'notifications/progress') await onProgress(message.params as unknown as UpstreamProgress)
+      else if (typeof message.id === 'string' || typeof message.id === 'number') onRequest(message.id)
+    }
+  }
+  if (!isStream) return outcomeOf(upstream, parse(upstream, text))
+  throw failed(upstream, 'its response ended without a result')
+}
+
+const isMessage = (event: string | undefined): boolean => event === undefined || event === 'message'
+
+function outcomeOf(upstream: string, { result, error }: Message): CallOutcome {
+  if (error) return { kind: 'error', code: error.code ?? 0, message: error.message ?? '' }
+  if (typeof result === 'object' && result !== null) return { kind: 'result', result }
+  throw failed(upstream, 'its response has no result')
+}
+
+function parse(upstream: string, text: string): Message {
+  try {
+    const message: unknown = JSON.parse(text)
+    if (typeof message === 'object' && message !== null) return message
+  } catch {
+    // Reported below.
+  }
+  throw failed(upstream, 'its response is not JSON-RPC')
+}
+
+const failed = (upstream: string, problem: string): Refusal => new Refusal('upstream_failed', { upstream, problem })
