@@ -5,7 +5,7 @@ import type { OfferedUpstream } from '../../core/upstreams/upstreams.ts'
 import { type UsageGroup, usageGroups } from '../../core/upstreams/usage.ts'
 import { clientConfig, codexToml, isMcpClient, mcpClientNames } from '../../gateway/client-config.ts'
 import { secretOf } from '../authenticate.ts'
-import { baseUrlOf } from '../base-url.ts'
+import { type Addressing, baseUrlOf } from '../base-url.ts'
 import { keyOperation, type Operation, ok } from '../operation.ts'
 import { orNull } from '../schemas.ts'
 import { gatewayGroup as group } from './relay.ts'
@@ -106,7 +106,6 @@ const servers = (prefix: (typeof prefixes)[number], id: string): Operation =>
     capability: 'upstreams.read',
     group,
     summary: 'List the upstream MCP servers of this key',
-    unknownQuery: 'ignored',
     query: {
       page: 'Number of the page, from 1.',
       pageSize: `Items per page, 1 to ${pageSizeMax}; ${pageSizeDefault} by default.`,
@@ -132,7 +131,6 @@ const toolsByName = (prefix: (typeof prefixes)[number], id: string): Operation =
     capability: 'upstreams.read',
     group,
     summary: 'List the tools, prompts and resources of an upstream MCP server',
-    unknownQuery: 'ignored',
     query: { name: 'vendor/name' },
     answers: { 200: Tools },
     refusals: ['invalid_request', 'upstream_unknown', 'upstream_failed'],
@@ -189,16 +187,16 @@ const configuration = (path: '{vendor}/{name}' | '{vendor}', id: string): Operat
       if (format !== 'json' && !(format === 'toml' && client === 'codex')) {
         throw new Refusal('invalid_argument', { field: 'format', problem: 'must be json, or toml for codex' })
       }
-      const endpoint = endpointOf(request, server.publicUrl, name)
+      const endpoint = endpointOf(request, server, name)
       if (format === 'json') return ok(clientConfig(client, endpoint).body)
       await reply.code(200).header('content-type', 'application/toml').send(codexToml(endpoint))
       return undefined
     },
   })
 
-function endpointOf(request: FastifyRequest, publicUrl: string, upstream: string) {
+function endpointOf(request: FastifyRequest, addressing: Addressing, upstream: string) {
   const [, name = upstream] = upstream.split('/')
-  const url = `${baseUrlOf(request, publicUrl)}/${upstream}/sse`
+  const url = `${baseUrlOf(request, addressing)}/${upstream}/sse`
   return { name, url, key: secretOf(request.headers) ?? null }
 }
 
