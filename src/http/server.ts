@@ -168,7 +168,17 @@ export async function buildServer({
   endConnectionsOnClose(app)
 
   const { version, publicUrl, uploadPace } = config
-  registerRoutes(app, { core, gateway, metrics, version, publicUrl, forwarded, uploadPace, log, ...(offers && { offers }) })
+  registerRoutes(app, {
+    core,
+    gateway,
+    metrics,
+    version,
+    publicUrl,
+    forwarded,
+    uploadPace,
+    log,
+    ...(offers && { offers }),
+  })
   return app
 }
 
