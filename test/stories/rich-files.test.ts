@@ -48,7 +48,7 @@ describe('a run with a thread', () => {
   it('links at most twenty files, and counts the rest', async () => {
     const answer = await call('for i in $(seq 25); do echo $i >$i; done', 'many')
     expect(linksOf(answer)).toHaveLength(20)
-    expect(answer.content[0]?.text).toContain('5 more changed files')
+    expect(answer.content[0]?.text).toContain('5 more files were changed')
     expect(answer.structuredContent.files).toHaveLength(25)
   })
 
