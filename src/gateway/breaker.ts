@@ -1,20 +1,20 @@
 import { monotonicMs } from '../base/clock.ts'
 
-/** Failures in a row after which an upstream is not called for a while. */
+/** Number of consecutive failures after which an upstream is not called for a pause. */
 const failuresMax = 5
 const pauseMs = 5_000
 const pauseMaxMs = 60_000
 
 interface Circuit {
   failures: number
-  /** No call before this time. */
+  /** Monotonic time before which no call is made. */
   closedUntilMs: number
   isProbing: boolean
 }
 
 /**
- * Stops calling an upstream that fails repeatedly. After a pause one call is let through: if it succeeds, all are; if it
- * fails, the pause doubles.
+ * Stops calls of an upstream that fails repeatedly. After a pause, one call is permitted: if it succeeds, all calls are
+ * permitted again; if it fails, the pause doubles, up to `pauseMaxMs`.
  */
 export class CircuitBreaker {
   readonly #circuits = new Map<string, Circuit>()
@@ -24,7 +24,7 @@ export class CircuitBreaker {
     this.#now = now
   }
 
-  /** @returns how many seconds to wait before the next call; 0 if this one can be made. */
+  /** Requests permission for a call. @returns 0 if it is permitted, otherwise the time to wait, in seconds. */
   enter(upstream: string): number {
     const circuit = this.#circuits.get(upstream)
     if (circuit === undefined || circuit.failures < failuresMax) return 0
@@ -35,7 +35,7 @@ export class CircuitBreaker {
     return 0
   }
 
-  /** Records how a call ended. `neutral`: the client left before it was known. */
+  /** Records the outcome of a permitted call. `neutral`: unknown, for example because the client disconnected. */
   leave(upstream: string, outcome: 'succeeded' | 'failed' | 'neutral'): void {
     const circuit = this.#circuits.get(upstream)
     if (circuit) circuit.isProbing = false

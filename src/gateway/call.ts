@@ -2,17 +2,17 @@ import { createParser } from 'eventsource-parser'
 import { Refusal } from '../base/errors.ts'
 import type { RelayReply } from './relay.ts'
 
-/** Of one result. */
+/** Maximum size of one response, in bytes. */
 const resultMaxBytes = 8 * 1024 * 1024
 
-/** A notification that a call has progressed. */
+/** The parameters of a progress notification. */
 export interface UpstreamProgress {
   progress: number
   total?: number
   message?: string
 }
 
-/** What a call of a tool was answered with. */
+/** The outcome of a tool call: its result, or the JSON-RPC error of the upstream. */
 export type CallOutcome =
   | { kind: 'result'; result: Record<string, unknown> }
   | { kind: 'error'; code: number; message: string }
@@ -25,14 +25,15 @@ interface Message {
   error?: { code?: number; message?: string }
 }
 
-/** The id of the request in each call, which has a response of its own. */
+/** JSON-RPC ID of every call. It need not be unique, since each call has its own HTTP response. */
 export const callId = 1
 
 /**
- * Reads the response to one request, in whichever form the upstream sends it.
- * @param onProgress called for each notification of progress; the next one waits for it.
- * @param onRequest called for a request of the upstream to the client.
- * @throws Refusal `upstream_failed` where there is no response, or it is too large.
+ * Reads the response to one request, as JSON or as an event stream.
+ * @param onProgress called for each progress notification; the next one is read after it resolves.
+ * @param onRequest called with the ID of each request that the upstream sends to the client.
+ * @returns the outcome of the request.
+ * @throws Refusal `upstream_failed` if the response is missing, malformed or too large.
  */
 export async function readOutcome(
   upstream: string,
@@ -82,7 +83,7 @@ function parse(upstream: string, text: string): Message {
     const message: unknown = JSON.parse(text)
     if (typeof message === 'object' && message !== null) return message
   } catch {
-    // Reported below.
+    // Malformed; refused below.
   }
   throw failed(upstream, 'its response is not JSON-RPC')
 }

@@ -1,18 +1,18 @@
-/** How to connect an MCP client to one endpoint, in the form that its configuration file has today. */
+/** Configuration of MCP clients for one endpoint, in the format that the documentation of each client specifies. */
 
 /** An endpoint that a client connects to. */
 export interface ClientEndpoint {
   /** Name of the server in the configuration of the client. */
   name: string
   url: string
-  /** API key; `null` where the server needs none. */
+  /** API key; `null` if the server requires none. */
   key: string | null
 }
 
 type Json = Record<string, unknown>
 
 interface ClientForm {
-  /** Where the client reads it, for people. */
+  /** Path of the configuration file, for display. */
   file: string
   /** Returns the content of the file. */
   body(endpoint: ClientEndpoint): Json
@@ -24,10 +24,10 @@ const bearer = ({ key }: ClientEndpoint): Record<string, string> =>
 const withHeaders = (endpoint: ClientEndpoint, field = 'headers'): Json =>
   endpoint.key === null ? {} : { [field]: bearer(endpoint) }
 
-/** The bridge replaces the variable: https://github.com/geelen/mcp-remote */
+/** A header whose value the bridge reads from a variable: https://github.com/geelen/mcp-remote */
 const authorizationOfVariable = ['Authorization:$', '{AUTH}'].join('')
 
-/** Each client, with the page that documents its form. */
+/** The format of each client, with the page that documents it. */
 const forms = {
   /** https://modelcontextprotocol.io/docs/develop/connect-local-servers: programs only, so a bridge connects to the URL. */
   claude: {
@@ -36,7 +36,7 @@ const forms = {
       mcpServers: {
         [endpoint.name]: {
           command: 'npx',
-          // The space of the header is in a variable, since Claude Desktop on Windows does not quote arguments.
+          // The variable contains the space of the header, since Claude Desktop on Windows does not quote arguments.
           args: [
             '-y',
             'mcp-remote',
@@ -157,13 +157,13 @@ export const mcpClientNames = Object.keys(forms) as McpClientName[]
 
 export const isMcpClient = (name: string): name is McpClientName => Object.hasOwn(forms, name)
 
-/** Returns the file that a client reads, with the entry for one endpoint. */
+/** Returns the path and the content of the file that a client reads, with the entry for one endpoint. */
 export const clientConfig = (client: McpClientName, endpoint: ClientEndpoint): { file: string; body: Json } => {
   const { file, body } = forms[client]
   return { file, body: body(endpoint) }
 }
 
-/** Returns the configuration of Codex as it stands in its file. */
+/** Returns the configuration of Codex as TOML, the format of its file. */
 export function codexToml({ name, url, key }: ClientEndpoint): string {
   const lines = [`[mcp_servers.${JSON.stringify(name)}]`, `url = ${JSON.stringify(url)}`]
   if (key !== null) lines.push(`http_headers = { Authorization = ${JSON.stringify(`Bearer ${key}`)} }`)

@@ -2,21 +2,24 @@ import { Refusal } from '../base/errors.ts'
 import type { UpstreamCredential } from '../core/upstreams/secrets.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 
-/** What a credential adds to one request. */
+/** The URL, headers and body change that authenticate one request. */
 export interface Authorized {
-  /** With the credential in the query, if it belongs there. */
+  /** Address of the upstream; includes the credential if it is sent in the query. */
   url: URL
   headers: Record<string, string>
-  /** Adds the credential to a message; absent where it belongs elsewhere. */
+  /** Adds the credential to a message; `undefined` if it is not sent in the body. */
   intoBody: ((message: unknown) => void) | undefined
 }
 
 /** Distributes requests over the values of each credential. */
 export class Credentials {
-  /** Requests by upstream. There are as many entries as upstreams. */
+  /** Index of the next value, by ID of the upstream. */
   readonly #turns = new Map<string, number>()
 
-  /** @throws Refusal `upstream_misconfigured` where the credential has no value. */
+  /**
+   * Returns how to authenticate the next request to an upstream. Uses the values of its credential in turn.
+   * @throws Refusal `upstream_misconfigured` if the credential has no value.
+   */
   authorize(target: UpstreamTarget): Authorized {
     const { credential, headers } = target.secrets
     const url = new URL(target.url)
@@ -44,7 +47,7 @@ export class Credentials {
   }
 }
 
-/** Sets a value at a path such as `params.arguments.api_key`, and creates the objects on the way. */
+/** Sets a value at a path such as `params.arguments.api_key`, and creates missing objects. */
 function setPath(message: unknown, path: string, value: string): void {
   if (!isObject(message)) return
   const names = path.split('.')
@@ -62,7 +65,7 @@ function setPath(message: unknown, path: string, value: string): void {
   define(parent, last, value)
 }
 
-/** Also for names such as `__proto__`. */
+/** Defines an own property, even if its name is `__proto__`. */
 const define = (object: object, name: string, value: unknown): void => {
   Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true })
 }
@@ -72,7 +75,10 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 
 const redacted = '[redacted]'
 
-/** Replaces every secret of an upstream in a text from it, also in its URL-encoded and base64 forms. */
+/**
+ * Replaces the secrets of an upstream in a text that it sent, also in their URL-encoded and base64 forms. Values of fewer
+ * than 4 characters are not replaced.
+ */
 export function redactSecrets(text: string, { secrets }: Pick<UpstreamTarget, 'secrets'>): string {
   const values = [...Object.values(secrets.headers), ...(secrets.credential?.values ?? [])]
   let clean = text

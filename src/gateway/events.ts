@@ -6,16 +6,16 @@ const carriageReturn = 0x0d
 /** Returns one server-sent event: https://html.spec.whatwg.org/multipage/server-sent-events.html */
 export const messageEvent = (json: string): string => `event: message\ndata: ${escapeLineBreaks(json)}\n\n`
 
-/** Returns the event that answers a request which the upstream did not answer. */
+/** Returns an event with a JSON-RPC error, for a request that got no response from the upstream. */
 export const errorEvent = (id: string | number | undefined, code: number, message: string): string =>
   messageEvent(JSON.stringify({ jsonrpc: '2.0', id: id ?? null, error: { code, message } }))
 
 /**
- * Follows whether a stream of server-sent events is between two events, where comments and events can be added. Lines end
- * with LF, CR or CRLF, and a piece may end between CR and LF.
+ * Detects whether a stream of server-sent events is between two events, where comments and events can be inserted. Lines
+ * end with LF, CR or CRLF, and a piece may end between CR and LF.
  */
 export class EventBoundary {
-  /** Whether the current line is empty so far, and the line before it was, too. */
+  /** Whether the current line is empty so far. */
   #isLineStart = true
   #isBetween = true
   #lastWasReturn = false
@@ -24,7 +24,7 @@ export class EventBoundary {
     return this.#isBetween && !this.#lastWasReturn
   }
 
-  /** Only the end of a piece matters. */
+  /** Adds a piece of the stream. Only its last bytes determine the state. */
   add(piece: Uint8Array): void {
     for (let at = Math.max(piece.length - 4, 0); at < piece.length; at++) this.#addByte(piece[at]!)
   }
@@ -46,12 +46,11 @@ export class EventBoundary {
 }
 
 /**
- * Ends an event that is only partly there, so that no client takes it for a message: events of this type have no
- * listener.
+ * Ends an incomplete event, so that no client reads it as a message: clients ignore events of this type.
  */
 export const discardPartialEvent = '\nevent: incomplete\n\n'
 
-/** Wraps a JSON body into one event while it arrives. Line breaks in it are white space, since strings have none. */
+/** Wraps a JSON body into one event as it arrives. Replaces line breaks by spaces, since JSON strings contain none. */
 export async function* asEvent(body: AsyncIterable<Uint8Array>): AsyncGenerator<string | Uint8Array, void, undefined> {
   yield 'event: message\ndata: '
   for await (const piece of body) {

@@ -4,36 +4,36 @@ import { Refusal } from '../base/errors.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 import { isRestricted, tryParse } from './message.ts'
 
-/** A request that is relayed. */
+/** A request of a client to an upstream. */
 export interface RelayRequest {
   method: 'POST' | 'GET' | 'DELETE'
   headers: IncomingHttpHeaders
-  /** Empty without one. */
+  /** Empty if the request has no body. */
   body: Buffer
   /** Aborts when the client disconnects. */
   signal: AbortSignal
 }
 
-/** A response of an upstream. */
+/** A response of an upstream whose body was not read yet. */
 export interface UpstreamAnswer {
   status: number
   headers: IncomingHttpHeaders
   body: Readable
 }
 
-/** Headers of a client that are passed on; credentials and cookies never are. */
+/** Headers of a client that are forwarded. Credentials and cookies are never forwarded. */
 const requestHeaders: ReadonlySet<string> = new Set([
   ...['mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name', 'last-event-id'],
   ...['traceparent', 'tracestate', 'accept-language'],
 ])
-/** Arguments that a client repeats as headers. */
+/** Headers that repeat arguments of a call (`x-mcp-header`). */
 const argumentHeader = /^mcp-param-[a-z0-9-]{1,64}$/
 const responseHeaders: readonly string[] = ['mcp-session-id', 'mcp-protocol-version', 'retry-after', 'content-language']
 
-/** A body that is not passed on piece by piece. */
+/** Maximum size of a body that is read completely. */
 const bodyMaxBytes = 1024 * 1024
 
-/** Returns the headers of the request to an upstream, without credentials. */
+/** Returns the headers of the request to an upstream, without its credentials. */
 export function passedOn({ headers, method }: RelayRequest): Record<string, string> {
   const passed: Record<string, string> = {
     accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
@@ -47,7 +47,11 @@ export function passedOn({ headers, method }: RelayRequest): Record<string, stri
   return passed
 }
 
-/** The body as the client sent it, unless it had to be inspected or gets a credential. */
+/**
+ * Returns the body of the request to an upstream: the bytes of the client, or the serialized message if it had to be
+ * checked or the credential is sent in it.
+ * @throws Refusal `invalid_request` if such a body is not JSON.
+ */
 export function bodyToSend(
   body: Buffer,
   message: unknown,
@@ -56,7 +60,7 @@ export function bodyToSend(
 ): Buffer | string {
   if (intoBody === undefined && !isRestricted(target)) return body
   if (message === undefined) throw new Refusal('invalid_request', { problem: 'the body is not JSON' })
-  // Written anew, so that the upstream reads what was checked: parsers differ in which of two equal keys they take.
+  // Serialized again, so that the upstream reads what was checked: of two equal keys, parsers use different ones.
   const copy: unknown = structuredClone(message)
   for (const one of Array.isArray(copy) ? (copy as unknown[]) : [copy]) intoBody?.(one)
   return JSON.stringify(copy)
@@ -73,7 +77,7 @@ export const sessionHeaders = ({
   'mcp-protocol-version': protocolVersion,
 })
 
-/** Returns the headers of the response that a client gets. */
+/** Returns the headers of the response that are forwarded to the client. */
 export function pick(received: IncomingHttpHeaders): Record<string, string> {
   const picked: Record<string, string> = {}
   for (const name of responseHeaders) {
@@ -83,7 +87,7 @@ export function pick(received: IncomingHttpHeaders): Record<string, string> {
   return picked
 }
 
-/** Reads a body that is not passed on. @throws Error where it is too large. */
+/** Reads a whole body. @throws Error if it is larger than 1 MiB. */
 export async function bodyOf({ body }: UpstreamAnswer): Promise<Buffer> {
   const pieces: Uint8Array[] = []
   let bytes = 0
@@ -98,20 +102,20 @@ export async function bodyOf({ body }: UpstreamAnswer): Promise<Buffer> {
   return Buffer.concat(pieces)
 }
 
-/** Closes a response that is not used. @returns the error to report. */
+/** Closes a response without reading it. @returns an error with the message `problem`. */
 export async function dropped({ body }: UpstreamAnswer, problem: string): Promise<Error> {
   body.on('error', () => {})
   body.destroy()
   return new Error(problem)
 }
 
-/** Whether a text is a JSON-RPC error. */
+/** Returns whether a text is a JSON-RPC error. */
 export function isProtocolError(text: string): boolean {
   const { jsonrpc, error } = (tryParse(Buffer.from(text)) ?? {}) as { jsonrpc?: unknown; error?: unknown }
   return jsonrpc === '2.0' && typeof error === 'object'
 }
 
-/** The beginning of a text from an upstream, on one line. */
+/** Returns the beginning of a text from an upstream, on one line. */
 export const excerpt = (text: string): string =>
   text
     .replaceAll(/[^\x20-\x7e]+/g, ' ')

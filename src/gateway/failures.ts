@@ -2,10 +2,10 @@ import { Refusal } from '../base/errors.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 import { refusalIn } from '../outbound/guarded-agent.ts'
 
-/** An upstream did not answer within its timeout. */
+/** The upstream did not begin its response within its timeout. */
 export class UpstreamTimeout extends Error {}
 
-/** Turns whatever went wrong on the way to an upstream into a refusal without internal details. */
+/** Converts any error of a request to an upstream to a refusal without internal details. */
 export function toRefusal(error: unknown, { name: upstream, timeoutMs }: UpstreamTarget): Refusal {
   if (error instanceof Refusal && error.code !== 'destination_refused') return error
   const destination = refusalIn(error)

@@ -9,12 +9,12 @@ import type { RelayRequest } from './exchange.ts'
 import { Relay, type RelayReply } from './relay.ts'
 import { UpstreamSessions } from './sessions.ts'
 
-/** Reaches the MCP servers that organizations have registered. */
+/** Connects keys to the MCP servers that their organization has registered. */
 export class Gateway {
   readonly #core: Pick<Core, 'upstreams' | 'countUpstreamCall'>
   readonly #relay: Relay
 
-  /** @param agent connects to upstreams; closed by the caller. */
+  /** @param agent connects to upstreams; the caller closes it. @param version of this server, which upstreams receive. */
   constructor(core: Pick<Core, 'upstreams' | 'countUpstreamCall'>, agent: Agent, version: string) {
     this.#core = core
     this.#relay = new Relay({
@@ -31,14 +31,15 @@ export class Gateway {
     return this.#relay.relay(caller, await this.#core.upstreams.target(caller, upstream), request)
   }
 
-  /** Lists the upstreams of a caller. @throws Refusal `permission_denied`. */
+  /** Lists the upstreams that the caller may use. @throws Refusal `permission_denied`. */
   list(caller: Caller): Promise<OfferedUpstream[]> {
     return this.#core.upstreams.list(caller)
   }
 
   /**
-   * Calls a tool of an upstream and reads its whole response.
-   * @param onProgress receives the progress of the call.
+   * Calls a tool of an upstream and reads its whole response. Refuses requests of the upstream to the client.
+   * @param onProgress called for each progress notification; `undefined` requests none.
+   * @returns the result, or the error of the upstream.
    * @throws Refusal `upstream_unknown`, `permission_denied` and those of `Relay`.
    */
   async callTool(
@@ -58,12 +59,12 @@ export class Gateway {
     return readOutcome(upstream, reply, onProgress ?? (async () => {}), (id) => {
       const error = { code: -32601, message: 'This gateway cannot pass requests of a server on to the client.' }
       post({ id, error }).catch(() => {
-        // The call itself reports what is wrong with the upstream.
+        // If the upstream failed, the call itself reports it.
       })
     })
   }
 
-  /** @throws Refusal `upstream_unknown`, `permission_denied` where the caller may no longer use the upstream. */
+  /** Checks that the caller may use the upstream. @throws Refusal `upstream_unknown`, `permission_denied`. */
   async requireAccess(caller: Caller, upstream: string): Promise<void> {
     await this.#core.upstreams.target(caller, upstream)
   }

@@ -2,7 +2,7 @@
 import { Refusal } from '../base/errors.ts'
 import { upstreamName } from '../core/upstreams/grants.ts'
 
-/** A server that can be registered. */
+/** A server of a configuration file that can be registered as an upstream. */
 export interface ImportedServer {
   name: string
   url: string
@@ -20,16 +20,17 @@ type Json = Record<string, unknown>
 
 const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Fields under which clients keep their servers. */
+/** Fields that contain the servers, in the files of different clients. */
 const listFields = ['mcpServers', 'servers', 'mcp_servers', 'context_servers', 'mcp'] as const
-/** Fields in which clients write the address of a server. */
+/** Fields that contain the address of a server, in the files of different clients. */
 const urlFields = ['url', 'serverUrl', 'httpUrl', 'uri'] as const
 const headerFields = ['headers', 'http_headers'] as const
 
 /**
- * Reads a configuration file. BOUNDARY: it may come from anyone.
- * @param vendor of servers whose name has none.
- * @throws Refusal `invalid_argument` where the file has no servers.
+ * BOUNDARY: reads the servers in a configuration file.
+ * @param content the parsed file.
+ * @param vendor vendor of the servers whose name contains none.
+ * @throws Refusal `invalid_argument` if the file contains no servers.
  */
 export function importServers(content: unknown, vendor: string): Imported {
   if (isObject(content) && Array.isArray(content.remotes ?? content.packages) && typeof content.name === 'string') {
@@ -47,7 +48,10 @@ export function importServers(content: unknown, vendor: string): Imported {
   return imported
 }
 
-/** https://github.com/modelcontextprotocol/registry/blob/main/docs/reference/server-json/generic-server-json.md */
+/**
+ * Reads a `server.json` of the registry.
+ * https://github.com/modelcontextprotocol/registry/blob/main/docs/reference/server-json/generic-server-json.md
+ */
 function fromRegistry(content: Json, vendor: string): Imported {
   const imported: Imported = { servers: [], skipped: [] }
   const name = toName(String(content.name), vendor)
@@ -95,7 +99,7 @@ function add({ servers, skipped }: Imported, name: string, entry: Json): void {
   })
 }
 
-/** `GitHub Copilot` becomes `imported/github-copilot`. */
+/** Converts a name in a configuration file to the name of an upstream: `GitHub Copilot` to `imported/github-copilot`. */
 function toName(key: string, vendor: string): string {
   const clean = key.toLowerCase().replaceAll(/[^a-z0-9._/-]+/g, '-')
   return clean.includes('/') ? clean : `${vendor}/${clean}`

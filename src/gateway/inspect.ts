@@ -6,17 +6,18 @@ import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 import { Credentials, redactSecrets } from './credentials.ts'
 import { toRefusal, UpstreamTimeout } from './failures.ts'
 
-/** Pages of one list; a server whose pages never end is cut off here. */
+/** Maximum number of pages of one list, since a server can return pages without end. */
 const pagesMax = 64
-/** Tools, prompts or resources of one upstream. */
+/** Maximum number of tools, of prompts and of resources of one upstream. */
 const itemsMax = 2_000
-/** All of them together, as JSON. */
+/** Maximum size of the whole listing as JSON. */
 const listingMaxBytes = 4 * 1024 * 1024
-/** Of all responses together. */
+/** Maximum total size of the responses. */
 const receivedMaxBytes = 16 * 1024 * 1024
 
 /**
- * Connects to an upstream of any protocol version and reads what it offers, all pages together.
+ * Connects to an upstream of any protocol version and reads all of its tools, prompts and resources.
+ * @param version version of this server, which the upstream receives.
  * @throws Refusal `upstream_failed`, `upstream_timeout`, `upstream_misconfigured`.
  */
 export async function inspectUpstream(agent: Agent, version: string, target: UpstreamTarget): Promise<UpstreamListing> {
@@ -36,7 +37,7 @@ export async function inspectUpstream(agent: Agent, version: string, target: Ups
 const redactedProblem = ({ details: { problem } }: Refusal, target: UpstreamTarget) =>
   typeof problem === 'string' ? { problem: redactSecrets(problem, target).slice(0, 300) } : {}
 
-/** Awaits a promise, or rejects when the signal aborts first. */
+/** Resolves with the promise, or rejects with the reason of the signal if it aborts first. */
 function within<T>(signal: AbortSignal, coming: Promise<T>): Promise<T> {
   coming.catch(() => {})
   return new Promise((resolve, reject) => {
@@ -51,7 +52,7 @@ async function inspect(
   target: UpstreamTarget,
   signal: AbortSignal,
 ): Promise<UpstreamListing> {
-  // Loaded on first use, since it is large and no run needs it.
+  // Loaded on first use: the package is large, and runs do not need it.
   const { Client, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client')
   const { url, headers } = new Credentials().authorize(target)
   const client = new Client(
@@ -84,7 +85,7 @@ async function inspect(
   }
 }
 
-/** A tool as the client of the SDK returns it. */
+/** A tool as the MCP client returns it. */
 type ListedTool = { [Name in keyof UpstreamTool]: UpstreamTool[Name] | undefined } & Pick<
   UpstreamTool,
   'name' | 'inputSchema'
@@ -113,7 +114,7 @@ function checked(listing: UpstreamListing): UpstreamListing {
   return listing
 }
 
-/** A `fetch` that uses the guarded connections, and counts what it receives. */
+/** Returns a `fetch` that connects with `agent` and fails after `receivedMaxBytes` in total. */
 function boundedFetch(agent: Agent, signal: AbortSignal): typeof globalThis.fetch {
   let receivedBytes = 0
   const bounded = async (url: string | URL, init: UndiciRequestInit = {}) => {

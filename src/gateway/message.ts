@@ -2,18 +2,18 @@ import { Refusal } from '../base/errors.ts'
 import { parseJson } from '../base/json.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 
-/** What the gateway needs to know of a message. */
+/** The fields of a JSON-RPC message that the gateway uses. */
 export interface Sketch {
   method: string
-  /** Of `tools/call`; otherwise empty. */
+  /** Name of the tool in `tools/call`; empty for other methods. */
   tool: string
-  /** `undefined` for a notification or where it is not valid. */
+  /** `undefined` for a notification and for an invalid ID. */
   id: string | number | undefined
 }
 
 const nothing: Sketch = { method: '', tool: '', id: undefined }
 
-/** Describes a message as far as it can be read. A batch is described by its first message. */
+/** Reads the fields of a message; missing and invalid ones are empty. For a batch, reads its first message. */
 export function sketchOf(message: unknown): Sketch {
   const one: unknown = Array.isArray(message) ? message[0] : message
   if (typeof one !== 'object' || one === null) return nothing
@@ -26,7 +26,7 @@ export function sketchOf(message: unknown): Sketch {
   }
 }
 
-/** Parses a body, or returns `undefined` where it is not JSON: the upstream answers that. */
+/** BOUNDARY: parses a body. @returns `undefined` if it is not JSON. */
 export function tryParse(body: Buffer): unknown {
   try {
     return parseJson(body)
@@ -35,17 +35,18 @@ export function tryParse(body: Buffer): unknown {
   }
 }
 
-/** Methods that a key which is limited to tools of an upstream may use besides `tools/call`. */
+/** Methods besides `tools/call` that a key may use if it is limited to some tools of an upstream. */
 const harmless: readonly string[] = [
   ...['initialize', 'ping', 'tools/list', 'server/discover', 'logging/setLevel'],
   ...['notifications/initialized', 'notifications/cancelled', 'notifications/progress'],
 ]
 
-/** Whether messages to this upstream must be inspected. */
+/** Returns whether messages to this upstream must be checked before they are forwarded. */
 export const isRestricted = ({ tools, suspended }: UpstreamTarget): boolean => tools !== 'all' || suspended.size > 0
 
 /**
- * Checks a message against the tools that the caller may call.
+ * Checks a message, or each message of a batch, against the tools that the caller may call.
+ * @param message the parsed body; `undefined` if it is not JSON.
  * @throws Refusal `upstream_tool_denied`, `invalid_request`.
  */
 export function requireAllowed(message: unknown, target: UpstreamTarget): void {
@@ -64,7 +65,7 @@ function requireOne(message: unknown, { name: upstream, tools, suspended }: Upst
     if (tools !== 'all' && !tools.has(tool)) throw denied(tool, 'this key is limited to other tools')
     return
   }
-  // An answer to a request of the upstream has no method.
+  // A message without a method is a response to a request of the upstream.
   if (tools === 'all' || method === '' || harmless.includes(method)) return
   throw denied(method, 'this key is limited to tools')
 }

@@ -31,13 +31,13 @@ export type RelayReply =
       kind: 'stream'
       headers: Record<string, string>
       pieces: AsyncGenerator<string | Uint8Array, void, undefined>
-      /** Whether a comment can be added now. */
+      /** Returns whether the stream is between two events, so that a comment can be added. */
       isBetween(): boolean
     }
 
-/** A stream that sends nothing for this long has lost its upstream. */
+/** Time without a byte after which a response counts as failed. */
 const idleMs = 300_000
-/** Calls of one upstream in progress, of all keys of its organization. */
+/** Maximum number of calls of one upstream in progress, over all keys of its organization. */
 const callsMax = 256
 const retryAfterSeconds = 1
 /** Latest version with an `initialize` request: https://modelcontextprotocol.io/specification/2025-11-25 */
@@ -52,10 +52,10 @@ export interface RelayDeps {
   version: string
 }
 
-/** Passes messages to upstreams and their responses back, piece by piece as they arrive. */
+/** Forwards messages to upstreams, and streams their responses back. */
 export class Relay {
   readonly #deps: RelayDeps
-  /** Calls in progress by upstream. */
+  /** Number of calls in progress, by ID of the upstream. */
   readonly #calls = new Map<string, number>()
 
   constructor(deps: RelayDeps) {
@@ -64,6 +64,7 @@ export class Relay {
 
   /**
    * Sends one request to an upstream.
+   * @returns the response, as soon as its headers have arrived.
    * @throws Refusal `upstream_failed`, `upstream_timeout`, `upstream_misconfigured`, `upstream_tool_denied`,
    * `upstream_full`, `invalid_request`.
    */
@@ -123,7 +124,7 @@ export class Relay {
     }
   }
 
-  /** Sends the message, in a session of the gateway where the upstream requires one and the client has none. */
+  /** Sends the message. If the upstream requires a session and the client has none, uses a session of the gateway. */
   async #send(call: Call): Promise<UpstreamAnswer> {
     const { target, caller, request, sketch } = call
     const needsOwn =
@@ -134,7 +135,7 @@ export class Relay {
     const known = sessions.get(target.id, caller.keyId)
     const answer = await this.#request(call, known ? sessionHeaders(known) : {})
     if (answer.status !== 400 && answer.status !== 404) return answer
-    // Refused before anything was executed: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+    // The upstream rejected the request before executing it: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
     sessions.delete(target.id, caller.keyId)
     const refused = await bodyOf(answer)
     const session = await this.#openSession(call)
@@ -179,7 +180,7 @@ export class Relay {
         body: request.method === 'POST' ? bodyToSend(request.body, message, target, intoBody) : null,
         signal: AbortSignal.any([request.signal, timeout.signal]),
         headersTimeout: 0,
-        // The stream of a GET is silent until the upstream has something to say.
+        // The stream of a GET is silent until the upstream sends a message.
         bodyTimeout: isLong ? 0 : idleMs,
       })
       return { status: statusCode, headers, body }
@@ -201,13 +202,13 @@ export class Relay {
       return { kind: 'body', status, headers, body: Buffer.alloc(0) }
     }
     const text = redactSecrets(body.toString('utf8'), call.target)
-    // A client needs these to negotiate a version, to start a new session or to see that there is no stream.
+    // A client needs these responses to negotiate a version, to start a new session, or to detect that GET is unsupported.
     if ([400, 404, 405].includes(status) && (isProtocolError(text) || status !== 400)) {
       call.end('succeeded')
       headers['content-type'] = isProtocolError(text) ? 'application/json' : 'text/plain; charset=utf-8'
       return { kind: 'body', status, headers, body: Buffer.from(text) }
     }
-    // An upstream that refuses what a client sends is not out of service.
+    // A status below 500 is a reaction to the request of the client, not an outage of the upstream.
     if (status < 500) call.end('rejected')
     throw new Refusal('upstream_failed', {
       upstream: call.target.name,
@@ -229,7 +230,7 @@ export class Relay {
   }
 }
 
-/** How a call ended. `rejected`: the upstream answered with an error; `neutral`: it is not known. */
+/** The outcome of a call. `rejected`: the upstream responded with a status below 500; `neutral`: unknown. */
 type Outcome = 'succeeded' | 'rejected' | 'failed' | 'neutral'
 
 /** One message that is being relayed. */
@@ -237,16 +238,16 @@ interface Call {
   caller: Caller
   target: UpstreamTarget
   request: RelayRequest
-  /** `undefined` where the body is not JSON. */
+  /** The parsed body; `undefined` if it is empty or not JSON. */
   message: unknown
   sketch: Sketch
-  /** Counts bytes of the response. */
+  /** Adds bytes of the response to the usage. */
   count(bytes: number): void
-  /** Ends the call once. */
+  /** Records the outcome and the usage. Only the first call has an effect. */
   end(outcome: Outcome): void
 }
 
-/** Yields an event stream as it arrives, and answers the request where the upstream breaks off. */
+/** Yields an event stream as it arrives. If the upstream interrupts it, yields an error as the response to the request. */
 async function* events(
   call: Call,
   body: Readable,
@@ -272,7 +273,7 @@ async function* events(
   }
 }
 
-/** Yields a body as it arrives; where the upstream breaks off, the connection to the client is cut as well. */
+/** Yields a body as it arrives. @throws Refusal if the upstream interrupts it, which closes the connection to the client. */
 async function* plain(
   call: Call,
   body: AsyncIterable<string | Uint8Array>,

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 
-/** Sessions that are kept for clients that have none of their own. */
+/** Maximum number of sessions, over all keys and upstreams. */
 const sessionsMax = 1_000
 const idleMs = 10 * 60_000
 
@@ -10,8 +10,8 @@ export interface UpstreamSession {
 }
 
 /**
- * Sessions with upstreams that require one, for clients that send a single message without a session. They are never
- * shared between keys, since an upstream may keep state in them.
+ * Keeps sessions with upstreams that require one, for clients that send single messages without a session. Keys never
+ * share a session, since an upstream may keep state in it.
  */
 export class UpstreamSessions {
   readonly #sessions = new LRUCache<string, UpstreamSession>({ max: sessionsMax, ttl: idleMs, updateAgeOnGet: true })

@@ -16,18 +16,18 @@ import {
 import { type UpstreamTarget, upstreamsMax } from '../upstreams/upstreams.ts'
 import { type Admin, type AdminContext, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
-/** What an administrator sets. Absent fields keep their value, or get their default. */
+/** Settings of an upstream. An absent one keeps its value, or gets its default. */
 export interface UpstreamSettings {
   display_name?: string
   description?: string
   capability_tags?: readonly string[]
   url?: string
-  /** Until the response begins. */
+  /** Time until a response must begin. */
   timeout_ms?: number
   enabled?: boolean
-  /** Sent with every request; replaces all earlier ones. */
+  /** Sent with every request. Replaces all previous headers. */
   headers?: Readonly<Record<string, string>>
-  /** Replaces the earlier one; `null` for none. */
+  /** Replaces the previous one; `null` removes it. */
   credential?: CredentialSettings | null
 }
 
@@ -43,29 +43,32 @@ export interface UpstreamView {
   timeout_ms: number
   enabled: boolean
   header_names: string[]
-  /** Each value is shown as a hint. */
+  /** Contains a hint for each value; see `hintOf`. */
   credential: { in: UpstreamCredential['in']; name: string; prefix: string; hints: string[] } | null
-  /** Number of tools; `null` until the upstream was listed. */
+  /** Number of approved tools; `null` until they were read once. */
   tools: number | null
   listed_at: string | null
-  /** Tools that are suspended until their new description and schema are approved. */
+  /** Names of the tools that are suspended until they are approved. */
   changed_tools: string[]
-  /** Tools whose description reads like instructions to a model. */
+  /** Names of the tools whose description reads like instructions to a model. */
   suspicious_tools: string[]
   created_at: string
   updated_at: string
 }
 
-/** A tool that has changed since it was approved. */
+/** A tool that waits for approval. */
 export interface ToolChange {
   name: string
   /** `null` for a new tool. */
   approved: object | null
-  /** `null` for a tool that was removed. */
+  /** The latest version. A removed tool needs no approval, so it is not listed. */
   current: object | null
 }
 
-/** Reads what an upstream offers. @throws Refusal `upstream_failed`, `upstream_timeout`, `upstream_misconfigured`. */
+/**
+ * Reads the tools, prompts and resources of an upstream.
+ * @throws Refusal `upstream_failed`, `upstream_timeout`, `upstream_misconfigured`.
+ */
 export type InspectUpstream = (target: UpstreamTarget) => Promise<UpstreamListing>
 
 /** An organization and the name of its upstream. */
@@ -79,7 +82,7 @@ const timeoutMaxMs = 60 * 60_000
 const descriptionMax = 1_000
 const tagsMax = 32
 /**
- * Registers an upstream. Its tools are unknown until it is refreshed.
+ * Registers an upstream. `refreshUpstream` then reads its tools.
  * @throws Refusal forbidden, not_found, name_taken, invalid_argument, destination_refused.
  */
 export async function createUpstream(
@@ -143,7 +146,7 @@ export async function getUpstream(on: AdminContext, admin: Admin, ref: UpstreamR
 }
 
 /**
- * Changes the fields that are given. A running server uses them within a quarter of a second.
+ * Changes the given settings. A running server uses them within a quarter of a second.
  * @throws Refusal forbidden, not_found, invalid_argument, destination_refused.
  */
 export async function updateUpstream(
@@ -157,7 +160,7 @@ export async function updateUpstream(
   return change(on, admin, row, 'upstream.update', toChanges(on, row, settings), auditDetails(settings))
 }
 
-/** Removes an upstream with its secrets. Its usage is kept. @throws Refusal forbidden, not_found. */
+/** Removes an upstream with its secrets. Its usage figures remain. @throws Refusal forbidden, not_found. */
 export async function removeUpstream(on: AdminContext, admin: Admin, ref: UpstreamRef): Promise<void> {
   await requireInOrg(on.store, admin, 'admin', ref.orgId)
   const { id, orgId, name } = await existing(on, ref)
@@ -166,7 +169,7 @@ export async function removeUpstream(on: AdminContext, admin: Admin, ref: Upstre
   })
 }
 
-/** Connects to an upstream and returns what it offers now, without storing it. @throws Refusal as `refreshUpstream`. */
+/** Reads the tools, prompts and resources of an upstream without storing them. @throws Refusal as `refreshUpstream`. */
 export async function testUpstream(on: AdminContext, admin: Admin, ref: UpstreamRef): Promise<UpstreamListing> {
   await requireInOrg(on.store, admin, 'admin', ref.orgId)
   return on.inspectUpstream(targetOf(on, await existing(on, ref)))

@@ -5,7 +5,7 @@ import { type CredentialSettings, credentialPlaces, type UpstreamCredential } fr
 const headersMax = 32
 const valuesMax = 16
 const secretMaxBytes = 8 * 1024
-/** Names of the paths of our own doors, which would shadow an upstream of this vendor. */
+/** First parts of paths of this server. An upstream of such a vendor could not be reached. */
 const reservedVendors: readonly string[] = [
   'v1',
   'api',
@@ -18,13 +18,13 @@ const reservedVendors: readonly string[] = [
   'default',
 ]
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/
-/** Headers that the gateway sets itself, or that belong to one connection. */
+/** Headers that the gateway sets itself, and headers of a single connection. */
 const reservedHeaders: readonly string[] = [
   ...['host', 'connection', 'content-length', 'content-type', 'transfer-encoding', 'accept', 'accept-encoding'],
   ...['upgrade', 'te', 'trailer', 'keep-alive', 'expect', 'cookie', 'mcp-session-id', 'mcp-protocol-version'],
 ]
 
-/** @throws Refusal `invalid_argument`. */
+/** Checks the name of a new upstream. @throws Refusal `invalid_argument`. */
 export function checkUpstreamName(name: string): void {
   if (!upstreamName.test(name)) {
     throw invalid('name', 'must be vendor/name, each 1 to 64 lower-case letters, digits, ".", "-" and "_"')
@@ -35,7 +35,7 @@ export function checkUpstreamName(name: string): void {
   }
 }
 
-/** @throws Refusal `invalid_argument`. */
+/** Checks and returns the headers of an upstream. @throws Refusal `invalid_argument`. */
 export function checkedHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
   const entries = checkedCount('headers', Object.entries(headers), headersMax)
   for (const [name, value] of entries) {
@@ -45,7 +45,7 @@ export function checkedHeaders(headers: Readonly<Record<string, string>>): Recor
   return Object.fromEntries(entries)
 }
 
-/** @throws Refusal `invalid_argument`. */
+/** Checks and returns a credential. @throws Refusal `invalid_argument`. */
 export function checkedCredential({ in: place, name, prefix = '', values }: CredentialSettings): UpstreamCredential {
   if (!credentialPlaces.includes(place)) throw invalid('credential.in', `must be one of ${credentialPlaces.join(', ')}`)
   if (place === 'header') checkHeaderName('credential.name', name)
@@ -63,13 +63,13 @@ function checkHeaderName(field: string, name: string): void {
   if (reservedHeaders.includes(name.toLowerCase())) throw invalid(field, `must not set the header ${name}`)
 }
 
-/** A value that a header can carry: https://www.rfc-editor.org/rfc/rfc9110#section-5.5 */
+/** Checks that a header can contain the value: https://www.rfc-editor.org/rfc/rfc9110#section-5.5 */
 function checkSecret(field: string, value: string): void {
   if (!/^[\x20-\x7e]+$/.test(value)) throw invalid(field, 'must be printable ASCII characters')
   if (value.length > secretMaxBytes) throw invalid(field, `is longer than ${secretMaxBytes} characters`)
 }
 
-/** @throws Refusal `invalid_argument` where there are too many. */
+/** Checks the number of entries, and returns them. @throws Refusal `invalid_argument` if there are more than `max`. */
 export function checkedCount<Item>(field: string, items: readonly Item[], max: number): readonly Item[] {
   if (items.length > max) throw invalid(field, `has ${items.length} entries; the maximum is ${max}`)
   return items

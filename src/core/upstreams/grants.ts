@@ -1,17 +1,17 @@
 import type { Caller } from '../caller.ts'
 
-/** The form of the name of an upstream. */
+/** Pattern of the name of an upstream: `vendor/name`. */
 export const upstreamName = /^[a-z0-9][a-z0-9._-]{0,63}\/[a-z0-9][a-z0-9._-]{0,63}$/
 
-/** In the tools of a key: an upstream with all of its tools, or one tool of it. */
+/** Pattern of an entry in the tools of a key: `vendor/name` for all tools of an upstream, `vendor/name#tool` for one. */
 const grantForm = /^([a-z0-9][a-z0-9._-]*\/[a-z0-9][a-z0-9._-]*)(?:#(.{1,128}))?$/
 
-/** Whether an entry in the tools of a key allows upstreams: `vendor/name` or `vendor/name#tool`. */
+/** Returns whether an entry in the tools of a key names an upstream or a tool of one. */
 export const isUpstreamGrant = (entry: string): boolean => grantForm.test(entry)
 
 /**
  * Returns which tools of an upstream a key may call.
- * @returns `all`, or the names; none if the key may not use the upstream.
+ * @returns `all`, or the names; an empty set if the key may not use the upstream.
  */
 export function grantedTools({ tools }: Pick<Caller, 'tools'>, upstream: string): 'all' | ReadonlySet<string> {
   if (tools === null) return 'all'

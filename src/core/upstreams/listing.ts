@@ -8,7 +8,7 @@ export interface UpstreamTool {
   annotations?: Readonly<Record<string, unknown>>
 }
 
-/** What an upstream offers, all pages together. */
+/** The tools, prompts and resources of an upstream, from all pages. */
 export interface UpstreamListing {
   tools: readonly UpstreamTool[]
   prompts: readonly { name: string; description?: string }[]
@@ -17,13 +17,13 @@ export interface UpstreamListing {
   server: string
 }
 
-/** Returns the names of tools that are not in `approved` as they are in `current`, in order. */
+/** Returns the names of the tools in `current` that are missing in `approved` or differ from it, in order. */
 export function changedTools(approved: UpstreamListing, current: UpstreamListing): string[] {
   const known = new Map(approved.tools.map((tool) => [tool.name, canonical(tool)]))
   return current.tools.filter((tool) => known.get(tool.name) !== canonical(tool)).map(({ name }) => name)
 }
 
-/** Returns the same text for equal values, whatever the order of their properties. */
+/** Serializes a value with sorted properties, so that equal values have the same text. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_name, part: unknown) =>
     typeof part === 'object' && part !== null && !Array.isArray(part)
@@ -32,7 +32,7 @@ function canonical(value: unknown): string {
   )
 }
 
-/** Instructions to a model in a description are a sign of an attack: they address the model instead of describing the tool. */
+/** Signs of an attack by a tool description: text that addresses the model instead of describing the tool. */
 const instructions: readonly RegExp[] = [
   /\bignore (?:all |any )?(?:previous|prior|other) (?:instructions|tools|messages)/i,
   /\bdo not (?:tell|inform|mention|reveal|show)\b.{0,40}\b(?:user|human)\b/i,
@@ -41,7 +41,7 @@ const instructions: readonly RegExp[] = [
   /[\u{E0000}-\u{E007F}\u200B\u2060\u2063]/u,
 ]
 
-/** Returns the names of tools whose description contains text that reads like instructions to a model. */
+/** Returns the names of the tools whose description or input schema reads like instructions to a model. */
 export const suspiciousTools = ({ tools }: UpstreamListing): string[] =>
   tools
     .filter((tool) =>

@@ -7,28 +7,28 @@ export const placeOfUpstream = (id: string): string => `upstreams/${id}/secrets`
 /** Where a credential is added to each request. */
 export const credentialPlaces = ['header', 'query', 'body'] as const
 
-/** What authenticates the gateway to an upstream. */
+/** A credential that authenticates the gateway to an upstream. */
 export interface UpstreamCredential {
   in: (typeof credentialPlaces)[number]
-  /** Header or query parameter; for `body` the path in the message, such as `params.arguments.api_key`. */
+  /** Name of the header or query parameter; for `body`, a path in the message such as `params.arguments.api_key`. */
   name: string
-  /** Precedes each value, such as `Bearer `. */
+  /** Text before each value, such as `Bearer `. */
   prefix: string
-  /** Used in turn. */
+  /** Requests use them in turn. */
   values: readonly string[]
 }
 
-/** The sealed part of an upstream. */
+/** The part of an upstream that is stored encrypted. */
 export interface UpstreamSecrets {
   /** Sent with every request. */
   headers: Readonly<Record<string, string>>
   credential: UpstreamCredential | null
 }
 
-/** Upstreams whose secrets are kept decrypted. */
+/** Maximum number of upstreams whose decrypted secrets are cached. */
 const openedMax = 1_000
 
-/** Decrypts the secrets of upstreams, once for as long as they do not change. */
+/** Decrypts the secrets of upstreams, and caches them until they change. */
 export class OpenedSecrets {
   readonly #vault: Vault
   readonly #opened = new LRUCache<string, { sealed: string; secrets: UpstreamSecrets }>({ max: openedMax })
@@ -52,14 +52,14 @@ export const openSecrets = (vault: Vault, id: string, sealed: string): UpstreamS
 export const sealSecrets = (vault: Vault, id: string, secrets: UpstreamSecrets): string =>
   vault.seal(placeOfUpstream(id), JSON.stringify(secrets))
 
-/** Returns what may be shown of a secret: its last four characters, if it is long enough for that. */
+/** Returns the last four characters of a secret, for display; none if it has fewer than 12. */
 export const hintOf = (secret: string): string => (secret.length < 12 ? '…' : `…${secret.slice(-4)}`)
 
-/** A credential as an administrator writes it. */
+/** A credential as an administrator sets it. */
 export interface CredentialSettings {
   in: UpstreamCredential['in']
   name: string
   prefix?: string
-  /** Used in turn. */
+  /** Requests use them in turn. */
   values: readonly string[]
 }

@@ -9,11 +9,11 @@ import { changedTools, type UpstreamListing } from './listing.ts'
 import { OpenedSecrets, type UpstreamSecrets } from './secrets.ts'
 import { toPeriod, totalsBy, type UpstreamTotals, type UpstreamUsage, type UsageGroup } from './usage.ts'
 
-/** How soon a change by an administrator takes effect; until then it costs calls no query. */
+/** Time after which a change by an administrator takes effect. Until then, calls use the cache and need no query. */
 const knownMs = 250
-/** Organizations whose upstreams are cached. */
+/** Maximum number of organizations whose upstreams are cached. */
 const orgsMax = 1_000
-/** Upstreams of one organization. */
+/** Maximum number of upstreams of one organization. */
 export const upstreamsMax = 200
 
 /** An upstream as callers see it, without its address and secrets. */
@@ -22,7 +22,7 @@ export interface OfferedUpstream {
   displayName: string
   description: string
   tags: readonly string[]
-  /** The tools that the caller may call, prompts and resources; `null` while the upstream was never listed. */
+  /** The tools that the caller may call, the prompts and the resources; `null` until they were read once. */
   listing: UpstreamListing | null
 }
 
@@ -33,13 +33,13 @@ export interface UpstreamTarget {
   url: string
   timeoutMs: number
   secrets: UpstreamSecrets
-  /** The tools that the caller may call; `all` where a message needs no inspection. */
+  /** Names of the tools that the caller may call; `all` if its key may call every tool. */
   tools: 'all' | ReadonlySet<string>
-  /** Tools that are suspended, because their description or schema has changed since it was approved. */
+  /** Names of suspended tools: new ones, and those whose description or schema has changed since it was approved. */
   suspended: ReadonlySet<string>
 }
 
-/** What each verb needs. */
+/** The capability that each operation requires. */
 export const upstreamNeeds = {
   list: 'upstreams.read',
   get: 'upstreams.read',
@@ -59,7 +59,7 @@ export class Upstreams {
   readonly #secrets: OpenedSecrets
   readonly #usage: UpstreamUsage
   readonly #ofOrgs = new LRUCache<string, ReadonlyMap<string, Known>>({ max: orgsMax, ttl: knownMs })
-  /** Parsed listings, by row and time of the change. */
+  /** Parsed listings, by ID and time of the last change of the row. */
   readonly #parsed = new LRUCache<string, Known>({ max: orgsMax })
 
   constructor(store: Pick<Store, 'upstreams' | 'upstreamUsage'>, vault: Vault, usage: UpstreamUsage) {
@@ -77,13 +77,13 @@ export class Upstreams {
     })
   }
 
-  /** @throws Refusal `upstream_unknown`, also where the key may not use it. */
+  /** Returns an upstream. @throws Refusal `upstream_unknown`, also if the key may not use it. */
   async get(caller: Caller, name: string): Promise<OfferedUpstream> {
     const known = await this.#find(caller.orgId, name)
     return (known && toOffered(known, caller)) ?? unknownUpstream(name)
   }
 
-  /** Returns how to connect to an upstream. @throws Refusal `upstream_unknown`, also where the key may not use it. */
+  /** Returns how to connect to an upstream. @throws Refusal `upstream_unknown`, also if the key may not use it. */
   async target(caller: Caller, name: string): Promise<UpstreamTarget> {
     const known = await this.#find(caller.orgId, name)
     const tools = grantedTools(caller, name)
@@ -94,8 +94,8 @@ export class Upstreams {
   }
 
   /**
-   * Adds up the calls of the caller's organization.
-   * @param query first and last day, see `toPeriod`.
+   * Returns the sums of the calls of the caller's organization, by group.
+   * @param query first and last day (see `toPeriod`), and the grouping.
    * @throws Refusal `invalid_argument`.
    */
   async usage(
@@ -107,7 +107,7 @@ export class Upstreams {
     return totalsBy(groupBy, await this.#store.upstreamUsage.list(orgId, from, until))
   }
 
-  /** A name that is not cached may just have been registered. */
+  /** Reads the database if the name is not cached, since the upstream may be new. */
   async #find(orgId: string, name: string): Promise<Known | undefined> {
     const cached = (await this.#of(orgId)).get(name)
     if (cached) return cached

@@ -8,16 +8,16 @@ import { dayOf } from '../../store/usage.ts'
 import type { Caller } from '../caller.ts'
 import { isRealDay } from '../times.ts'
 
-/** How long counts stay in memory; a process that is killed loses this much of them. */
+/** Maximum time that counts stay in memory. A process that is killed loses the counts of this time. */
 const writeEveryMs = 1_000
-/** Different counts between two writes; further ones are counted without their tool, whose name a client chooses. */
+/** Maximum number of rows between two writes. Further calls are counted without the tool, whose name a client chooses. */
 const countsMax = 10_000
 const toolNameMax = 128
 
-/** One call that was relayed. */
+/** One call that was relayed to an upstream. */
 export interface UpstreamCall {
   upstream: string
-  /** Empty for methods other than `tools/call`. */
+  /** Name of the tool; empty for methods other than `tools/call`. */
   tool: string
   failed: boolean
   latencyMs: number
@@ -50,7 +50,7 @@ export class UpstreamUsage {
     this.#job.start()
   }
 
-  /** Writes what was counted and stops. */
+  /** Writes the remaining counts and stops. */
   async stop(): Promise<void> {
     await this.#job.run()
     await this.#job.stop()
@@ -86,7 +86,7 @@ export class UpstreamUsage {
 export const usageGroups = ['server', 'tool', 'key', 'day'] as const
 export type UsageGroup = (typeof usageGroups)[number]
 
-/** The sum of the calls in one group. */
+/** The sums of the calls in one group. */
 export interface UpstreamTotals {
   server?: string
   tool?: string
@@ -126,9 +126,10 @@ const daysDefault = 30
 const daysMax = 366
 
 /**
- * Reads the period of a usage query.
- * @param start first day, such as `2027-01-31`; 30 days before the end by default. @param end last day; today by default.
- * @returns days as they are stored, the last one exclusive.
+ * Converts the period of a usage query.
+ * @param start first day, such as `2027-01-31`; by default the period has 30 days.
+ * @param end last day, inclusive; today by default.
+ * @returns the first day, and the day after the last one.
  * @throws Refusal `invalid_argument`.
  */
 export function toPeriod(start: string | undefined, end: string | undefined): { from: string; until: string } {
