@@ -42,8 +42,8 @@ import { Upstreams, upstreamNeeds } from './upstreams/upstreams.ts'
 import { type UpstreamCall, UpstreamUsage } from './upstreams/usage.ts'
 
 /**
- * What the product does. A verb takes the caller and checks its rights; see `Rights`. What needs no right takes no
- * caller, or answers about the caller itself.
+ * The operations of the product. An operation takes the caller and checks its rights; see `Rights`. Operations that require
+ * no right take no caller, or return data of the caller itself.
  */
 export interface Core {
   /** Runs code; see `execute`. */
@@ -52,12 +52,12 @@ export interface Core {
   >
 
   /**
-   * Keeps a run going when this process ends, for a client that can ask for the run later.
+   * Detaches a run, so that it continues when this process ends. Its client can query it later.
    * @throws Refusal `run_unknown` (also for a run of another organization).
    */
   readonly detach: Guarded<(caller: Caller, runId: string) => Promise<void>>
 
-  /** Reads a run to its end in the background, so that its row is completed. */
+  /** Reads the events of a run to its end in the background, so that its ending is written. */
   drainInBackground(events: AsyncGenerator<ExecuteEvent, void, undefined>): void
 
   /** Cancels a run. @throws Refusal `run_unknown` (also for a run of another organization), `run_finished`. */
@@ -72,7 +72,7 @@ export interface Core {
   >
 
   /**
-   * Returns a run with everything that is kept of it.
+   * Returns a run with all of its stored data.
    * @throws Refusal `run_unknown` (also for a run of another organization).
    */
   readonly execution: Guarded<(caller: Caller, runId: string) => Promise<RecordedRun>>
@@ -88,7 +88,7 @@ export interface Core {
   /** Files of threads and volumes. */
   readonly files: GuardedNoun<Files, typeof fileNeeds>
 
-  /** Links to files that need no key. */
+  /** Signed links to files, which work without a key. */
   readonly links: GuardedNoun<SignedLinks, typeof linkNeeds> & Pick<SignedLinks, 'read' | 'use' | 'giveBack'>
 
   /** Returns the caller whose key created a link. @throws Refusal `link_invalid` when the key is no longer valid. */
@@ -106,28 +106,28 @@ export interface Core {
   /** Counts a call of an upstream that the caller has made. */
   countUpstreamCall(caller: Caller, call: UpstreamCall): void
 
-  /** What keys have open: bounded, and ended with the right to it. */
+  /** The open requests of keys; see `OpenRequests`. */
   readonly openRequests: Pick<OpenRequests, 'open' | 'usage'>
 
-  /** Rejects where the caller lacks a capability. @throws Refusal `permission_denied`. */
+  /** Checks that the caller has a capability. @throws Refusal `permission_denied`. */
   requireCapability(caller: Caller, capability: Capability): Promise<void>
 
-  /** Returns the tools that the caller's organization has switched off; a change takes effect within a second. */
+  /** Returns the tools that are hidden from the caller's organization. A change takes effect within a second. */
   hiddenTools(caller: Caller): Promise<readonly string[]>
 
-  /** Calls whose outcome is fetched later. */
+  /** Calls whose result is fetched later. */
   readonly tasks: GuardedNoun<Tasks, typeof taskNeeds> & Pick<Tasks, 'isOrphan' | 'settle'>
 
   /** Seals state that clients keep between two requests. */
   readonly sealing: Sealing
 
-  /** Returns the figures of the runner; `undefined` while none is connected. */
+  /** Returns the metrics of the runner; `undefined` while none is connected. */
   figures(): Promise<RunnerFigures | undefined>
 
-  /** Whether a run could start now, and if not, why. */
+  /** Whether a run can start now; otherwise the reason. */
   readonly readiness: Runner['readiness']
 
-  /** What the image of the runner has; nothing until one has connected. */
+  /** The software in the image of the runner; nothing until a runner has connected. */
   readonly software: Runner['software']
 
   /**
@@ -145,7 +145,7 @@ export interface Core {
   /** Files of threads, for administration. */
   readonly threadFiles: RunnerFiles
 
-  /** What the verbs of `core/admin/` work on. */
+  /** The dependencies of the functions in `src/core/admin/`. */
   readonly adminContext: AdminContext
 
   /**
@@ -155,8 +155,8 @@ export interface Core {
   developer(): Promise<Caller>
 
   /**
-   * Settles every run that has no ending and that no process follows. Runs automatically when a new runner process
-   * connects; to be called when the same one is reached again.
+   * Gives an ending to every run that has none and that no process follows. This happens automatically when a new runner
+   * process connects; the method must be called when the same process reconnects.
    */
   recover(): Promise<void>
 
@@ -170,28 +170,28 @@ export interface Core {
 export interface CoreDeps {
   store: Store
   runner: Runner
-  /** One of them is named `default`. */
+  /** The profiles of the configuration. One of them is named `default`. */
   profiles: readonly Profile[]
   readProfile: ReadProfile
-  /** All tools: a key that is limited to tools has the capabilities of these. */
+  /** All tools with the capabilities that they grant. */
   tools: readonly ToolGrant[]
-  /** Opens the secrets in the rows. */
+  /** Encrypts and decrypts the secrets in the database. */
   vault: Vault
-  /** Part of new keys. */
+  /** The `region` setting, which becomes part of new keys. */
   region: string
-  /** How long the rows of runs are kept. */
+  /** Retention time of the rows of runs. */
   runHistoryMs: number
   requestLimits: RequestLimits
   /** Counts every run. */
   metrics: Metrics
-  /** How endings are delivered to addresses of clients. */
+  /** Sends webhooks and formats their body. */
   webhooks: Pick<WebhookDeps, 'outbound' | 'toBody'>
   /** Connects to an upstream and reads its tools. */
   inspectUpstream: InspectUpstream
   log: Log
 }
 
-/** Builds core, writes the profiles as they are now, and recovers what an earlier front left. */
+/** Creates core, writes the rows of the profiles, and recovers the runs of an earlier front. */
 export async function createCore({ store, runner, metrics, log, ...deps }: CoreDeps): Promise<Core> {
   const { vault, region } = deps
   for (const profile of deps.profiles) await store.profiles.ensure(toProfileRow(profile))
@@ -215,7 +215,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   const upstreamUsage = new UpstreamUsage(store, log)
   const upstreams = new Upstreams(store, vault, upstreamUsage)
   const maintenance = new StorageMaintenance(threads, volumes, profiles, log)
-  // What a start creates, such as the secret that signs links, is relied on by what it sends out.
+  // Clients will rely on data that the start created, such as the secret that signs links.
   await store.sync()
   const watch = databaseWatch(store, log)
   watch.start()
@@ -287,7 +287,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
 
 type RunVerbs = Pick<Core, 'execute' | 'detach' | 'cancel' | 'waitForExecution' | 'execution' | 'executions' | 'follow'>
 
-/** What may be done with a run of the caller's organization, or of the caller's own key. */
+/** The right to read a run: a capability, or having started the run with the same key. */
 const toRead = { capability: 'executions.read', orOwnRun: true } as const
 const toCancel = { capability: 'executions.cancel', orOwnRun: true } as const
 

@@ -17,12 +17,12 @@ export interface PageRequest {
 
 const limitDefault = 50
 const pageLimitMax = 200
-/** Slices of one page, between which others get their turn. */
+/** Maximum number of slices of one page. Other work can run between two slices. */
 const slicesMax = 20
 
 /**
  * Reads one page.
- * @param keyOf the unique key that rows are ordered by.
+ * @param keyOf returns the unique key by which rows are ordered.
  * @param first a key before every row.
  * @param read reads up to `limit` rows after a key.
  * @throws Refusal invalid_argument.
@@ -46,11 +46,11 @@ export async function page<Row, Key extends [string] | [string, string]>(
 }
 
 /**
- * Reads one page of a search that looks at a bounded number of rows at a time. A page may hold fewer items than its limit,
- * or none, and still have a next one.
- * @param keys what rows are ordered by, each different from every other, and the same of a position between them.
- * @param first comes before every row.
- * @param search rows after that one, so many at most.
+ * Reads one page of a search that scans a bounded number of rows at a time. A page can have fewer items than its limit, or
+ * none, and still have a next page.
+ * @param first a key before every row.
+ * @param keys return the unique key by which rows are ordered, of a row and of a position between rows.
+ * @param search returns up to `limit` rows after a key.
  * @throws Refusal invalid_argument.
  */
 export async function searchPage<Row, Position, Key extends [string] | [string, string]>(
@@ -87,7 +87,7 @@ export function toPageRequest({ cursor, limit }: Readonly<Record<string, string>
       problem: `must be a whole number from 1 to ${pageLimitMax}`,
     })
   }
-  // An empty cursor is an absent one, as scripts send it for the first page.
+  // An empty cursor is treated as absent, since scripts send it for the first page.
   return { cursor: cursor || undefined, limit: limit === undefined ? undefined : Number(limit) }
 }
 
@@ -97,7 +97,7 @@ function decode(cursor: string, length: number): string[] {
   try {
     const key: unknown = JSON.parse(Buffer.from(cursor, 'base64url').toString('utf8'))
     const isKey = Array.isArray(key) && key.length === length && key.every((part) => typeof part === 'string')
-    // Only the text that `encode` produces is accepted.
+    // Accepts only the text that `encode` produces.
     if (isKey && encode(key) === cursor) return key
   } catch {
     // Malformed; refused below.

@@ -1,8 +1,8 @@
 import { Refusal } from '../base/errors.ts'
 
 /**
- * Checks a time or a day, which stands for its start.
- * @returns it as rows have it.
+ * Checks a time, or a day, which means its start in UTC.
+ * @returns the time as it is stored: ISO 8601, UTC.
  * @throws Refusal invalid_argument.
  */
 export function checkTime(field: string, time: string | undefined): string | undefined {
@@ -15,7 +15,7 @@ export function checkTime(field: string, time: string | undefined): string | und
 
 export const dayLength = 'yyyy-mm-dd'.length
 
-/** Whether a day such as `2027-02-30` exists: `Date.parse` reads that one as the second of March. */
+/** Returns whether a day exists. `Date.parse` accepts `2027-02-30`, and reads it as the second of March. */
 export function isRealDay(day: string): boolean {
   const atMs = Date.parse(`${day}T00:00:00Z`)
   return !Number.isNaN(atMs) && new Date(atMs).toISOString().startsWith(day)

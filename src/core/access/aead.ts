@@ -8,7 +8,7 @@ const authTagLength = 16
 
 /**
  * Encrypts a text with a random nonce.
- * @param context must be the same when it is decrypted; it is not part of the result.
+ * @param context text that `decrypt` requires as well; it is not part of the result.
  */
 export function encrypt(key: Uint8Array, context: string, text: string): Buffer {
   const nonce = randomBytes(nonceBytes)
@@ -16,7 +16,7 @@ export function encrypt(key: Uint8Array, context: string, text: string): Buffer 
   return Buffer.concat([nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Decrypts what `encrypt` returned. @throws Error when it was changed, or encrypted with another key or context. */
+/** Decrypts a result of `encrypt`. @throws Error if it was changed, or encrypted with another key or context. */
 export function decrypt(key: Uint8Array, context: string, encrypted: Buffer): string {
   if (encrypted.length < nonceBytes + authTagLength) throw new Error('too short to have been encrypted')
   const decipher = createDecipheriv(algorithm, key, encrypted.subarray(0, nonceBytes), { authTagLength })

@@ -2,12 +2,12 @@ import { LRUCache } from 'lru-cache'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 
-/** How soon a change takes effect in every front; until then it costs calls no query. */
+/** Time after which a change takes effect in every front, in milliseconds. Until then, calls use the cache. */
 const ttl = 250
-/** Organizations whose tools are cached. */
+/** Maximum number of organizations whose hidden tools are cached. */
 const max = 10_000
 
-/** The tools that an organization has switched off for all its keys. */
+/** Returns and caches the tools that are hidden from the keys of an organization. */
 export class HiddenTools {
   readonly #store: Store
   readonly #cache = new LRUCache<string, readonly string[]>({ max, ttl })

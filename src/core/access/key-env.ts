@@ -4,10 +4,10 @@ import type { Vault } from './vault.ts'
 
 export const placeOfEnv = (keyId: string): string => `keys/${keyId}/env`
 
-/** Keys whose variables are kept decrypted. */
+/** Maximum number of keys whose decrypted variables are cached. */
 const openedMax = 1_000
 
-/** Decrypts the variables of keys, once for as long as they do not change. */
+/** Decrypts the variables of keys, and caches them until they change. */
 export class KeyEnv {
   readonly #vault: Vault
   readonly #opened = new LRUCache<string, { sealed: string; env: Readonly<Record<string, string>> }>({ max: openedMax })

@@ -14,14 +14,14 @@ import type { Vault } from './vault.ts'
 /** 256 random bits cannot be guessed, so a plain hash is enough to store them. */
 const secretBytes = 32
 
-/** Characters of the random part that lists show: enough to distinguish keys, too few to help guessing. */
+/** Number of random characters that lists show: enough to distinguish keys, too few to help in guessing one. */
 const shownCharacters = 4
 
-/** How soon the runs of a revoked key are cancelled. The key itself is refused from the revocation on. */
+/** Interval for cancelling the runs of revoked keys. The key itself is refused immediately. */
 const watchIntervalMs = 250
 const retryMaxMs = 5_000
 
-/** Creates a secret, which is not stored, and what is stored of it. @param region part of it: `sk-<region>-…`. */
+/** Creates a secret, with the hash and the prefix that are stored. @param region part of the secret: `sk-<region>-…`. */
 export function newSecret(region: string): { secret: string; secretHash: string; prefix: string } {
   const random = randomBytes(secretBytes).toString('base64url')
   const secret = `sk-${region}-${random}`
@@ -32,7 +32,7 @@ export function newSecret(region: string): { secret: string; secretHash: string;
   }
 }
 
-/** Creates the row of a key, not yet written, and its secret. */
+/** Creates a key: its secret, and a row that the caller must write. */
 export function newKeyRow(
   region: string,
   settings: Pick<KeyRow, 'orgId' | 'profile' | 'name'>,
@@ -92,7 +92,7 @@ export class Keys {
       everyMs: watchIntervalMs,
       retryMaxMs,
       work: () => this.#retire(),
-      // A disconnected runner has no slots of the key; the request is repeated when it reconnects.
+      // While the runner is disconnected, the request is refused. It is repeated when the runner reconnects.
       onFault: (error) => error instanceof Refusal || fault(error, log),
     })
   }
@@ -133,7 +133,7 @@ export class Keys {
     return rotated && !isOver(rotated.previousUntil) ? rotated : undefined
   }
 
-  /** Starts retiring keys that have expired or were revoked, by any process. */
+  /** Starts to retire keys that have expired or that any process has revoked. */
   startWatching(): void {
     this.#retirement.start()
   }

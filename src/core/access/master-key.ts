@@ -1,4 +1,4 @@
-/** Where the master key comes from, how it is checked, and how it is replaced. */
+/** Reads, checks and replaces the master key. */
 import { randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -26,21 +26,21 @@ export const masterKeySource = (
   frontHome: string,
 ): MasterKeySource => ({ value: masterKey, file: masterKeyFile || join(frontHome, 'master.key') })
 
-/** A known text that can be opened only with the key that the rows are sealed with. */
+/** Name of a known text that only the key of this database can decrypt. */
 const checkName = 'master_key_check'
 const checkText = 'glovebox'
 const secretPlace = (name: string): string => `secrets/${name}/value`
 
 /**
  * Opens the vault of this database. The first start creates the key.
- * @throws StartRefused when the key is malformed, or is not the one that the rows are sealed with.
+ * @throws StartRefused if the key is malformed, or is not the key that encrypted the rows.
  */
 export async function openVault(store: Store, source: MasterKeySource): Promise<Vault> {
   if (source.value !== '') return checked(store, new Vault(decode(source.value, 'GLOVEBOX_MASTER_KEY')), source)
   const next = `${source.file}.next`
   const text = readIfThere(source.file)
   const vault = new Vault(text === undefined ? await make(store, source.file) : decode(text, source.file))
-  // An interrupted replacement left the new key beside the old one.
+  // An interrupted replacement leaves the new key beside the old one.
   const left = readIfThere(next)
   if (left === undefined) return checked(store, vault, source)
   const replaced = new Vault(decode(left, next))
@@ -64,7 +64,7 @@ async function make(store: Store, file: string): Promise<Buffer> {
   return key
 }
 
-/** Writes the key to disk before it is used. */
+/** Writes the key and syncs it to disk, so that it is durable before it is used. */
 function writeSafely(file: string, key: Buffer): void {
   const descriptor = create(file)
   writeSync(descriptor, `${key.toString('base64')}\n`)
@@ -128,8 +128,8 @@ export const sealedSecret = (vault: Vault, name: string, value: string): { name:
 })
 
 /**
- * Replaces the master key and seals all secrets with the new one, atomically. No server may run meanwhile.
- * @throws StartRefused when the key is given by value: then only the operator can replace it.
+ * Replaces the master key and encrypts all secrets with the new one, atomically. The server must be stopped.
+ * @throws StartRefused if the key is given by value, since only the operator can replace it then.
  */
 export async function replaceMasterKey(store: Store, source: MasterKeySource): Promise<void> {
   if (source.value !== '') {

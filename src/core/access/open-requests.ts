@@ -3,15 +3,15 @@ import { monotonicMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { Caller } from '../caller.ts'
 
-/** What requests may use at the same time. */
+/** Limits for the open requests. */
 export interface RequestLimits {
   /** Open requests of one key, streams included. */
   perKey: number
   /** Open requests of one organization, streams included. */
   perOrg: number
-  /** Files of one key that are read and written at the same time. */
+  /** Concurrent file transfers of one key. */
   transfersPerKey: number
-  /** Memory for bodies and for responses that are not read, of all organizations. */
+  /** Memory for request bodies and unread responses of all organizations. */
   bufferBytes: number
 }
 
@@ -21,14 +21,14 @@ export interface RequestOwner {
   keyId: string
 }
 
-/** Whether a caller may still have what it opened. Rejects with the refusal where it may not. */
+/** Checks whether a caller may keep its request open. Rejects with a refusal otherwise. */
 export type RightCheck = (caller: Caller) => Promise<unknown>
 
-/** Part of the memory that one organization may use. */
+/** Fraction of the memory that one organization can use. */
 const orgShare = 1 / 4
-/** Together with the grace period, open requests of a revoked key end within a second. */
+/** Interval of the checks. With the grace period, open requests of a revoked key end within a second. */
 const checkEveryMs = 250
-/** The runs of a revoked key are cancelled meanwhile, so that the requests that wait for them return their ending. */
+/** Grace period, in which the runs of a revoked key are cancelled, so that requests that wait for them return the ending. */
 const graceMs = 500
 const retryAfterSeconds = 1
 
@@ -37,18 +37,18 @@ interface Usage {
   bytes: number
 }
 
-/** One request that is being answered, or a stream that is open. */
+/** A request in progress, or an open stream. */
 export class OpenRequest {
   readonly owner: RequestOwner
   readonly sinceMs = monotonicMs()
-  /** Bytes of the response that the client has not read. */
+  /** Size of the part of the response that the client has not read. */
   unreadBytes = 0
-  /** Bytes of the body. */
+  /** Size of the received body. */
   bodyBytes = 0
   readonly checks: RightCheck[] = []
   readonly #all: OpenRequests
   readonly #end: (refusal: Refusal) => void
-  /** When it was first found to be no longer permitted. */
+  /** Monotonic time at which a check first found the request to be no longer permitted. */
   #deniedSinceMs: number | undefined
 
   constructor(all: OpenRequests, owner: RequestOwner, end: (refusal: Refusal) => void) {
@@ -57,22 +57,22 @@ export class OpenRequest {
     this.#end = end
   }
 
-  /** Counts the memory of the body. @throws Refusal `buffers_full`; then nothing is counted. */
+  /** Reserves memory for the body. @throws Refusal `buffers_full`; in this case nothing is reserved. */
   holdBody(bytes: number): void {
     this.#all.holdBody(this, bytes)
   }
 
-  /** Sets how much of the response waits for the client. At the limit the request that holds most is ended. */
+  /** Sets the size of the unread response. At the limit, the request with the largest unread response is ended. */
   holdUnread(bytes: number): void {
     this.#all.holdUnread(this, bytes)
   }
 
-  /** Requires more than a valid key for as long as the request is open. */
+  /** Adds a check that must succeed as long as the request is open. */
   require(check: RightCheck): void {
     this.checks.push(check)
   }
 
-  /** Ends the request. After a grace period where its key has just lost a right. */
+  /** Ends the request. @param afterMs grace period; 0 ends it immediately. */
   end(refusal: Refusal, afterMs = 0): void {
     this.#deniedSinceMs ??= monotonicMs()
     if (monotonicMs() - this.#deniedSinceMs >= afterMs) this.#end(refusal)
@@ -85,8 +85,9 @@ export class OpenRequest {
 }
 
 /**
- * Everything that keys have open: requests in progress, waits, streams, uploads and downloads. Bounds their number and
- * memory per key, per organization and in total, and ends them when their key is revoked, expires or loses the right.
+ * Manages the open requests of keys: requests in progress, waits, streams, uploads and downloads. Limits their number per
+ * key and organization and their memory per organization and in total. Ends them when their key is revoked, expires or
+ * loses the right.
  */
 export class OpenRequests {
   readonly #limits: RequestLimits
@@ -104,14 +105,14 @@ export class OpenRequests {
     this.#job = new BackgroundJob({ everyMs: checkEveryMs, work: () => this.#check(), onFault })
   }
 
-  /** Requests and bytes of all organizations. */
+  /** Number and memory of the open requests of all organizations. */
   get usage(): Usage {
     return { requests: this.#requests, bytes: this.#bytes }
   }
 
   /**
-   * Registers a request. To be closed when its response has ended.
-   * @param end closes the request from outside.
+   * Registers a request. The caller must close it when its response has ended.
+   * @param end called to end the request early.
    * @throws Refusal `requests_full`.
    */
   open(owner: RequestOwner, end: (refusal: Refusal) => void): OpenRequest {
@@ -177,7 +178,7 @@ export class OpenRequests {
     this.#bytes += bytes
   }
 
-  /** @param orgId of the organization to search; all where it is absent. */
+  /** Finds the request with the largest unread response. @param orgId the organization to search; all if it is absent. */
   #largestUnread(orgId: string | undefined): OpenRequest | undefined {
     let largest: OpenRequest | undefined
     for (const ofKey of this.#open.values()) {
@@ -189,7 +190,7 @@ export class OpenRequests {
     return largest
   }
 
-  /** Requests that are answered at once are not looked at: their rights have just been checked. */
+  /** Checks the rights of open requests. Skips new requests, whose rights have just been checked. */
   async #check(): Promise<void> {
     const beforeMs = monotonicMs() - checkEveryMs
     for (const [keyId, ofKey] of this.#open) {

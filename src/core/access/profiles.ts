@@ -8,14 +8,14 @@ import type { Vault } from './vault.ts'
 
 export const placeOfProfile = (orgId: string, name: string): string => `stored_profiles/${orgId}/${name}/settings`
 
-/** How soon a change takes effect in every front; until then it costs calls no query. */
+/** Time after which a change takes effect in every front. Until then, calls use the cache and need no query. */
 const knownMs = 500
-/** Profiles that are kept; others are read and checked again when they are used. */
+/** Maximum number of cached profiles. Others are read and checked again when they are used. */
 const knownMax = 10_000
 
 /**
- * Creates a profile from settings as in the configuration file; absent settings are those of `default`.
- * @throws StartRefused that names the setting.
+ * Creates a profile from settings as in the configuration file; absent settings have the value of `default`.
+ * @throws StartRefused with the name of the invalid setting.
  */
 export type ReadProfile = (name: string, written: Readonly<Record<string, unknown>>) => Profile
 
@@ -50,8 +50,8 @@ export class Profiles {
   }
 
   /**
-   * Returns the current profile of this name; the same object as long as it does not change. One of the configuration
-   * that the organization may not use is reported as nonexistent.
+   * Returns the current profile with this name, as the same object until it changes. A profile of the configuration that
+   * the organization may not use is reported as nonexistent.
    */
   async get(orgId: string, name: string): Promise<Profile | undefined> {
     const configured = this.#configured.get(name)
@@ -76,7 +76,7 @@ export class Profiles {
 
   /**
    * Checks the settings of a profile and seals them for its row.
-   * @throws Refusal invalid_argument that names the setting.
+   * @throws Refusal invalid_argument with the name of the setting.
    */
   sealed(orgId: string, name: string, written: Readonly<Record<string, unknown>>): string {
     const profile = this.#readRefusing(name, written)
@@ -84,7 +84,7 @@ export class Profiles {
       const problem = 'cannot be set here: this profile belongs to one organization'
       throw new Refusal('invalid_argument', { field: 'orgs', problem })
     }
-    // Only the modules of the configuration were imported by the probe at start.
+    // At start, the probe has imported only the modules of the configuration.
     const approved = this.configured.flatMap(({ preload }) => preload)
     const other = profile.preload.find((module) => !approved.includes(module))
     if (other !== undefined) {
@@ -94,7 +94,7 @@ export class Profiles {
     return this.#vault.seal(placeOfProfile(orgId, name), JSON.stringify(written))
   }
 
-  /** Writes the row of this revision first, since rows of runs refer to it. */
+  /** Creates a profile from its row. Writes the row of its revision first, since rows of runs refer to it. */
   async #load(row: StoredProfileRow): Promise<Profile> {
     const profile = this.#readRefusing(row.name, this.settingsOf(row))
     await this.#store.profiles.ensure(toProfileRow(profile))

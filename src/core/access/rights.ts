@@ -6,50 +6,50 @@ import type { Caller } from '../caller.ts'
 import { isUpstreamGrant } from '../upstreams/grants.ts'
 import type { HiddenTools } from './hidden-tools.ts'
 
-/** A tool as far as rights depend on it. */
+/** The fields of a tool that rights depend on. */
 export interface ToolGrant {
   readonly name: string
   readonly toolset: Toolset
-  /** What a key that is limited to this tool may do. */
+  /** Capabilities of a key that is limited to this tool. */
   readonly capabilities: readonly Capability[]
 }
 
 /**
- * What a verb needs. With `orOwnRun` the first argument of the verb is the id of a run, and a key that may execute
- * needs nothing else for the runs that it started itself.
+ * The capability that an operation requires. With `orOwnRun`, the first argument of the operation is the ID of a run, and a
+ * key with the capability `execute` may use the operation for runs that it started itself.
  */
 export type Need = Capability | { readonly capability: Capability; readonly orOwnRun: true }
 
-/** A verb that checks the rights of its caller first. Only `Rights` creates one. */
+/** An operation that first checks the rights of its caller. Only `Rights` creates one. */
 export type Guarded<V> = V & { readonly capability: Capability }
 
 type GuardedVerb<V> = V extends (caller: Caller, ...rest: infer Rest) => infer Result
   ? Guarded<(caller: Caller, ...rest: Rest) => Promise<Awaited<Result>>>
   : never
 
-/** The verbs of a noun that are listed with what they need. No other method is reachable from outside core. */
+/** The methods of a noun that `Needs` lists with their capability. Other methods are not accessible from outside of core. */
 export type GuardedNoun<Noun, Needs> = {
   readonly [Name in keyof Needs]: Name extends keyof Noun ? GuardedVerb<Noun[Name]> : never
 }
 
 /**
  * Decides what a caller may do. A caller has a capability that tools grant when its key may use one of these tools, its
- * profile allows the toolset, and its organization has not switched the tool off. It has a capability that no tool
- * grants when its key is not limited to tools; those of upstreams also when its key may use an upstream.
+ * profile allows the toolset, and the tool is not hidden from its organization. It has a capability that no tool grants when
+ * its key is not limited to tools. It has the capabilities of upstreams also when its key may use an upstream.
  */
 export class Rights {
   readonly #tools: readonly ToolGrant[]
   readonly #hidden: HiddenTools
   readonly #store: Pick<Store, 'runs'>
 
-  /** @param tools every tool that there is. */
+  /** @param tools all existing tools. */
   constructor(tools: readonly ToolGrant[], hidden: HiddenTools, store: Pick<Store, 'runs'>) {
     this.#tools = tools
     this.#hidden = hidden
     this.#store = store
   }
 
-  /** Returns a verb that refuses callers without the capability as `permission_denied`, with status 403. */
+  /** Returns a guarded operation. It throws the refusal `permission_denied` for callers without the capability. */
   verb<Rest extends unknown[], Result>(
     need: Need,
     verb: (caller: Caller, ...rest: Rest) => Result | Promise<Result>,
@@ -61,7 +61,7 @@ export class Rights {
     return Object.assign(checked, { capability: capabilityOf(need) })
   }
 
-  /** The same for a verb that yields events: the check comes before the first one. */
+  /** Returns a guarded operation that yields events. It checks the capability before the first event. */
   stream<Rest extends unknown[], Item>(
     need: Need,
     verb: (caller: Caller, ...rest: Rest) => AsyncGenerator<Item, void, undefined>,
@@ -74,12 +74,12 @@ export class Rights {
     return Object.assign(checked, { capability: capabilityOf(need) })
   }
 
-  /** @throws Refusal `permission_denied`. */
+  /** Checks that the caller has a capability. @throws Refusal `permission_denied`. */
   require(caller: Caller, capability: Capability): Promise<void> {
     return this.#require(capability, caller, undefined)
   }
 
-  /** Guards the verbs of a noun; methods that `needs` does not list are left out. */
+  /** Returns a noun with guarded methods. Omits the methods that `needs` does not list. */
   noun<Noun extends object, Needs extends { readonly [Name in keyof Noun]?: Need }>(
     noun: Noun,
     needs: Needs,
@@ -112,7 +112,7 @@ export class Rights {
     )
   }
 
-  /** @throws Refusal `run_unknown`, also for a run of another organization. */
+  /** Returns whether the caller's key can execute code and has started a run. @throws Refusal `run_unknown`. */
   async #startedRun(caller: Caller, runId: string): Promise<boolean> {
     if (!(await this.#has(caller, 'execute'))) return false
     const run = await this.#store.runs.get(runId)
@@ -133,7 +133,7 @@ export class Rights {
   }
 }
 
-/** Keys that are limited to tools can be limited to upstreams and their tools, too. */
+/** Returns whether a capability concerns upstreams, which a key that is limited to tools can have. */
 const isOfUpstreams = (capability: Capability): boolean => capability.startsWith('upstreams.')
 
 const capabilityOf = (need: Need): Capability => (typeof need === 'string' ? need : need.capability)

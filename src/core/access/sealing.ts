@@ -4,8 +4,8 @@ import type { Caller } from '../caller.ts'
 import { aeadKeyBytes, decrypt, encrypt } from './aead.ts'
 
 /**
- * Seals state that a client keeps between two requests. The client can neither read nor change it, and it can be used
- * by the same caller only, for the same purpose, until it expires.
+ * Encrypts state that a client stores between two requests. The client can neither read nor change it. Only the same
+ * caller can use it, for the same purpose, until it expires.
  */
 export class Sealing {
   readonly #key: Buffer
@@ -17,18 +17,19 @@ export class Sealing {
   }
 
   /**
-   * @param purpose required, to the letter, to open it.
-   * @param lifeMs how long from now it can be opened.
+   * Encrypts a state.
+   * @param purpose `open` requires the same text.
+   * @param lifeMs time from now until it expires.
    */
   seal(caller: Caller, purpose: string, content: unknown, lifeMs: number): string {
     const text = JSON.stringify({ until: Date.now() + lifeMs, content })
     return encrypt(this.#key, contextOf(caller, purpose), text).toString('base64url')
   }
 
-  /** BOUNDARY: a state comes from a client. @throws Refusal `state_invalid`. */
+  /** BOUNDARY: decrypts a state that a client sent. @throws Refusal `state_invalid`. */
   open(caller: Caller, purpose: string, state: string): unknown {
     const sealed = Buffer.from(state, 'base64url')
-    // The decoder skips characters outside its alphabet, so other texts decode to the same bytes.
+    // The decoder skips characters outside of its alphabet, so several texts decode to the same bytes.
     if (sealed.toString('base64url') !== state) throw invalid()
     try {
       const text = decrypt(this.#key, contextOf(caller, purpose), sealed)

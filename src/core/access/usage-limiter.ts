@@ -3,38 +3,38 @@ import { Refusal } from '../../base/errors.ts'
 import type { RunRow, Store } from '../../store/store.ts'
 import { dayOf } from '../../store/usage.ts'
 
-/** What the runs of an organization or a key may use. A limit that is absent does not apply. */
+/** Limits for the runs of an organization or a key. An absent one does not apply. */
 export interface UsageLimits {
   /** Runs that start within any 60 seconds. */
   runs_per_minute?: number
-  /** Runs at once. */
+  /** Concurrent runs, including queued ones. */
   concurrent_runs?: number
-  /** Total duration of all runs of a day (UTC). When it is reached, running executions continue and no other starts. */
+  /** Total duration of the runs of a day (UTC). When it is reached, active runs continue and no other run starts. */
   run_seconds_per_day?: number
-  /** Sum of the quotas of all threads and volumes. For organizations only. */
+  /** Sum of the quotas of all threads and volumes, in bytes. For organizations only. */
   storage_bytes?: number
 }
 
-/** How soon a change takes effect in every front. */
+/** Time after which a change takes effect in every front. */
 const knownMs = 500
-/** Accounts that are kept before idle ones are deleted. */
+/** Number of accounts above which idle ones are deleted. */
 const accountsMax = 10_000
 const minuteMs = 60_000
 
 /** The fields of a run that limits depend on. */
 type Counted = Pick<RunRow, 'id' | 'orgId' | 'keyId'>
 
-/** What one organization or key uses now. */
+/** The current usage of one organization or key. */
 interface Account {
   limits: UsageLimits
   knownUntilMs: number
-  /** Calls that are about to count a run here. */
+  /** Number of calls that are about to count a run in this account. */
   admitting: number
-  /** When runs started, within the last minute, oldest first; recorded only where that is limited. */
+  /** Start times of the runs of the last minute, oldest first; recorded only if `runs_per_minute` is set. */
   startsMs: number[]
-  /** When each unfinished run started. */
+  /** Start time of each unfinished run, by ID. */
   running: Map<string, number>
-  /** Duration of the ended runs of `day`; `day` is empty until it is needed. */
+  /** The day that the total duration of ended runs refers to; empty until it is needed. */
   day: string
   usedMs: number
 }
@@ -55,7 +55,7 @@ export class UsageLimiter {
 
   /**
    * Counts a run that is about to start.
-   * @throws Refusal limit_reached with the limit and when to retry; then nothing was counted.
+   * @throws Refusal limit_reached, with the limit and the time to retry; in this case nothing is counted.
    */
   async admit(run: Counted): Promise<void> {
     const key = this.#of(run.keyId)
@@ -69,7 +69,7 @@ export class UsageLimiter {
       key.admitting -= 1
       org.admitting -= 1
     }
-    // There is no await from here on, so concurrent calls are counted one after the other.
+    // No await follows, so concurrent calls are counted one after the other.
     const nowMs = monotonicMs()
     requireRoom(key, 'key', nowMs)
     requireRoom(org, 'org', nowMs)
@@ -86,7 +86,7 @@ export class UsageLimiter {
     for (const ownerId of [run.keyId, run.orgId]) this.#of(ownerId).running.set(run.id, monotonicMs())
   }
 
-  /** Counts a run no longer that was admitted and did not begin. */
+  /** Stops counting an admitted run that did not begin. */
   withdraw(runId: string): void {
     const run = this.#runs.get(runId)
     if (!run) return
@@ -125,7 +125,7 @@ export class UsageLimiter {
     return account
   }
 
-  /** What an idle account holds can be read again; the others are at most twice the runs of the last minute. */
+  /** Deletes idle accounts, whose content can be read again. Accounts with active or recent runs remain. */
   #deleteIdle(): void {
     const minuteAgoMs = monotonicMs() - minuteMs
     for (const [ownerId, { running, admitting, startsMs }] of this.#accounts) {

@@ -8,9 +8,9 @@ const variablesLimitBytes = 128 * 1024
 const variableName = /^[A-Z][A-Z0-9_]*$/
 
 /**
- * Names that a call may not set: variables that the sandbox sets itself, such as HOME, and variables that make a loader
- * or an interpreter run other code first, which a process that serves several runs must not inherit. LANG, LC_ALL and
- * TZ (default: UTF-8, UTC), NODE_ENV and PYTHONUNBUFFERED are allowed, among others.
+ * Names of variables that a call may not set: those that the sandbox sets itself, such as HOME, and those that make a
+ * loader or an interpreter run other code first, since one process can serve several runs. Others are allowed, such as
+ * LANG, LC_ALL and TZ (default: UTF-8, UTC), NODE_ENV and PYTHONUNBUFFERED.
  */
 export const reservedVariables: ReadonlySet<string> = new Set([
   'PATH',
@@ -40,7 +40,7 @@ export const reservedPrefixes = ['LD_', 'BAPONI_', 'GLOVEBOX_'] as const
 /**
  * Checks the variables of one call.
  * @returns the same variables, typed as strings.
- * @throws Refusal `invalid_argument` that names the variable.
+ * @throws Refusal `invalid_argument` with the name of the variable.
  */
 export function checkVariables(asked: Readonly<Record<string, unknown>>): Record<string, string> {
   const entries = Object.entries(asked)

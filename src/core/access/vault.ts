@@ -6,8 +6,8 @@ export const masterKeyBytes = aeadKeyBytes
 const prefix = 'v1.'
 
 /**
- * Encrypts the secrets in the rows. A value that was sealed for one place cannot be opened for another, so someone who
- * can write to the database cannot move it from one record to another.
+ * Encrypts the secrets in the database. A value is bound to its place and cannot be decrypted for another one, so write
+ * access to the database does not permit moving it to another record.
  */
 export class Vault {
   readonly #key: Buffer
@@ -18,12 +18,12 @@ export class Vault {
     this.#key = key
   }
 
-  /** @param place table, id and field of the record, such as `keys/key_1/env`. */
+  /** Encrypts a text. @param place table, ID and field of the record, such as `keys/key_1/env`. */
   seal(place: string, text: string): string {
     return prefix + encrypt(this.#key, place, text).toString('base64url')
   }
 
-  /** @throws SealBroken when it was sealed for another place or with another key, or was changed. */
+  /** Decrypts a text. @throws SealBroken if it was sealed for another place or with another key, or was changed. */
   open(place: string, sealed: string): string {
     if (!sealed.startsWith(prefix)) throw new SealBroken(place)
     try {

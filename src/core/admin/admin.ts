@@ -9,33 +9,33 @@ import type { Vault } from '../access/vault.ts'
 import { dayLength, isRealDay } from '../times.ts'
 import type { InspectUpstream } from './upstreams.ts'
 
-/** Roles of admin tokens: `owner` may do everything, `admin` everything except managing tokens, `member` may read. */
+/** Roles of admin tokens: `owner` has all rights, `admin` all except managing tokens, `member` can only read. */
 export const roles = ['owner', 'admin', 'member'] as const satisfies readonly AdminTokenRow['role'][]
 export type Role = (typeof roles)[number]
 
-/** An administrator: created from an admin token when a request is authenticated, and passed to every verb here. */
+/** An administrator: created from an admin token when a request is authenticated, and passed to every function here. */
 export interface Admin {
-  /** Id of the token, or `operator` for a command on the machine itself. */
+  /** ID of the token, or `operator` for a command on the machine itself. */
   id: string
   role: Role
-  /** The organization that it is limited to; `null` for the whole instance. */
+  /** ID of the organization that the administrator is limited to; `null` for the whole instance. */
   orgId: string | null
 }
 
-/** The administrator behind a command on the machine itself, which may do everything. */
+/** The administrator of a command on the machine itself. It has all rights. */
 export const operator: Admin = { id: 'operator', role: 'owner', orgId: null }
 
-/** What verbs of administration work on. */
+/** The dependencies of administrative functions. */
 export interface AdminContext {
   store: Store
   vault: Vault
   profiles: Profiles
-  /** Part of new keys. */
+  /** The `region` setting, which becomes part of new keys. */
   region: string
   /** Checks the addresses of upstreams. */
   outbound: Pick<Outbound, 'check'>
   inspectUpstream: InspectUpstream
-  /** Absent in a command, which leaves work on storage to the server. */
+  /** Absent in a command: the server then does the work on storage. */
   runner?: Pick<Runner, 'storage'>
 }
 
@@ -44,7 +44,7 @@ const ranks: Record<Role, number> = { member: 0, admin: 1, owner: 2 }
 /**
  * Requires a role in one organization.
  * @returns the organization.
- * @throws Refusal forbidden; not_found if it does not exist, also for an administrator of another one.
+ * @throws Refusal forbidden; not_found if the organization does not exist or the administrator belongs to another one.
  */
 export async function requireInOrg(store: Store, admin: Admin, role: Role, orgId: string): Promise<OrgRow> {
   const org = admin.orgId === null || admin.orgId === orgId ? await store.orgs.get(orgId) : undefined
@@ -66,19 +66,19 @@ function requireRole(admin: Admin, role: Role): void {
 export const unknown = (what: string, id: string): Refusal =>
   new Refusal('not_found', { what: `The ${what} ${id.slice(0, 128)}` })
 
-/** An action of an administrator, as the audit records it. */
+/** An action of an administrator, as the audit log records it. */
 export interface AdminAction {
   admin: Admin
   /** `<noun>.<verb>`. */
   action: string
   orgId: string | null
-  /** Id of the target. */
+  /** ID of the target. */
   target: string
-  /** Contains no secret. */
+  /** Parameters of the action, without secrets. */
   details?: Readonly<Record<string, unknown>>
 }
 
-/** Runs `work` and writes an audit line in one transaction; neither is kept when `work` throws. */
+/** Runs `work` and writes an audit line in one transaction, which is rolled back if `work` throws. */
 export const withAudit = <Result>(
   store: Store,
   { admin, action, orgId, target, details = {} }: AdminAction,
@@ -99,7 +99,7 @@ export function checkName(field: string, name: string): void {
   throw new Refusal('invalid_argument', { field, problem })
 }
 
-/** Checks a time in the future. @returns it as it is stored. @throws Refusal invalid_argument. */
+/** Checks a time in the future. @returns the time as it is stored. @throws Refusal invalid_argument. */
 export function checkFuture(field: string, time: string): string {
   const isTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(time)
   const atMs = isTime && isRealDay(time.slice(0, dayLength)) ? Date.parse(time) : Number.NaN

@@ -5,14 +5,14 @@ import { type Page, type PageRequest, searchPage } from '../paging.ts'
 import { checkTime } from '../times.ts'
 import { type Admin, type AdminContext, requireInOrg, requireInstance } from './admin.ts'
 
-/** Filters of the audit, as the client sent them. */
+/** Filters of the audit log, as the client sent them. */
 export interface AuditQuery {
   /** ID of an organization. */
   org?: string | undefined
   action?: string | undefined
   actor?: string | undefined
   subject?: string | undefined
-  /** ISO 8601. */
+  /** Start of the period, ISO 8601. */
   from?: string | undefined
   until?: string | undefined
 }
@@ -59,8 +59,8 @@ export async function exportAudit(
 }
 
 /**
- * Verifies the whole audit; see `verifyAudit`.
- * @param anchor `SEQ:HASH` as an earlier verification printed it.
+ * Verifies the whole audit log; see `verifyAudit`.
+ * @param anchor `SEQ:HASH`, as an earlier verification returned it.
  * @throws Refusal forbidden, invalid_argument.
  */
 export function verifyWholeAudit({ store }: AdminContext, admin: Admin, anchor: string | undefined): Promise<Verdict> {

@@ -1,7 +1,7 @@
 import { type HistorySettings, readHistorySettings } from '../runs/history-settings.ts'
 import { type Admin, type AdminContext, requireInOrg, withAudit } from './admin.ts'
 
-/** Returns what is stored of the runs of an organization. @throws Refusal not_found. */
+/** Returns the history settings of an organization. @throws Refusal not_found. */
 export async function historySettingsOf(
   { store }: AdminContext,
   admin: Admin,
@@ -11,7 +11,7 @@ export async function historySettingsOf(
   return readHistorySettings(await store.orgSettings.get(orgId))
 }
 
-/** Changes what is stored of future runs. Takes effect within a second. @throws Refusal forbidden, not_found. */
+/** Changes the history settings for future runs, within a second. @throws Refusal forbidden, not_found. */
 export async function setHistorySettings(
   on: AdminContext,
   admin: Admin,

@@ -8,25 +8,25 @@ import { type Page, type PageRequest, page } from '../paging.ts'
 import { isUpstreamGrant } from '../upstreams/grants.ts'
 import { type Admin, type AdminContext, checkFuture, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
-/** Settings of a key. An absent one keeps its value, or is not set. */
+/** Settings of a key. An absent one keeps its value; for a new key it is not set. */
 export interface KeySettings {
   /** For display only. */
   name?: string
   profile?: string
   /** ISO 8601; `null` for no expiry. */
   expires_at?: string | null
-  /** Variables of its runs: over those of the profile, below those of a call. */
+  /** Variables of its runs. They override those of the profile, and those of a call override them. */
   env_vars?: Record<string, unknown>
-  /** Names of the tools that it may use; `null` for all that its profile offers. */
+  /** Names of the tools that it may use; `null` for all tools of its profile. */
   tools?: readonly string[] | null
 }
 
-/** A key as it is returned to administrators: without its secret and the values of its variables. */
+/** A key as administrators see it, without its secret and the values of its variables. */
 export interface KeyView {
   id: string
   org_id: string
   name: string
-  /** First characters of its secret. */
+  /** First characters of its secret; `null` for a key without one. */
   prefix: string | null
   profile: string
   env_names: string[]
@@ -111,7 +111,7 @@ export async function updateKey(
 
 /**
  * Replaces the secret of a key.
- * @param overlapSeconds how long the previous secret stays valid.
+ * @param overlapSeconds time for which the previous secret stays valid.
  * @throws Refusal forbidden, not_found, key_revoked.
  */
 export async function rotateKey(
@@ -153,7 +153,7 @@ async function ofOrg({ store }: AdminContext, orgId: string, id: string): Promis
   return key
 }
 
-/** How many stored profiles a refusal lists, in addition to those of the configuration. */
+/** Maximum number of stored profiles that a refusal lists, in addition to those of the configuration. */
 const namedMax = 50
 
 async function toChanges(
@@ -185,7 +185,7 @@ async function toChanges(
   }
 }
 
-/** Returns settings as the audit records them: variables by name only. */
+/** Returns settings as the audit log records them: variables by name only. */
 const auditDetails = ({ env_vars: variables, ...rest }: KeySettings): Record<string, unknown> => ({
   ...rest,
   ...(variables && { env_names: Object.keys(variables) }),

@@ -19,8 +19,8 @@ export async function limitsOf(on: AdminContext, admin: Admin, owner: LimitOwner
 }
 
 /**
- * Replaces all limits of an organization or key; an absent one does not apply. Limits of an organization require an
- * administrator of the whole instance; those of its keys one of the organization.
+ * Replaces all limits of an organization or key; an absent one is removed. Limits of an organization require an
+ * administrator of the whole instance, limits of a key an administrator of its organization.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function setLimits(

@@ -28,7 +28,7 @@ export async function createOrg({ store }: AdminContext, admin: Admin, name: str
   return toView(org)
 }
 
-/** Lists organizations by name; for an administrator of one organization, only this one. */
+/** Lists organizations by name. An administrator of one organization gets only this one. */
 export async function listOrgs({ store }: AdminContext, admin: Admin, asked: PageRequest): Promise<Page<OrgView>> {
   if (admin.orgId !== null)
     return { items: [toView(await requireInOrg(store, admin, 'member', admin.orgId))], nextCursor: null }
@@ -59,7 +59,7 @@ export async function renameOrg({ store }: AdminContext, admin: Admin, orgId: st
 
 /**
  * Shows a tool to all keys of an organization, or hides it from them.
- * @param known names of all tools.
+ * @param known names of all existing tools.
  * @throws Refusal forbidden, not_found.
  */
 export async function switchTool(

@@ -4,7 +4,7 @@ import type { StoredProfileRow } from '../../store/admin-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { type Admin, type AdminContext, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
-/** A profile of an organization as it was written, without the values of its variables. */
+/** A profile of an organization with the settings that were given, without the values of its variables. */
 export interface ProfileView {
   name: string
   settings: Record<string, unknown>
@@ -95,7 +95,7 @@ export async function replaceProfile(
   return toView(on, changed)
 }
 
-/** Deletes a profile. @throws Refusal forbidden, not_found, in_use while a valid key is bound to it. */
+/** Deletes a profile. @throws Refusal forbidden, not_found, in_use if a valid key uses it. */
 export async function removeProfile(on: AdminContext, admin: Admin, orgId: string, name: string): Promise<void> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   requireInstance(admin, 'admin')
@@ -112,7 +112,7 @@ async function existing({ store }: AdminContext, orgId: string, name: string): P
   return row
 }
 
-/** Returns settings as the audit records them: variables by name only, since their values can be secrets. */
+/** Returns settings as the audit log records them: variables by name only, since their values can be secrets. */
 const auditDetails = ({ env, ...rest }: Record<string, unknown>): Record<string, unknown> => ({
   settings: rest,
   env_names: namesIn(env),

@@ -10,16 +10,15 @@ import { recordedRun, resultOf } from '../runs/history.ts'
 import { toTranscript } from '../runs/transcript.ts'
 import { type Admin, type AdminContext, requireInOrg, withAudit } from './admin.ts'
 
-/** One record of the data that is kept of a subject. */
+/** One record of the stored data of a subject. */
 export type SubjectRecord = Record<string, unknown> & { type: 'run' | 'thread' | 'file' | 'audit' }
 
 const pageRows = 100
 const listedFiles = 1_000
 
 /**
- * Exports everything that is kept of a person or case: runs with their output, threads with a list of their files, and
- * lines of the audit.
- * @param files lists the files of threads; they are left out without it.
+ * Exports all stored data of a subject: runs with their output, threads with a list of their files, and audit lines.
+ * @param files lists the files of threads; if it is absent, files are omitted.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function exportSubject(
@@ -98,17 +97,17 @@ async function* filesOf(
   }
 }
 
-/** A thread that was never used has no files, and a run can delete files meanwhile. */
+/** Ignores missing files: an unused thread has none, and a run can delete files during the export. */
 function ifThere(error: unknown): undefined {
   if (error instanceof Refusal && ['thread_unknown', 'path_not_found', 'not_a_directory'].includes(error.code)) return
   throw error
 }
 
-/** How long to wait for the server to erase the threads. */
+/** Time to wait for the server to erase the threads. */
 const erasedWithinMs = 60_000
 const lookEveryMs = 100
 
-/** Counts of what was erased. */
+/** Numbers of erased records. */
 export interface Erased {
   runs: number
   threads: number
@@ -116,10 +115,10 @@ export interface Erased {
 }
 
 /**
- * Erases everything that is kept of a person or case. The audit can still be verified afterwards: its lines stay,
- * without their personal data, and another line records which. To complete an interrupted erasure, repeat it.
- * @throws Refusal subject_active while one of its runs or threads is in use; unavailable if no server erases the
- * threads in time; forbidden, not_found, invalid_argument.
+ * Erases all stored data of a subject. The audit log can still be verified: its lines stay, without their personal data,
+ * and a new line lists them. An interrupted erasure can be repeated.
+ * @throws Refusal subject_active if one of its runs or threads is in use; unavailable if no server erases the threads in
+ * time; forbidden, not_found, invalid_argument.
  */
 export async function eraseSubject(on: AdminContext, admin: Admin, orgId: string, asked: string): Promise<Erased> {
   const { store } = on
@@ -147,7 +146,7 @@ export async function eraseSubject(on: AdminContext, admin: Admin, orgId: string
   return { runs: erased.runs, threads: threads.length, audit_lines: lines }
 }
 
-/** Waits until the server has erased the marked threads, which takes seconds. */
+/** Waits until the server has erased the marked threads, which takes seconds. @throws Refusal unavailable. */
 async function threadsGone(store: Store, orgId: string, subject: string): Promise<void> {
   const untilMs = monotonicMs() + erasedWithinMs
   while ((await store.subjects.threads(orgId, subject)).length > 0) {
@@ -163,7 +162,7 @@ function nameOf(asked: string): string {
   return subject
 }
 
-/** Returns a salted digest, which proves that a name was meant without revealing it. */
+/** Returns a salted digest of the name, which can later be compared without revealing the name. */
 function digestOf(subject: string): string {
   const salt = randomBytes(16).toString('hex')
   return `${salt}:${createHmac('sha256', salt).update(subject).digest('hex')}`

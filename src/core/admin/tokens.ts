@@ -24,7 +24,7 @@ const shownCharacters = 4
 export interface TokenSettings {
   name: string
   role: Role
-  /** The organization that it is limited to; absent or `null` for the whole instance. */
+  /** ID of the organization that the token is limited to; absent or `null` for the whole instance. */
   org_id?: string | null
   expires_at?: string | null
 }
@@ -80,7 +80,7 @@ export async function listTokens({ store }: AdminContext, admin: Admin, asked: P
   return { items: items.map(toView), nextCursor }
 }
 
-/** Revokes a token. @throws Refusal forbidden, not_found (also if it is already revoked). */
+/** Revokes a token. @throws Refusal forbidden, not_found (also for a revoked token). */
 export async function revokeToken({ store }: AdminContext, admin: Admin, id: string): Promise<void> {
   requireInstance(admin, 'owner')
   await withAudit(store, { admin, action: 'token.revoke', orgId: null, target: id }, async ({ adminTokens }) => {

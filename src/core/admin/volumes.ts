@@ -6,13 +6,13 @@ import { type Page, type PageRequest, page } from '../paging.ts'
 import { profileThatMounts, quotaOf, volumeRef } from '../storage/volumes.ts'
 import { type Admin, type AdminContext, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
-/** Settings of a volume. An absent one keeps its value, or has its default. */
+/** Settings of a volume. An absent one keeps its value, or gets its default. */
 export interface VolumeSettings {
-  /** Directory of its mount point: `/volumes/<slug>`. */
+  /** Name of its mount point: `/volumes/<slug>`. */
   slug?: string
   /** For display only. */
   name?: string
-  /** Maximum size of its content. A volume grows but never shrinks. */
+  /** Maximum size of its content, in bytes. A volume can grow but not shrink. */
   quota_bytes?: number
   /** Maximum number of files, directories and links. */
   quota_files?: number
@@ -31,7 +31,7 @@ export interface VolumeView {
 }
 
 export interface InspectedVolume extends VolumeView {
-  /** Disk space that it occupies, and the size and number of its files. */
+  /** Disk space that it occupies, in bytes; then the size and number of its files. */
   size_bytes: number
   used_bytes: number
   used_files: number
@@ -43,7 +43,7 @@ const quotas = {
   quota_files: { usual: 100_000, minimum: 16, maximum: 100_000_000 },
 } as const
 
-/** Part of a path in every run that mounts it. */
+/** Pattern of a slug, which is part of a path in the runs that mount the volume. */
 const slugs = /^[a-z0-9][a-z0-9_-]{0,63}$/
 
 /** Creates a volume. @throws Refusal forbidden, not_found, name_taken, limit_reached, invalid_argument. */
@@ -161,9 +161,9 @@ export async function removeVolume(on: AdminContext, admin: Admin, orgId: string
     await on.runner.storage.remove(volumeRef(row))
   } catch (error) {
     if (!(error instanceof Refusal)) throw error
-    // A disconnected runner deletes it later. From now on no run can mount the volume.
+    // If the runner is disconnected, the volume is deleted later. No run can mount it from now on.
     if (error.code !== 'volume_busy') return
-    // Nothing was erased. The audit line remains, and the refusal reports that the removal failed.
+    // Nothing was erased. The audit line remains, and the caller receives the refusal.
     await on.store.volumes.setRemoving(row.id, null)
     throw new Refusal('volume_busy', { volume: slug })
   }
@@ -176,7 +176,7 @@ async function existing(volumes: AdminContext['store']['volumes'], orgId: string
   return row
 }
 
-/** @throws Refusal in_use while a profile mounts the volume. */
+/** Checks that no profile mounts the volume. @throws Refusal in_use. */
 async function requireUnmounted({ store, profiles }: AdminContext, row: VolumeRow): Promise<void> {
   const name = await profileThatMounts(store, profiles, row)
   if (name !== undefined) throw new Refusal('in_use', { what: `The volume ${row.slug}`, by: `the profile ${name}` })

@@ -9,7 +9,7 @@ export async function webhookSecretOf({ store, vault }: AdminContext, admin: Adm
   return secret
 }
 
-/** Replaces that secret; every further attempt is signed with the new one. @throws Refusal forbidden, not_found. */
+/** Replaces the secret. Further attempts are signed with the new one. @throws Refusal forbidden, not_found. */
 export async function rotateWebhookSecret(
   { store, vault }: AdminContext,
   admin: Admin,

@@ -6,10 +6,10 @@ import type { Store } from '../../store/store.ts'
 /** The action of the line that records an erasure of personal data. */
 export const eraseAction = 'subject.erase'
 
-/** Lines read at once; other work can run between two reads. */
+/** Number of lines per query. Other work can run between two queries. */
 const pageLines = 100
 
-/** A line of the audit as it is returned to clients. */
+/** A line of the audit log as it is returned to clients. */
 export interface AuditRecord {
   seq: number
   at: string
@@ -43,7 +43,7 @@ export function toRecord(line: AuditLine): AuditRecord {
 
 const isErased = ({ personalDigest, personal }: AuditLine): boolean => personalDigest !== null && personal === null
 
-/** Yields every matching line, oldest first. Each page is read when it is reached. */
+/** Yields every matching line, oldest first. Reads the lines page by page. */
 export async function* eachLine(store: Store, filter: AuditFilter): AsyncGenerator<AuditLine, void, undefined> {
   for (let afterSeq = 0; ; ) {
     const { rows, resumeAfter } = await store.audit.list(filter, afterSeq, pageLines)
@@ -57,13 +57,13 @@ export async function* eachLine(store: Store, filter: AuditFilter): AsyncGenerat
 
 export type Verdict =
   | { holds: true; lines: number; erased: number; head: string }
-  /** @property seq of the first line that fails verification. */
+  /** `seq`: number of the first line that fails verification. */
   | { holds: false; seq: number; problem: string }
 
 /**
  * Verifies that no line was changed, inserted or removed, and that missing personal data was erased by a recorded
  * erasure. Lines removed from the end are detected only with an anchor, which is kept elsewhere.
- * @param anchor number and hash of a line, as an earlier verification printed them.
+ * @param anchor number and hash of a line, as an earlier verification returned them.
  */
 export async function verifyAudit(store: Store, anchor?: { seq: number; hash: string }): Promise<Verdict> {
   const erasure = new Erasure()
@@ -87,7 +87,7 @@ export async function verifyAudit(store: Store, anchor?: { seq: number; hash: st
       problem: 'has lost its personal data, and no recorded erasure explains it',
     }
   }
-  // Lines may have been added since the last page was read. Only fewer lines than the head states are an error.
+  // Lines can have been added since the last page was read, so only fewer lines than the head states are an error.
   const head = await store.audit.head()
   if (head.seq < lines || (head.seq === lines && head.hash !== before)) {
     return { holds: false, seq: lines, problem: 'is not the newest line' }
@@ -97,7 +97,7 @@ export async function verifyAudit(store: Store, anchor?: { seq: number; hash: st
   if (head.seq > lines && (await store.audit.list({}, lines, 1)).rows.length === 0) {
     return { holds: false, seq: lines + 1, problem: 'is missing at the end' }
   }
-  // The caller keeps the head as an anchor: after a power cut the lines before it must still be there.
+  // The caller stores the head as an anchor, so the lines before it must survive a power cut.
   await store.sync()
   return { holds: true, lines, erased: erasure.lines, head: before }
 }
@@ -113,7 +113,7 @@ function problemOf(line: AuditLine, expectedSeq: number, before: string): string
   return undefined
 }
 
-/** Collects the lines that lost their personal data, and the lines that recorded erasures explain. */
+/** Collects the lines without their personal data, and the lines that recorded erasures list. */
 class Erasure {
   readonly #missing: number[] = []
   readonly #explained: (readonly [number, number])[] = []

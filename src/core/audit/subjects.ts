@@ -4,7 +4,8 @@ import { Refusal } from '../../base/errors.ts'
 export const subjectLimit = 256
 
 /**
- * Checks the name of a subject: the person or case that a run belongs to, as the client names it.
+ * Checks the name of a subject: the person or case that a run belongs to.
+ * @returns the name; `null` if the client sent no subject.
  * @param field name of the argument in the refusal.
  * @throws Refusal invalid_argument.
  */

@@ -4,10 +4,10 @@ import { timestamp } from '../../base/clock.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Store } from '../../store/store.ts'
 
-/** How long the output of a run can be fetched after its end, unless its organization keeps output. */
+/** Time for which the output of an ended run is stored, unless its organization keeps output. */
 const outputLifeMs = 24 * 60 * 60 * 1000
 const everyMs = 10 * 60 * 1000
-/** Runs deleted in one transaction: a few milliseconds. */
+/** Maximum number of runs deleted in one transaction, which takes a few milliseconds. */
 const batchRuns = 200
 /** Pause between two batches, for other work on the database. */
 const restMs = 20
@@ -18,7 +18,7 @@ export class RetentionJob {
   readonly #runHistoryMs: number
   readonly #job: BackgroundJob
 
-  /** @param runHistoryMs how long the rows of runs are kept. */
+  /** @param runHistoryMs retention time of the rows of runs. */
   constructor(store: Store, runHistoryMs: number, log: Log) {
     this.#store = store
     this.#runHistoryMs = runHistoryMs
@@ -44,7 +44,7 @@ export class RetentionJob {
   }
 }
 
-/** Deletes every ended run that began before a time, some at a time. @returns how many. */
+/** Deletes every ended run that began before a time, in batches. @returns the number of deleted runs. */
 export async function forgetRuns(
   store: Store,
   createdBefore: string,

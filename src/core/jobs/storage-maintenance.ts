@@ -5,13 +5,13 @@ import type { Profiles } from '../access/profiles.ts'
 import type { Threads } from '../storage/threads.ts'
 import type { Volumes } from '../storage/volumes.ts'
 
-/** How soon what a command or a crash left is completed. Most rounds find nothing, with two small queries. */
+/** Interval for completing the work of commands and crashed processes. Most rounds need only two small queries. */
 const settleEveryMs = 2_000
 const settleRetryMaxMs = 5_000
-/** Retention is counted in days. */
+/** Interval for removing expired threads. Retention times are in days, so it can be long. */
 const expireEveryMs = 10 * 60_000
 
-/** Completes interrupted work on threads and volumes, and removes threads that were unused for too long. */
+/** Completes interrupted work on threads and volumes, and removes threads whose retention time is over. */
 export class StorageMaintenance {
   readonly #threads: Threads
   readonly #volumes: Volumes
@@ -24,7 +24,7 @@ export class StorageMaintenance {
     this.#volumes = volumes
     this.#profiles = profiles
     this.#log = log
-    // Without a runner both are refused, and tried again.
+    // While no runner is connected, both jobs are refused and retried.
     const onFault = (error: unknown) => error instanceof Refusal || fault(error, log)
     this.#jobs = [
       new BackgroundJob({ everyMs: settleEveryMs, retryMaxMs: settleRetryMaxMs, work: () => this.#settle(), onFault }),
@@ -52,7 +52,7 @@ export class StorageMaintenance {
     if (removed > 0) this.#log.info({ threads: removed }, 'removed unused threads')
   }
 
-  /** A thread whose profile is gone is kept as long as the one named default says. */
+  /** Returns the retention time of a profile, in days. A missing profile is replaced by `default`. */
   async #daysOf(orgId: string, name: string | null): Promise<number | null> {
     const profile =
       (name !== null && (await this.#profiles.get(orgId, name))) || (await this.#profiles.get(orgId, 'default'))

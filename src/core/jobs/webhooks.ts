@@ -13,9 +13,9 @@ import { type RecordedRun, recordedRun } from '../runs/history.ts'
 
 /** Sends requests to addresses of clients. */
 export interface Post {
-  /** @returns the host. @throws Refusal where an address cannot be used. */
+  /** Checks an address. @returns its host. @throws Refusal if the address cannot be used. */
   check(field: string, url: string): string
-  /** @returns the status of the answer. */
+  /** Sends a POST request. @returns the status of the response. */
   post(request: {
     url: string
     headers: Readonly<Record<string, string>>
@@ -29,24 +29,24 @@ export interface WebhookDeps {
   store: Store
   vault: Vault
   outbound: Post
-  /** Returns the body that a run is delivered with. */
+  /** Returns the body of the request that delivers a run. */
   toBody: (run: RecordedRun) => string
   log: Log
 }
 
-/** How long one attempt may take. */
+/** Timeout of one attempt. */
 const attemptMs = 10_000
-/** Longer than an attempt: after it another process may repeat one whose process died. */
+/** Time for which an attempt reserves its delivery. It is longer than `attemptMs`; afterwards another process can retry. */
 const holdMs = 30_000
-/** Before the second attempt, the third and so on; after the last one the delivery has failed. */
+/** Pauses before the second and each further attempt. After the last one, the delivery fails permanently. */
 const pausesMs = [1_000, 5_000, 30_000, 120_000, 600_000]
 const roundEveryMs = 250
 
-/** Attempts at once. Each organization has few of them, so that slow addresses of one do not delay another. */
+/** Maximum number of concurrent attempts. Each organization has few of them, so that its slow addresses delay no other. */
 const attemptsMax = 64
 const attemptsPerOrg = 4
 const attemptsPerHost = 8
-/** Pending deliveries of one organization, so that the search for due ones stays short. */
+/** Maximum number of pending deliveries of one organization, which keeps the search for due ones short. */
 const outstandingMax = 2_000
 
 const secretName = (orgId: string): string => `webhook/${orgId}`
@@ -56,7 +56,7 @@ const newSecret = (): string => `whsec_${randomBytes(32).toString('base64url')}`
 export const webhookSecret = (store: Store, vault: Vault, orgId: string): Promise<string> =>
   ensureSecret(store, vault, secretName(orgId), newSecret())
 
-/** Replaces that secret and returns the new one. @param rows of the transaction that also writes the audit line. */
+/** Replaces the secret and returns the new one. @param rows access in the transaction that writes the audit line. */
 export async function replaceWebhookSecret(rows: Pick<Store, 'secrets'>, vault: Vault, orgId: string): Promise<string> {
   const secret = newSecret()
   const { name, value } = sealedSecret(vault, secretName(orgId), secret)
@@ -65,19 +65,19 @@ export async function replaceWebhookSecret(rows: Pick<Store, 'secrets'>, vault: 
   return secret
 }
 
-/** Hex HMAC-SHA256 over the timestamp, a dot and the raw body. */
+/** Returns the signature of a delivery: hex HMAC-SHA256 of the timestamp, a dot and the raw body. */
 export const signatureOf = (secret: string, at: string, body: string): string =>
   createHmac('sha256', secret).update(`${at}.${body}`).digest('hex')
 
-/** Delivers endings of runs to addresses of clients, at least once each, from the outbox of the store. */
+/** Delivers the endings of runs to webhook addresses, at least once each, from the outbox in the database. */
 export class Webhooks {
   readonly #deps: WebhookDeps
   readonly #closing = new AbortController()
   readonly #attempts = new Map<string, { row: DeliveryRow; done: Promise<void> }>()
   readonly #job: BackgroundJob
-  /** Whether deliveries were looked at whose time was written by a clock that was set back since. */
+  /** Whether this process has corrected the due times that were written before the clock was set back. */
   #advanced = false
-  /** Of an attempt whose outcome could not be written; the next round of the job reports it. */
+  /** The error of an attempt whose outcome could not be written. The next round reports it. */
   #failure: { error: unknown } | undefined
 
   constructor(deps: WebhookDeps) {
@@ -90,8 +90,8 @@ export class Webhooks {
   }
 
   /**
-   * Returns what is written with a run whose ending is to be delivered.
-   * @throws Refusal when the address cannot be used, `webhooks_full`.
+   * Returns the delivery that is inserted together with a run.
+   * @throws Refusal `webhooks_full`, and those of `Post.check`.
    */
   async promise(orgId: string, url: string): Promise<NonNullable<RunExtras['delivery']>> {
     const host = this.#deps.outbound.check('webhook_url', url)
@@ -106,7 +106,7 @@ export class Webhooks {
     this.#job.start()
   }
 
-  /** Aborts the attempts that are under way; the next process repeats them. */
+  /** Aborts the attempts in progress. The next process repeats them. */
   async stop(): Promise<void> {
     this.#closing.abort()
     await this.#job.stop()
@@ -135,7 +135,7 @@ export class Webhooks {
     }
   }
 
-  /** Hosts or organizations that have reached their limit of attempts. */
+  /** Returns the hosts or organizations that have reached their limit of concurrent attempts. */
   #full(by: 'host' | 'orgId', max: number): string[] {
     const counts = new Map<string, number>()
     for (const { row } of this.#attempts.values()) counts.set(row[by], (counts.get(row[by]) ?? 0) + 1)
@@ -144,7 +144,7 @@ export class Webhooks {
 
   async #attempt(row: DeliveryRow): Promise<void> {
     const { store, vault, outbound, toBody } = this.#deps
-    // A power cut must not change an ending that was delivered.
+    // Makes the ending durable: a power cut must not change it after its delivery.
     await store.sync()
     const at = timestamp()
     const body = toBody(await recordedRun(store, row, row.runId))

@@ -1,12 +1,12 @@
 /**
- * Writes text at the speed of a slow consumer without blocking the producer: text that is added during a write is combined
- * and written next. The buffer holds at most all text that was added, which for a run is limited by its kept output.
+ * Writes text to a slow consumer without blocking the producer. Text that is added during a write is combined and written
+ * next. The buffer has no limit of its own: the output of a run is limited by its profile.
  */
 export class CoalescingWriter {
   readonly #write: (text: string) => Promise<void>
   readonly #onBuffered: (characters: number) => void
   #waiting = ''
-  /** Characters of the write in progress. */
+  /** Size of the write in progress, in characters. */
   #writing = 0
   #going: Promise<void> | undefined
 

@@ -2,7 +2,7 @@ import type { DeliveryMode } from '../../base/execution-status.ts'
 import type { Limits, RunEvent, RunResult } from '../../base/run.ts'
 import type { KeptOutput } from '../../store/store.ts'
 
-/** The first event: the run has a place. */
+/** The first event: the run was accepted and cannot be refused any more. */
 export interface AcceptedEvent {
   kind: 'accepted'
   runId: string
@@ -10,25 +10,25 @@ export interface AcceptedEvent {
   createdAt: string
   deliveryMode: DeliveryMode
   limits: Limits
-  /** Returns what the run has printed so far; valid until the next event. */
+  /** Returns the output of the run so far; valid until the next event. */
   outputSoFar: () => KeptOutput
 }
 
-/** The last event of a run that is followed to its end, once its row has its ending. */
+/** The last event of a run that is followed to its end. Its ending is written by then. */
 export interface EndedEvent {
   kind: 'ended'
   seq: number
   result: RunResult
   output: KeptOutput
-  /** As its row has it: ISO 8601, UTC. */
+  /** Time of the ending as it is stored: ISO 8601, UTC. */
   completedAt: string
 }
 
-/** The last event of a request that repeats an earlier one: what that one recorded. */
+/** The last event of a request that repeats an earlier one: the recorded result. */
 export interface RecordedEvent {
   kind: 'recorded'
   result: RunResult
-  /** `null` when it was not kept, or no longer is. */
+  /** `null` if it is not stored. */
   output: KeptOutput | null
   completedAt: string
 }

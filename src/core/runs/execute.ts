@@ -12,11 +12,11 @@ import type { Runs } from './runs.ts'
 import { bytesOf } from './transcript.ts'
 
 /**
- * Runs code for a caller. The row of the run is written before it starts and always gets its ending: when `signal`
- * aborts, the run is cancelled and `ended` still follows; when the iteration is ended early, a detached run continues,
- * any other run is cancelled, and either is followed to its end in the background.
+ * Runs code for a caller. The row of the run is written before it starts, and always gets an ending. When `signal` aborts,
+ * the run is cancelled, and `ended` still follows. When the iteration is ended early, a detached run continues and any other
+ * run is cancelled; both are followed to their end in the background.
  *
- * @throws Refusal before the first event, when the request is invalid or the run finds no place.
+ * @throws Refusal before the first event, if the request is invalid or the run is refused.
  */
 export async function* execute(
   store: Store,
@@ -61,7 +61,7 @@ export async function* execute(
         yield event
       }
     } catch (error) {
-      // The runner may be lost before the run was attached to.
+      // The runner can be lost before the run is attached to.
       if (!(error instanceof Refusal)) throw error
       result = unmeasured(limits, { kind: 'failed', reason: 'runner_lost' })
       seenSeq += 1
@@ -70,7 +70,7 @@ export async function* execute(
     ended = true
     const output = fold.kept()
     const isKept = run.kept || bytesOf(output.stdout) + bytesOf(output.stderr) > asked.keptBeyondBytes
-    // A client that lost its runner does not know the limits.
+    // If the runner was lost, the result does not contain the limits.
     const finished = await runs.finish(runId, { ...result, limits }, isKept ? output : undefined)
     yield { kind: 'ended', seq: seenSeq, ...finished, output }
   } finally {
@@ -80,9 +80,9 @@ export async function* execute(
 }
 
 /**
- * Hands the run to the runner.
- * @returns the result of a run that was cancelled before it found a place, otherwise nothing.
- * @throws Refusal of the runner; the row is gone by then, or has its ending where the code may have been executed.
+ * Starts a run on the runner.
+ * @returns the result of a run that was cancelled before it started, otherwise `undefined`.
+ * @throws Refusal of the runner. By then the row is deleted, or has an ending if the code can have been executed.
  */
 async function start(
   { runs, runner, caller }: { runs: Runs; runner: Runner; caller: Caller },
@@ -93,12 +93,12 @@ async function start(
   const { runId, limits } = run.spec
   try {
     const started = runner.start(run.spec, input)
-    // The runner ignored a cancellation before it knew the run; this one follows the start on the same connection.
+    // A cancellation that arrived before the start had no effect. This one follows the start on the same connection.
     if (signal.aborted) void runs.requestCancel(runId, 'cancelled')
     await started
     return undefined
   } catch (error) {
-    // Only a cancellation by the caller or a revoked key ends a run before it starts.
+    // Before its start, a run can be ended only by its caller or by the revocation of its key.
     const cancelled = error instanceof Refusal && error.code === 'run_finished'
     if (error instanceof Refusal && !cancelled) runs.countRefused(caller, error)
     if (neverStarted(runner, error) && !cancelled) {
@@ -112,6 +112,6 @@ async function start(
   }
 }
 
-/** Whether the runner itself refused the run. When the connection was lost instead, the code may have been executed. */
+/** Returns whether the runner refused the run. If the connection was lost instead, the code can have been executed. */
 const neverStarted = ({ readiness }: Runner, error: unknown): boolean =>
   error instanceof Refusal && (error.code !== 'unavailable' || readiness.ready)

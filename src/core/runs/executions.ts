@@ -8,30 +8,30 @@ import type { Caller } from '../caller.ts'
 import { OutputFold } from './output-fold.ts'
 import type { RunEndings } from './run-endings.ts'
 
-/** A run as it is now. */
+/** The current state of a run. */
 export interface Execution {
   runId: string
   createdAt: string
   /** `null` while it is running. */
   ending: Ending | null
-  /** `null` while it is running, and when nothing could be measured. */
+  /** `null` while it is running, and if nothing could be measured. */
   result: RunResult | null
-  /** `null` when it has ended and its output was not kept, or no longer is. */
+  /** `null` if the run has ended and its output is not stored. */
   output: KeptOutput | null
 }
 
-/** A runner replays what it holds without a pause; after one this long, the replay is complete. */
+/** Pause after which a replay is complete: a runner replays its stored output without pauses. */
 const quietMs = 60
-/** A replay of a run that prints without such a pause ends after this time. */
+/** Maximum duration of a replay, for runs that print continuously. */
 const replayMs = 1_000
-/** Pause before a runner that is disconnected is asked again; it reconnects within 50 ms when all is well. */
+/** Pause before a disconnected runner is queried again. It usually reconnects within 50 ms. */
 const reconnectMs = 50
-/** Time from the end of a run until its row is complete. */
+/** Maximum time from the end of a run until its row is complete. */
 const settlingMs = 3_000
 
 /**
- * Returns a run as it is now, or waits for it to end.
- * @param waitMs how long to wait for the end; 0 returns the current state.
+ * Returns the state of a run, or waits for its end.
+ * @param waitMs maximum time to wait for the end; 0 returns the current state.
  * @param signal ends the waiting, not the run.
  * @throws Refusal `run_unknown` (also for a run of another org).
  */
@@ -51,7 +51,7 @@ export async function waitForExecution(
       try {
         return await follow(runner, caller, row, waitMs, signal)
       } catch (error) {
-        // The run ended after its row was read, or its runner is gone: the row will say so.
+        // The run has ended since its row was read, or its runner was lost: read the row again.
         if (!(error instanceof Refusal) || monotonicMs() > settledMs) throw error
         await watch.changed(error.code === 'unavailable' ? reconnectMs : undefined)
       }
@@ -101,7 +101,7 @@ async function follow(
   }
 }
 
-/** @returns the value, or `undefined` when it takes longer or `signal` aborts; leaves no timer behind. */
+/** Waits for a value, and clears its timer. @returns `undefined` if it takes longer than `ms` or `signal` aborts. */
 async function within<T>(ms: number, signal: AbortSignal, coming: Promise<T>): Promise<T | undefined> {
   const came = new AbortController()
   const options = { signal: AbortSignal.any([signal, came.signal]), ref: false }

@@ -1,7 +1,7 @@
 import { monotonicMs } from '../../base/clock.ts'
 import type { Store } from '../../store/store.ts'
 
-/** What is stored of the runs of an organization besides their measurements. Off by default. */
+/** Additional data that is stored for the runs of an organization. Off by default. */
 export interface HistorySettings {
   keep_code: boolean
   keep_output: boolean
@@ -12,7 +12,7 @@ const nothingKeptByDefault: HistorySettings = { keep_code: false, keep_output: f
 export const readHistorySettings = (settings: string | undefined): HistorySettings =>
   settings === undefined ? nothingKeptByDefault : { ...nothingKeptByDefault, ...(JSON.parse(settings) as object) }
 
-/** Time after which a change takes effect in every front, in milliseconds. Until then no run queries the database. */
+/** Time after which a change takes effect in every front. Until then, runs use the cache and need no query. */
 const knownMs = 1_000
 /** Maximum number of organizations whose settings are cached. */
 const orgsMax = 10_000

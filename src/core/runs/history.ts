@@ -12,7 +12,7 @@ import { replay } from './output-order.ts'
 import type { RunEndings } from './run-endings.ts'
 import { nothingKept } from './transcript.ts'
 
-/** A run and its webhook delivery, as they are stored. */
+/** A run as it is stored. */
 export type HistoryRun = RunRow
 export type Delivery = DeliveryRow
 
@@ -90,14 +90,14 @@ function oneOf(field: string, known: readonly string[], given: string | undefine
   throw new Refusal('invalid_argument', { field, problem: `must be one of ${known.join(', ')}` })
 }
 
-/** Pause before a runner that is disconnected is asked again; it reconnects within 50 ms when all is well. */
+/** Pause before a disconnected runner is queried again. It usually reconnects within 50 ms. */
 const reconnectMs = 100
-/** Time from the last event of a run until its row is complete; after it, the event counts. */
+/** Maximum time from the last event of a run until its row is complete. After it, the ending of the event is used. */
 const settlingMs = 10_000
 
 /**
- * Yields the events of a run from its beginning, whether it is running or has ended, and follows it to its end. Output
- * that is no longer kept is left out. Ending the iteration does not affect the run.
+ * Yields the events of an active or ended run from its beginning to its end. Omits output that is no longer stored. Ending
+ * the iteration does not affect the run.
  * @param signal ends the iteration.
  * @throws Refusal `run_unknown` (also for a run of another org), `unavailable`.
  */
@@ -132,7 +132,7 @@ export async function* followRun(
           patienceMs = monotonicMs() + settlingMs
         }
       } catch (error) {
-        // The run ended after its row was read, or its runner is disconnected for a moment.
+        // The run has ended since its row was read, or its runner is temporarily disconnected.
         if (!(error instanceof Refusal) || monotonicMs() > patienceMs) throw error
         isDisconnected = error.code === 'unavailable'
       }

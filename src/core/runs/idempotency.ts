@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { Refusal } from '../../base/errors.ts'
 import type { ExecuteRequest } from './request.ts'
 
-/** How long a repeat with the same key returns the result of the first request. */
+/** Time for which a repeat with the same key returns the result of the first request. */
 export const idempotencyLifeMs = 24 * 60 * 60 * 1000
 export const idempotencyKeyLimit = 128
 
@@ -12,7 +12,7 @@ export interface IdempotencyRecord {
   requestHash: string
 }
 
-/** @throws Refusal `invalid_argument`. */
+/** Returns the record of a request; `undefined` without an idempotency key. @throws Refusal `invalid_argument`. */
 export function toIdempotencyRecord(request: ExecuteRequest): IdempotencyRecord | undefined {
   const { idempotencyKey } = request
   if (idempotencyKey === undefined) return undefined
@@ -25,7 +25,7 @@ export function toIdempotencyRecord(request: ExecuteRequest): IdempotencyRecord 
   return { idempotencyKey, requestHash: hashOf(request) }
 }
 
-/** Hashes all that affects the execution, as it was sent; how the answer is delivered is not part of it. */
+/** Hashes the fields that affect the execution, as they were sent. The delivery of the result is not included. */
 function hashOf({
   code,
   language,

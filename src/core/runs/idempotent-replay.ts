@@ -8,10 +8,10 @@ import type { CheckedRequest } from './request.ts'
 import type { RunEndings } from './run-endings.ts'
 
 /**
- * Answers a request that was made before: follows its run while that is running, then returns what was recorded. The
- * code is never executed again. When `signal` aborts, the run is cancelled. A run that waits for a slot is accepted when it
- * starts, since it can still be refused.
- * @throws Refusal `idempotency_conflict` when the earlier request was a different one, `unavailable` when it was refused.
+ * Answers a repeated request: follows the run of the first request to its end, then yields its recorded result. The code
+ * is never executed again. When `signal` aborts, the run is cancelled. A queued run yields `accepted` only when it starts,
+ * since it can still be refused.
+ * @throws Refusal `idempotency_conflict` if the first request was different, `unavailable` if it was refused.
  */
 export async function* replayIdempotent(
   { store, runner, endings }: { store: Store; runner: Runner; endings: RunEndings },
@@ -51,7 +51,7 @@ export async function* replayIdempotent(
   }
 }
 
-/** Yields the output of a run from its beginning; its ending is read from the row, once it is written. */
+/** Yields the output of a run from its beginning, without its ending, which the caller reads from the row. */
 async function* follow(runner: Runner, runId: string, fold: OutputFold): AsyncGenerator<ExecuteEvent, void, undefined> {
   try {
     for await (const event of runner.attach(runId, 0)) {
@@ -60,7 +60,7 @@ async function* follow(runner: Runner, runId: string, fold: OutputFold): AsyncGe
       yield event
     }
   } catch (error) {
-    // The run may end, or be lost, before it is attached to; its row will say so.
+    // The run can end or be lost before it is attached to: the caller reads its row.
     if (!(error instanceof Refusal)) throw error
   }
 }

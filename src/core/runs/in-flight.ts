@@ -21,7 +21,7 @@ export class InFlight {
     if (this.#runIds.size === 0) this.#idle?.()
   }
 
-  /** Waits until no run is left. @returns whether that was so within the limit. */
+  /** Waits until no run is in flight. @returns `false` if this takes longer than the limit. */
   async emptyWithin(limitMs: number): Promise<boolean> {
     if (this.#runIds.size === 0) return true
     await new Promise<void>((resolve) => {

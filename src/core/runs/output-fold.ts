@@ -4,8 +4,8 @@ import type { KeptOutput, KeptStream } from '../../store/store.ts'
 import { type OutputEvent, OutputOrder } from './output-order.ts'
 
 /**
- * Folds the output events of one run into the output that is kept of it. Memory stays below four times the limit plus
- * the bounds of images, whatever arrives.
+ * Combines the output events of one run into the output that is stored. Memory use stays below four times `keptBytes` plus
+ * the limits of images, regardless of the input.
  */
 export class OutputFold {
   readonly #streams: Record<Stream, HeadAndTail>

@@ -5,7 +5,7 @@ import type { KeptOutput, KeptStream } from '../../store/store.ts'
 /** An event of a run that is stored with its output. */
 export type OutputEvent = Extract<RunEvent, { kind: 'output' | 'gap' | 'image' }>
 
-/** More switches between streams than a runner reports. Beyond this number the order is not stored. */
+/** Maximum number of stretches, more than a runner reports. Beyond this number the order is not stored. */
 const stretchesMax = 131_072
 /** Maximum size of one output event, in bytes. */
 const pieceBytes = 64 * 1024

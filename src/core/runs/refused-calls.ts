@@ -7,20 +7,20 @@ import type { UsageRow } from '../../store/admin-rows.ts'
 import type { Store } from '../../store/store.ts'
 import { dayOf } from '../../store/usage.ts'
 
-/** How long counts stay in memory; a process that is killed loses this much of them. */
+/** Maximum time that counts stay in memory. A process that is killed loses the counts of this time. */
 const writeEveryMs = 1_000
 
 type Count = Pick<UsageRow, 'orgId' | 'day' | 'keyId' | 'refused'>
 
 /**
- * Counts calls that were refused before they ran. A refused call leaves no row of its own: a client that repeats it in a
- * loop must not fill the database.
+ * Counts calls that were refused before they ran. A refused call has no row of its own, so that a client that repeats it in
+ * a loop does not fill the database.
  */
 export class RefusedCalls {
   readonly #store: Store
   readonly #metrics: Metrics
   readonly #job: BackgroundJob
-  /** Not yet written; at most one entry per key and day. */
+  /** Counts that were not written yet; at most one entry per key and day. */
   #counts = new Map<string, Count>()
 
   constructor({ store, metrics, log }: { store: Store; metrics: Metrics; log: Log }) {
@@ -42,7 +42,7 @@ export class RefusedCalls {
     this.#job.start()
   }
 
-  /** Writes what was counted and stops. */
+  /** Writes the remaining counts and stops. */
   async stop(): Promise<void> {
     await this.#job.run()
     await this.#job.stop()

@@ -27,7 +27,7 @@ export interface ExecuteRequest {
   detached: boolean
   /** Whether the output is stored when the run has ended, for later requests. Always true with an idempotency key. */
   kept?: boolean
-  /** Output of more bytes than this is stored as if `kept` were set, since its caller gets only a part of it. */
+  /** Output that is larger is stored as if `kept` were set, since the caller receives only a part of it. */
   keptBeyondBytes?: number
   /** The person or case that the run belongs to. Data of one subject is exported and erased together. */
   subject?: string | undefined
@@ -48,7 +48,7 @@ export interface CheckedRequest {
   env: Record<string, string>
   /** Names of the variables that the call sets. */
   envNames: readonly string[]
-  /** JSON. */
+  /** Metadata of the caller, as JSON; `null` for none. */
   metadata: string | null
   subject: string | null
   detached: boolean

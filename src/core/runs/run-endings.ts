@@ -1,7 +1,7 @@
-/** A row that another process writes is noticed after this time, in milliseconds. */
+/** Time after which a row is read again, since another process can write it. */
 const pollMs = 500
 
-/** Announces within this process that the row of a run has its ending, so that nothing has to poll for it. */
+/** Announces within this process that the ending of a run was written, so that waiting calls need not poll. */
 export class RunEndings {
   readonly #watches = new Map<string, Set<EndingWatch>>()
 
@@ -9,7 +9,7 @@ export class RunEndings {
     for (const watch of this.#watches.get(runId) ?? []) watch.notify()
   }
 
-  /** Starts to watch a run. To be called before its row is read, and stopped afterwards. */
+  /** Watches a run. Must be called before its row is read; the caller must call `stop` afterwards. */
   watch(runId: string): EndingWatch {
     const watches = this.#watches.get(runId) ?? new Set()
     this.#watches.set(runId, watches)
@@ -38,8 +38,8 @@ export class EndingWatch {
   }
 
   /**
-   * Resolves when the row should be read again: at once if its ending was announced since the last call, otherwise
-   * with the announcement, or after a time, since another process may write the row.
+   * Resolves when the row should be read again: immediately if the ending was announced since the last call, otherwise with
+   * the announcement or after `afterMs`, since another process can write the row.
    */
   async changed(afterMs = pollMs): Promise<void> {
     if (!this.#isAnnounced) {

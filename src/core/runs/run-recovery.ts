@@ -6,19 +6,19 @@ import { fault, type Log } from '../../observe/log.ts'
 import type { Runner, RunSummary } from '../../runner/protocol/messages.ts'
 import type { RunRow, Store } from '../../store/store.ts'
 
-/** How soon a new runner process is noticed; only a property is read, so it costs nothing. */
+/** Interval for detecting a new runner process. A check only reads a property. */
 const watchIntervalMs = 100
-/** Pause after a failed attempt; long enough that a broken database does not fill the log. */
+/** Pause after a failed attempt, so that a broken database does not fill the log. */
 const retryMs = 2_000
 
-/** What recovery does with runs. */
+/** The operations on runs that recovery uses. */
 export interface RecoverableRuns {
   isFollowed(runId: string): boolean
-  /** Follows a run that an earlier front began. */
+  /** Follows a run of an earlier front. */
   adopt(row: RunRow): void
-  /** Follows a run whose row is complete or missing, so that the runner forgets it. */
+  /** Acknowledges a run whose row is complete or missing, so that the runner deletes it. */
   dismiss(runId: string): void
-  /** Closes the row of a run that no runner has. */
+  /** Writes the ending of a run that no runner has. */
   interrupt(row: RunRow): Promise<void>
   requestCancel(runId: string, cause: CancelCause): Promise<void>
   /** Frees the threads of runs that have ended. */
@@ -26,8 +26,8 @@ export interface RecoverableRuns {
 }
 
 /**
- * Gives an ending to every row that has none and that this process does not follow, each time a new runner process
- * appears. A run that the runner still has is followed; any other is closed as `interrupted`.
+ * Recovers runs each time a new runner process connects: gives an ending to every row that has none and that this process
+ * does not follow. Runs that the runner still has are followed; all others end as `interrupted`.
  */
 export class RunRecovery {
   readonly #runs: RecoverableRuns
@@ -35,9 +35,9 @@ export class RunRecovery {
   readonly #runner: Runner
   readonly #log: Log
   readonly #watch: BackgroundJob
-  /** The runner process after which rows were last recovered. */
+  /** The runner process for which the last recovery was started. */
   #recoveredLife: string | undefined
-  /** The runner process after which every row got its ending. */
+  /** The runner process for which the last recovery was completed. */
   #settledLife: string | undefined
   #retryAtMs = Number.POSITIVE_INFINITY
 
@@ -53,7 +53,7 @@ export class RunRecovery {
     })
   }
 
-  /** Whether nothing is left to recover from before the connected runner process appeared. */
+  /** Whether the recovery for the connected runner process is complete; `true` if none is connected. */
   get isDone(): boolean {
     return this.#life === undefined || this.#life === this.#settledLife
   }
@@ -63,18 +63,18 @@ export class RunRecovery {
     return identity && `${identity.runnerId} ${identity.epoch}`
   }
 
-  /** Recovers now if a runner is connected, and again whenever a new runner process appears. */
+  /** Recovers now if a runner is connected, and again whenever a new runner process connects. */
   async start(): Promise<void> {
     await this.#watch.run()
   }
 
-  /** Recovers now, also from the runner process that was recovered from before. */
+  /** Recovers now, even if the recovery for the connected runner process is complete. */
   recover(): Promise<void> {
     this.#recoveredLife = undefined
     return this.#watch.run()
   }
 
-  /** Recovers again soon, since a row could not get its ending now. @param error logged unless it is a refusal. */
+  /** Repeats the recovery soon, since an ending could not be written. @param error logged unless it is a refusal. */
   retryLater(error: unknown): void {
     this.#retryAtMs = monotonicMs() + retryMs
     if (!(error instanceof Refusal)) fault(error, this.#log)
@@ -98,7 +98,7 @@ export class RunRecovery {
     }
   }
 
-  /** The client of a run that is not detached left with the front that died, so the run is cancelled. */
+  /** Recovers all rows. Cancels runs that are not detached, since their client was connected to the front that died. */
   async #settle(): Promise<void> {
     const kept = new Map((await this.#runner.list()).map((run) => [run.runId, run]))
     for (const row of await this.#store.runs.unfinished()) {
@@ -114,7 +114,7 @@ export class RunRecovery {
     await this.#runs.freeThreads()
   }
 
-  /** The runner keeps a run that nothing follows: its row is complete, or was never written here. */
+  /** Dismisses a run of the runner that no process follows, if its row is complete or missing. */
   async #dismiss(run: RunSummary): Promise<void> {
     const row = await this.#store.runs.get(run.runId)
     if (row !== undefined && row.finishedAt === null) return

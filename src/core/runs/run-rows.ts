@@ -1,4 +1,4 @@
-/** Conversion of a validated request to the message for the runner and to database rows. */
+/** Converts a validated request to the message for the runner and to database rows. */
 import { createHash } from 'node:crypto'
 import { newId } from '../../base/ids.ts'
 import type { RunResult, RunSpec, RunVolume } from '../../base/run.ts'
@@ -24,7 +24,7 @@ export interface RunDeps {
   log: Log
 }
 
-/** A result and the time that its row has. */
+/** A result, and the time of the ending as it is stored. */
 export interface FinishedRun {
   result: RunResult
   /** ISO 8601, UTC. */

@@ -30,12 +30,12 @@ import {
   toRunSpec,
 } from './run-rows.ts'
 
-/** Time from a cancellation until the ending is written; the kernel kills at once, the rest is bookkeeping. */
+/** Maximum time from a cancellation until the ending is written. The kernel kills the processes immediately. */
 const endingMs = 5_000
 
 /**
- * Owns the rows of runs, each from its beginning to its one ending. Runs that this process follows are in flight here;
- * `RunRecovery` settles every other row without an ending.
+ * Owns the rows of runs, each from its beginning to its single ending. The runs that this process follows are in flight;
+ * `RunRecovery` gives an ending to all other rows without one.
  */
 export class Runs {
   readonly #store: Store
@@ -49,7 +49,7 @@ export class Runs {
   readonly #keeps: KnownHistorySettings
   readonly #webhooks: Webhooks
   readonly #refused: RefusedCalls
-  /** Calls with an idempotency key that are beginning, by key. */
+  /** Serializes the beginning of calls with the same idempotency key. */
   readonly #beginning = new InTurn()
   readonly recovery: RunRecovery
   /** Announces each ending that this process writes. */
@@ -70,7 +70,7 @@ export class Runs {
     this.recovery = new RunRecovery(this.#recoverable(), { store, runner, log })
   }
 
-  /** Recovers runs now if a runner is connected, and again whenever a new runner process appears. */
+  /** Recovers runs now if a runner is connected, and again whenever a new runner process connects. */
   async start(): Promise<void> {
     this.#threads.start()
     this.#refused.start()
@@ -79,11 +79,11 @@ export class Runs {
 
   /**
    * Writes the row of a run that is about to start, with its idempotency key in the same transaction, and then locks its
-   * thread. In this order a repeat with the same key finds the first run, not a busy thread, and every lock has a run
-   * that it ends with.
-   * @returns the existing record, if a run with the same idempotency key was begun before.
-   * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` when the key
-   * was revoked since it was looked at, `limit_reached`, `thread_busy`, `volume_missing`.
+   * thread. In this order, a repeat with the same key finds the first run instead of a busy thread, and every lock belongs
+   * to a run that releases it.
+   * @returns the existing record, if a run with the same idempotency key exists.
+   * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` if the key was
+   * revoked after its authentication, `limit_reached`, `thread_busy`, `volume_missing`.
    */
   async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: IdempotencyRow }> {
     try {
@@ -94,12 +94,12 @@ export class Runs {
     }
   }
 
-  /** Counts a call that was refused before it ran; no row is kept of it. */
+  /** Counts a call that was refused before it ran. Such a call has no row. */
   countRefused(caller: Caller, refusal: Refusal): void {
     this.#refused.count(caller, refusal)
   }
 
-  /** Finds a repeat before any limit is checked; calls with the same key begin one after the other. */
+  /** Begins a run with an idempotency key. Finds a repeat before any limit is checked; equal keys are serialized. */
   #beginOnce(
     caller: Caller,
     asked: CheckedRequest,
@@ -118,7 +118,7 @@ export class Runs {
     const { identity: owner, readiness } = this.#runner
     if (!readiness.ready) throw new Refusal('unavailable', { reason: readiness.reason })
     if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
-    // With an idempotency key it may be the same call again, which is no conflict.
+    // With an idempotency key, the run that uses the thread can be the one that this call repeats.
     if (asked.thread && !asked.idempotency) await this.#threads.expectFree(caller.orgId, asked.thread)
     const { subject, isNew } = asked.thread
       ? await this.#threads.subjectFor(caller.orgId, asked.thread, asked.subject)
@@ -146,7 +146,7 @@ export class Runs {
     }
   }
 
-  /** @returns the existing record of the same idempotency key; then nothing was written. */
+  /** Writes the row. @returns the existing record of the same idempotency key; in this case nothing was written. */
   async #write(
     row: NewRunRow,
     record: IdempotencyRecord | undefined,
@@ -165,17 +165,16 @@ export class Runs {
     }
   }
 
-  /** Once the row is there a revocation finds it, so one that came before is seen here and none is missed. */
+  /** Checks that the key is valid. Called after the row was written, which every later revocation finds. */
   async #requireLiveKey({ keyId }: RunSpec): Promise<void> {
     const key = await this.#store.keys.get(keyId)
     if (key?.revokedAt !== null) throw new Refusal('unauthorized')
   }
 
   /**
-   * Writes the ending of a run and lets the runner forget the run, in the background. Never rejects: a result that could
-   * not be written still reaches its caller, and recovery writes it later, since the runner keeps every run until it is
-   * acknowledged.
-   * @returns the result with the time that the write took.
+   * Writes the ending of a run, and acknowledges the run in the background. Never rejects: if the write fails, the caller
+   * still receives the result, and recovery writes it later, since the runner keeps every run until it is acknowledged.
+   * @returns the result, with the duration of the write.
    */
   async finish(runId: string, result: RunResult, output?: KeptOutput): Promise<FinishedRun> {
     try {
@@ -191,7 +190,7 @@ export class Runs {
     }
   }
 
-  /** Writes an ending and counts it if it is the first. @returns when, and the duration of the write. */
+  /** Writes an ending, and counts it if it is the first. @returns the time of the ending and the duration of the write. */
   async #record(runId: string, ending: Ending, result: RunResult | null, output?: KeptOutput) {
     const completedAt = timestamp()
     const startedMs = monotonicMs()
@@ -210,8 +209,8 @@ export class Runs {
   }
 
   /**
-   * Deletes the rows of a run that was refused and never executed. A repeat of its idempotency key begins a new run; a
-   * call that waits for this one finds no row.
+   * Deletes the rows of a run that was refused and never executed. A repeat with its idempotency key begins a new run; a
+   * call that waits for this run finds no row.
    */
   async discard(runId: string): Promise<void> {
     try {
@@ -223,11 +222,11 @@ export class Runs {
     }
   }
 
-  /** Writes the ending of a run that was never executed and so has no result. @returns when it ended. */
+  /** Writes the ending of a run that was never executed and has no result. @returns the time of the ending. */
   async close(runId: string, ending: Ending): Promise<string> {
     try {
       await this.#store.runs.deleteIdempotencyRecord(runId)
-      // The caller gets a refusal; only a run that was cancelled before it began has an ending to deliver.
+      // The caller receives a refusal. Only a run that was cancelled before it began has an ending to deliver.
       if (ending.kind === 'failed') await this.#store.deliveries.drop(runId)
       return (await this.#record(runId, ending, null)).completedAt
     } finally {
@@ -267,7 +266,7 @@ export class Runs {
     return this.#unlessGone(this.#runner.cancel(runId, cause))
   }
 
-  /** Takes over a run whose reader left: cancels it unless it is detached, and follows it to its end. */
+  /** Takes over a run whose client disconnected: cancels it unless it is detached, and follows it to its end. */
   abandon(run: BegunRun, seenSeq: number): void {
     if (!this.#inFlight.has(run.spec.runId)) return
     if (!run.spec.detached) void this.requestCancel(run.spec.runId, 'cancelled')
@@ -292,9 +291,9 @@ export class Runs {
   }
 
   /**
-   * Refuses further runs and stops recovery. `shutdown` waits for the runs followed here and ends those that are left;
-   * `leave` leaves them to the runner and to the next front.
-   * @param graceMs how long runs may continue before they are ended.
+   * Refuses further runs and stops recovery. `shutdown` waits for the runs in flight and ends the remaining ones; `leave`
+   * leaves them to the runner and the next front.
+   * @param graceMs time for which runs can continue before they are ended.
    */
   async stop(what: 'shutdown' | 'leave', graceMs: number): Promise<void> {
     this.#closing = true
@@ -318,8 +317,8 @@ export class Runs {
   }
 
   /**
-   * Reads a run to its end for its row alone. Never rejects.
-   * @param keptBytes limit on the output that is kept; 0 when none is, and the run is then read from `afterSeq` on.
+   * Reads a run to its end to write its row. Never rejects.
+   * @param keptBytes limit for the stored output; 0 to store none and to read the run from `afterSeq` on.
    */
   async #follow(runId: string, afterSeq: number, keptBytes: number): Promise<void> {
     const fold = keptBytes > 0 ? new OutputFold(keptBytes) : undefined
@@ -336,7 +335,7 @@ export class Runs {
     }
   }
 
-  /** Awaits a request to a runner. One that is gone has nothing to do; recovery asks one that comes back again. */
+  /** Awaits a request to the runner, and ignores a refusal: recovery repeats the request when a runner connects. */
   async #unlessGone(request: Promise<void>): Promise<void> {
     try {
       await request
@@ -346,5 +345,5 @@ export class Runs {
   }
 }
 
-/** Limit on the kept output of a run that an earlier front began; the runner enforces the limit of its profile. */
+/** Limit for the stored output of a run of an earlier front. The runner also enforces the limit of the profile. */
 const adoptedKeptBytes = 1024 * 1024

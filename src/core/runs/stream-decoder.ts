@@ -1,11 +1,11 @@
 import { TextDecoder } from 'node:util'
 import type { Stream } from '../../base/run.ts'
 
-/** Decodes both streams of a run while they come: a character that is split between two events arrives whole. */
+/** Decodes the output streams of a run as they arrive. Joins characters that are split between two events. */
 export class StreamDecoder {
   readonly #decoders: Record<Stream, TextDecoder> = { stdout: newDecoder(), stderr: newDecoder() }
 
-  /** @returns the text that is complete so far; may be empty. */
+  /** Adds bytes. @returns the complete characters so far; can be empty. */
   add(stream: Stream, bytes: Uint8Array): string {
     return this.#decoders[stream].decode(bytes, { stream: true })
   }

@@ -23,7 +23,7 @@ export class Tasks {
     this.#store = store
   }
 
-  /** Creates a task. @param runId the run whose result it has, if any: then every front can return the result. */
+  /** Creates a task. @param runId the run whose result it has, if any: every front can then return the result. */
   async create({ orgId, keyId }: Caller, runId: string | undefined): Promise<TaskRow> {
     const createdAt = timestamp()
     const task: TaskRow = {
@@ -55,7 +55,7 @@ export class Tasks {
     return task.status === 'working' && task.frontId !== this.#frontId
   }
 
-  /** Ends a task once. @param outcome its result or error. @returns whether this call ended it. */
+  /** Ends a task, unless it has ended. @param outcome its result or error. @returns whether this call ended it. */
   async settle(id: string, status: Exclude<TaskRow['status'], 'working'>, outcome: object | null): Promise<boolean> {
     return this.#store.tasks.settle(id, timestamp(), status, outcome === null ? null : JSON.stringify(outcome))
   }

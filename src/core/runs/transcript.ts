@@ -1,17 +1,17 @@
 import type { RunResult, ShownImage, Stream } from '../../base/run.ts'
 import type { KeptOutput, KeptStream } from '../../store/store.ts'
 
-/** The output of a run as it is kept, and one stream of it. */
+/** The stored output of a run, and one of its streams. */
 export type Output = KeptOutput
 export type OutputStream = KeptStream
 
 /** One output stream as text. */
 export interface StreamText {
-  /** Head and tail, with a line between them that counts the omitted bytes, if there are any. */
+  /** Head and tail; between them, a line with the number of omitted bytes, if any. */
   text: string
-  /** Written by the run, kept or not. */
+  /** Number of bytes that the run wrote. */
   totalBytes: number
-  /** Written but not in `text`. */
+  /** Number of written bytes that `text` does not contain. */
   omittedBytes: number
 }
 
@@ -21,9 +21,9 @@ export interface Transcript {
   result: RunResult
   stdout: StreamText
   stderr: StreamText
-  /** Images that the run showed, in order. */
+  /** Images that the run displayed, in order. */
   images: readonly ShownImage[]
-  /** The output was not kept, or no longer is: both texts are empty. */
+  /** Whether the output is not stored, so that both texts are empty. */
   outputLost: boolean
 }
 
@@ -31,7 +31,7 @@ const emptyStream: KeptStream = { head: new Uint8Array(0), omittedBytes: 0, tail
 
 export const nothingKept: KeptOutput = { stdout: emptyStream, stderr: emptyStream, images: [] }
 
-/** Converts the output of a finished run to text. @param output `null` where it is lost. */
+/** Converts the output of a finished run to text. @param output `null` if it is not stored. */
 export function toTranscript(runId: string, result: RunResult, output: KeptOutput | null): Transcript {
   const text = (stream: Stream): StreamText => {
     const writtenBytes = result.outputBytes[stream]
@@ -70,7 +70,7 @@ export function toStreamText({ head, omittedBytes, tail }: KeptStream, reportedB
   }
 }
 
-/** Returns the size of a stream so far, in bytes, kept or not. */
+/** Returns the total size of a stream so far, in bytes. */
 export const bytesOf = ({ head, omittedBytes, tail }: KeptStream): number => head.length + omittedBytes + tail.length
 
 /** Removes an incomplete UTF-8 character from the end, which more output may complete. */
@@ -80,7 +80,7 @@ export function wholeCharacters({ head, omittedBytes, tail }: KeptStream): KeptS
     : { head: head.subarray(0, head.length - danglingStart(head)), omittedBytes, tail }
 }
 
-/** Returns what follows the first `offset` bytes of a stream. */
+/** Returns the part of a stream after its first `offset` bytes. */
 export function keptAfter({ head, omittedBytes, tail }: KeptStream, offset: number): KeptStream {
   const rest = head.subarray(Math.min(offset, head.length))
   const beyondHead = Math.max(offset - head.length, 0)
@@ -92,12 +92,12 @@ export function keptAfter({ head, omittedBytes, tail }: KeptStream, offset: numb
   }
 }
 
-/** A byte order mark is output like any other; invalid bytes become U+FFFD. */
+/** Decodes UTF-8. Keeps byte order marks, and replaces invalid bytes by U+FFFD. */
 const decode = (bytes: Uint8Array): string => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
 
 const isContinuation = (byte: number | undefined): boolean => byte !== undefined && (byte & 0xc0) === 0x80
 
-/** Bytes at the end of `head` that begin a character which the cut left incomplete. */
+/** Returns the number of bytes at the end of `head` that belong to an incomplete character. */
 function danglingStart(head: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, head.length); back++) {
     const byte = head[head.length - back]!
@@ -108,7 +108,7 @@ function danglingStart(head: Uint8Array): number {
   return 0
 }
 
-/** Bytes at the beginning of `tail` that end a character which the cut left incomplete. */
+/** Returns the number of bytes at the beginning of `tail` that belong to an incomplete character. */
 function danglingEnd(tail: Uint8Array): number {
   let bytes = 0
   while (bytes < 3 && isContinuation(tail[bytes])) bytes++

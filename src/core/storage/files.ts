@@ -7,12 +7,12 @@ import type { Caller } from '../caller.ts'
 import type { TransferPlaces } from './transfer-places.ts'
 import type { Volumes } from './volumes.ts'
 
-/** A file or directory of the caller's organization, as a client names it. */
+/** A file or directory that a client requests. */
 export interface FileRequest {
   source: 'thread' | 'volume'
-  /** Id of the thread or slug of the volume. */
+  /** ID of the thread, or slug of the volume. */
   id: string
-  /** Relative to its root. */
+  /** Path relative to the root of the thread or volume. */
   path: string
 }
 
@@ -35,14 +35,14 @@ export interface FileEntry extends FileStatus {
 /** A file that is open for reading. */
 export interface OpenFile {
   status: FileStatus
-  /** How many bytes `bytes` yields, unless the file is truncated meanwhile. */
+  /** Number of bytes that `bytes` yields, unless the file is truncated in the meantime. */
   lengthBytes: number
-  /** Must be read once, or `stop` must be called. */
+  /** The content. The caller must read it once, or call `stop`. */
   bytes: AsyncGenerator<Uint8Array, void, undefined>
   stop(): void
 }
 
-/** What the verbs of files need. */
+/** The capability that each operation requires. */
 export const fileNeeds = {
   open: 'files.read',
   stat: 'files.read',
@@ -52,10 +52,10 @@ export const fileNeeds = {
   delete: 'files.write',
 } as const
 
-/** Part of a path on the host: it starts with a letter or digit, and is case-sensitive. */
+/** Pattern of a thread ID. An ID is part of a path on the host, so it starts with a letter or digit. */
 const threadIds = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
-/** Checks a thread id. @param field name of the argument in the refusal. @throws Refusal invalid_argument. */
+/** Checks a thread ID. @param field name of the argument in the refusal. @throws Refusal invalid_argument. */
 export function checkThreadId(field: string, id: string): void {
   if (threadIds.test(id)) return
   const shown = JSON.stringify(id.length > 64 ? `${id.slice(0, 64)}…` : id)
@@ -123,7 +123,7 @@ export class Files {
     return { entries, nextCursor: listing.cursor ?? null }
   }
 
-  /** @throws Refusal when `write` would be refused now, whatever the content. */
+  /** Checks early whether a file can be written. @throws Refusal if `write` would be refused regardless of the content. */
   async requireWritable(caller: Caller, { path, ...place }: FileRequest): Promise<void> {
     const where = await this.#placeOf(caller, place, 'write')
     if (path === '') throw new Refusal('not_a_file', { path: 'The root', kind: 'directory' })
@@ -138,9 +138,9 @@ export class Files {
   }
 
   /**
-   * Writes a file atomically. Creates missing directories, and the thread if it is new.
+   * Writes a file atomically. Creates missing directories, and the thread if it does not exist.
    * @returns its size in bytes.
-   * @throws Refusal thread_busy while a run is using the thread, storage_full, transfers_full; errors of the source.
+   * @throws Refusal thread_busy while a run uses the thread, storage_full, transfers_full; errors of the source.
    */
   async write(
     caller: Caller,
@@ -174,8 +174,8 @@ export class Files {
 
   /**
    * Deletes files and directories, in this order.
-   * @returns how many entries were deleted.
-   * @throws Refusal thread_busy, directory_not_empty; partly_deleted, where something was deleted before.
+   * @returns the number of deleted entries.
+   * @throws Refusal thread_busy, directory_not_empty; partly_deleted if entries were deleted before the error.
    */
   async delete(
     caller: Caller,
@@ -204,8 +204,8 @@ export class Files {
   }
 
   /**
-   * @throws Refusal thread_busy while the thread is being removed, limit_reached when the storage limit would be
-   * exceeded.
+   * Creates a thread, or updates the time of its last use.
+   * @throws Refusal thread_busy while the thread is being removed, limit_reached.
    */
   async #use({ orgId, profile }: Caller, id: string, quota: Quota): Promise<void> {
     const asked = { orgId, id, profile: profile.name, quotaBytes: quota.bytes }
@@ -226,7 +226,7 @@ export class Files {
   }
 }
 
-/** Yields bytes, and then releases what they held. */
+/** Yields bytes, and calls `release` at the end. */
 async function* releasing(bytes: OpenFile['bytes'], release: () => void): OpenFile['bytes'] {
   try {
     yield* bytes

@@ -4,35 +4,35 @@ import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 import type { FileRequest } from './files.ts'
 
-/** The request that a link allows. */
+/** The request that a link permits. */
 export interface Link extends FileRequest {
   keyId: string
   method: 'GET' | 'PUT'
-  /** Exact length of an upload; `null` for a download. */
+  /** Exact size of an upload, in bytes; `null` for a download. */
   sizeBytes: number | null
   /** ISO 8601. */
   expiresAt: string
-  /** Identifies a link for one use; `null` for others. */
+  /** ID of a single-use link; `null` for other links. */
   once: string | null
 }
 
-/** The part of a link that proves it, and when it expires (ISO 8601). */
+/** The signed part of a link, and the time at which it expires (ISO 8601). */
 export interface SignedToken {
   token: string
   expiresAt: string
 }
 
-/** What creating a link needs: what the link allows. Using one is checked again, by the verbs of files. */
+/** The capability that creating a link requires. Using a link is checked again by the operations on files. */
 export const linkNeeds = { signDownload: 'files.read', signUpload: 'files.write' } as const
 
 const lifeDefaultSeconds = 15 * 60
 export const lifeMaxSeconds = 60 * 60
-/** Largest file that a link uploads. */
+/** Maximum size of an uploaded file. */
 export const uploadMaxBytes = 10 * 1024 ** 3
 
 /**
- * Creates and checks links that allow one kind of request on one file, for a limited time, with the rights of the key
- * that created them. A link needs no key, and becomes invalid with its key.
+ * Creates and checks links that permit one operation on one file, for a limited time, with the rights of the key that
+ * created them. Using a link requires no key. A link becomes invalid with its key.
  */
 export class SignedLinks {
   readonly #secret: Buffer
@@ -51,7 +51,7 @@ export class SignedLinks {
 
   /**
    * Creates a link that uploads a file.
-   * @param file `sizeBytes`: exact length of the file; `once`: whether the link can be used for one upload only.
+   * @param file `sizeBytes`: exact size of the file; `once`: whether the link can be used for one upload only.
    */
   signUpload(
     caller: Caller,
@@ -72,14 +72,14 @@ export class SignedLinks {
   }
 
   /**
-   * BOUNDARY: reads a token that came with a request. The caller must check that its key is still valid.
-   * @throws Refusal link_invalid when it is malformed, changed or expired.
+   * BOUNDARY: reads the token of a request. The caller must check that its key is still valid.
+   * @throws Refusal link_invalid if the token is malformed, changed or expired.
    */
   read(token: string, method: 'GET' | 'PUT'): Link {
     const [signed = '', signature = '', rest] = token.split('.')
     const link = rest === undefined ? fromText(signed) : undefined
     if (link === undefined) throw new Refusal('link_invalid')
-    // The key id comes from the unverified part; a forged one only selects a key that does not match the signature.
+    // The key ID is not verified yet: a forged ID only selects a key that does not match the signature.
     const expected = Buffer.from(this.#signatureOf(link.keyId, signed), 'latin1')
     const given = Buffer.from(signature, 'latin1')
     if (given.length !== expected.length || !timingSafeEqual(given, expected)) throw new Refusal('link_invalid')
@@ -87,19 +87,19 @@ export class SignedLinks {
     return link
   }
 
-  /** Marks a link for one use as used. @throws Refusal link_used. */
+  /** Marks a single-use link as used. @throws Refusal link_used. */
   async use({ once, expiresAt }: Link): Promise<void> {
     if (once === null) return
     if (!(await this.#store.usedLinks.use(once, expiresAt))) throw new Refusal('link_used')
     await this.#store.sync()
   }
 
-  /** Allows the link to be used again after a failed upload. */
+  /** Permits a single-use link to be used again after a failed upload. */
   async giveBack({ once }: Link): Promise<void> {
     if (once !== null) await this.#store.usedLinks.giveBack(once)
   }
 
-  /** Derives a signing key for each API key (RFC 5869). */
+  /** Returns the signature of a text, with a signing key that is derived for each API key (RFC 5869). */
   #signatureOf(keyId: string, signed: string): string {
     const key = hkdfSync('sha256', this.#secret, keyId, 'glovebox signed link', 32)
     return createHmac('sha256', Buffer.from(key)).update(signed).digest('base64url')
@@ -115,7 +115,7 @@ const toText = (fields: Fields): string => Buffer.from(JSON.stringify(fields)).t
 function fromText(text: string): Link | undefined {
   try {
     const fields: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'))
-    // Only the canonical text of a link is accepted.
+    // Accepts only the canonical text of a link.
     if (!Array.isArray(fields) || toText(fields as Fields) !== text) return undefined
     const [keyId, method, source, id, path, sizeBytes, expiresAt, once] = fields as Fields
     if (method !== 'GET' && method !== 'PUT') return undefined

@@ -2,13 +2,13 @@ import { Refusal } from '../../base/errors.ts'
 import type { Store } from '../../store/store.ts'
 import type { UsageLimits } from '../access/usage-limiter.ts'
 
-/** Storage stays full until something is deleted. */
+/** Time after which a client may retry. Storage stays full until something is deleted. */
 const retryAfterSeconds = 60
 
 /**
- * Checks the storage limit of an organization ahead, so that a call beyond it writes nothing. The store enforces the
- * limit in the transaction that creates or enlarges a thread or a volume.
- * @param addedBytes how much the sum of its quotas is about to grow.
+ * Checks the storage limit of an organization early, so that a call beyond the limit writes nothing. The store enforces it
+ * in the transaction that creates or enlarges a thread or a volume.
+ * @param addedBytes increase of the sum of its quotas.
  * @throws Refusal limit_reached.
  */
 export async function requireStorageRoom(

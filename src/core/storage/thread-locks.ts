@@ -15,20 +15,20 @@ export interface RequestedThread {
 }
 
 /**
- * After this time the lock of a front that died can be taken. The runner decides: it does not release a thread while a
- * jail that uses it is alive.
+ * Duration of a lease. After it, another run can take the lock of a front that died. The runner still does not release the
+ * thread while a jail that uses it is alive.
  */
 const leaseMs = 60_000
 const renewEveryMs = 20_000
 
 /**
- * Locks threads for runs: a lock in the row of the thread, with a lease and a fencing number. A run holds its thread
- * from before it is sent to the runner until its ending is known, when its jail is dead.
+ * Locks threads for runs. A lock is stored in the row of the thread, with a lease and a fencing number. A run holds its
+ * thread from before it is sent to the runner until its ending is known; its jail is dead by then.
  */
 export class ThreadLocks {
   readonly #store: Store
   readonly #log: Log
-  /** Runs of this front that may hold a thread. */
+  /** IDs of the runs of this front that can hold a thread. */
   readonly #held = new Set<string>()
   readonly #renewal: BackgroundJob
 
@@ -44,8 +44,8 @@ export class ThreadLocks {
   }
 
   /**
-   * Checks early, so that repeated calls for a busy thread write no rows; `lock` decides.
-   * @throws Refusal thread_busy when another run holds it.
+   * Checks early whether a thread is free, so that repeated calls for a busy thread write no rows. Only `lock` locks it.
+   * @throws Refusal thread_busy if another run holds it.
    */
   async expectFree(orgId: string, { id }: RequestedThread): Promise<void> {
     const row = await this.#store.threads.get(orgId, id)
@@ -54,11 +54,11 @@ export class ThreadLocks {
   }
 
   /**
-   * Returns the subject of a run on this thread: once a thread belongs to a subject, all runs on it do. It is new if the
-   * row of the thread does not name it yet, or does not exist; it must be durable before code writes to the thread.
+   * Returns the subject of a run: that of its thread, or that of the call if the thread has none.
    * @param asked the subject that the call names, or `null`.
-   * @throws Refusal subject_conflict when the thread belongs to another; limit_reached when creating or
-   * enlarging it would exceed the storage limit of its organization.
+   * @returns `isNew`: the thread does not exist or gets its subject, which must be durable before code writes to it.
+   * @throws Refusal subject_conflict if the thread belongs to another subject; limit_reached if creating or enlarging it
+   * would exceed the storage limit of its organization.
    */
   async subjectFor(
     orgId: string,
@@ -72,7 +72,7 @@ export class ThreadLocks {
     return { subject: owner ?? asked, isNew: row === undefined || (owner === null && asked !== null) }
   }
 
-  /** @throws Refusal thread_busy when another run holds it. */
+  /** Locks a thread for a run. @throws Refusal thread_busy if another run holds it. */
   async lock(
     { orgId, runId }: { orgId: string; runId: string },
     { id, quota, profile }: RequestedThread,
@@ -91,7 +91,7 @@ export class ThreadLocks {
     this.#held.add(runId)
   }
 
-  /** Must be called when the run has ended. Never rejects; `freeEnded` frees what could not be freed. */
+  /** Unlocks the thread of a run that has ended. Never rejects; `freeEnded` repeats what failed. */
   async free(runId: string): Promise<void> {
     if (!this.#held.delete(runId)) return
     try {
@@ -101,7 +101,7 @@ export class ThreadLocks {
     }
   }
 
-  /** Frees locks of ended runs, which a front left that was killed. */
+  /** Unlocks the threads of all ended runs, for example of a front that was killed. */
   freeEnded(): Promise<void> {
     return this.#store.threads.freeEnded()
   }

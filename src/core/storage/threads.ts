@@ -10,7 +10,7 @@ import { checkThreadId } from './files.ts'
 /** A thread as it is returned to clients. */
 export interface ThreadView {
   id: string
-  /** Disk space that it occupies. */
+  /** Disk space that it occupies, in bytes. */
   size_bytes: number
   created_at: string
   last_used_at: string
@@ -24,7 +24,7 @@ export interface InspectedThread extends ThreadView {
   used_bytes: number
 }
 
-/** What the verbs of threads need. */
+/** The capability that each operation requires. */
 export const threadNeeds = {
   list: 'threads.read',
   inspect: 'threads.read',
@@ -32,18 +32,18 @@ export const threadNeeds = {
   remove: 'threads.write',
 } as const
 
-/** Unused threads that one round removes. */
+/** Maximum number of unused threads that one round removes. */
 const removedAtOnce = 100
 const dayMs = 86_400_000
 
 /**
- * Manages threads apart from the runs that use them. A row and its image are created and removed together: the row is
- * marked first, and `settle` completes or undoes what a crash interrupted.
+ * Manages threads, independent of the runs that use them. A row and its image are created and removed together: the row is
+ * marked first, and `settle` completes or rolls back operations that a crash interrupted.
  */
 export class Threads {
   readonly #store: Store
   readonly #runner: Runner
-  /** Threads that this front is working on; `settle` skips them. */
+  /** Threads on which this front performs an operation; `settle` skips them. */
   readonly #underWay = new Set<string>()
 
   constructor(store: Store, runner: Runner) {
@@ -51,7 +51,7 @@ export class Threads {
     this.#runner = runner
   }
 
-  /** Lists the threads of the caller's organization, by id. @throws Refusal threads_unavailable, invalid_argument. */
+  /** Lists the threads of the caller's organization, by ID. @throws Refusal threads_unavailable, invalid_argument. */
   async list(caller: Caller, asked: PageRequest): Promise<Page<ThreadView>> {
     requireThreads(caller)
     const { orgId } = caller
@@ -66,7 +66,7 @@ export class Threads {
     return { items: items.map((row, n) => toView(row, sizes[n] ?? 0)), nextCursor }
   }
 
-  /** @throws Refusal thread_unknown (also for a thread of another org), threads_unavailable, unavailable. */
+  /** Returns a thread with its disk usage. @throws Refusal thread_unknown, threads_unavailable, unavailable. */
   async inspect(caller: Caller, id: string): Promise<InspectedThread> {
     const row = await this.#existing(caller, id)
     const { sizeBytes, usedBytes, quotaBytes } = await this.#runner.storage
@@ -75,7 +75,7 @@ export class Threads {
     return { ...toView(row, sizeBytes), quota_bytes: row.quotaBytes ?? quotaBytes, used_bytes: usedBytes }
   }
 
-  /** Deletes a thread with all its files. @throws Refusal thread_unknown, thread_busy. */
+  /** Deletes a thread with its files. @throws Refusal thread_unknown, thread_busy, threads_unavailable. */
   async remove(caller: Caller, id: string): Promise<void> {
     const { orgId } = await this.#existing(caller, id)
     await this.#alone(orgId, id, async () => {
@@ -88,9 +88,9 @@ export class Threads {
   }
 
   /**
-   * Copies a thread with all its files. The copy belongs to the same subject.
-   * @throws Refusal thread_unknown, thread_exists, thread_busy (used by a run or a file transfer),
-   * limit_reached, unavailable.
+   * Copies a thread with its files. The copy belongs to the same subject.
+   * @throws Refusal thread_unknown, thread_exists, thread_busy (a run or a file transfer uses it), invalid_argument,
+   * limit_reached, threads_unavailable, unavailable.
    */
   async fork(caller: Caller, id: string, to: string): Promise<ThreadView> {
     const from = await this.#existing(caller, id)
@@ -111,8 +111,8 @@ export class Threads {
   }
 
   /**
-   * Completes interrupted removals, and removes incomplete copies, which no client has seen.
-   * @throws Refusal unavailable while no runner is connected; the next call tries again.
+   * Completes interrupted removals, and removes incomplete copies, which were not returned to a client.
+   * @throws Refusal unavailable while no runner is connected; the next call retries.
    */
   async settle(): Promise<void> {
     for (const { orgId, id } of await this.#store.threads.unsettled()) {
@@ -124,9 +124,9 @@ export class Threads {
   }
 
   /**
-   * Removes threads that were not used for longer than their profile keeps them.
-   * @param daysOf retention time of a profile, in days; `null` for no limit.
-   * @returns how many.
+   * Removes threads that were unused for longer than the retention time of their profile.
+   * @param daysOf returns the retention time of a profile, in days; `null` for no limit.
+   * @returns the number of removed threads.
    */
   async expire(daysOf: (orgId: string, profile: string | null) => Promise<number | null>): Promise<number> {
     let removed = 0
@@ -150,8 +150,8 @@ export class Threads {
   }
 
   /**
-   * If the runner refuses, the thread stays as it was. If it is unknown whether the runner has erased it, the thread
-   * stays marked as removed, and `settle` completes the removal.
+   * Erases a thread that is marked as being removed. If the runner refuses, the mark is cleared. If it is unknown whether
+   * the runner has erased the thread, the mark stays, and `settle` completes the removal.
    */
   async #finishRemoval(orgId: string, id: string): Promise<void> {
     try {
@@ -164,7 +164,7 @@ export class Threads {
     await this.#store.threads.remove(orgId, id)
   }
 
-  /** If it is unknown whether the copy exists, its row stays as it is, for `settle`. */
+  /** Copies the image of a thread. If it is unknown whether the copy exists, its row stays marked for `settle`. */
   async #copy(from: ThreadRow, to: string): Promise<void> {
     const { orgId } = from
     try {
@@ -186,7 +186,7 @@ export class Threads {
     return row
   }
 
-  /** Runs one operation at a time on a thread. */
+  /** Runs an operation on a thread. @throws Refusal thread_busy if another one is in progress. */
   async #alone<T>(orgId: string, id: string, work: () => Promise<T>): Promise<T> {
     const key = `${orgId}/${id}`
     if (this.#underWay.has(key)) throw new Refusal('thread_busy', { thread: id })
@@ -215,7 +215,7 @@ const toView = (row: ThreadRow, sizeBytes: number): ThreadView => ({
   busy: isBusy(row),
 })
 
-/** A thread that was never used has no image. */
+/** Provides a default for an unused thread, which has no image. */
 const noneYet =
   (quotaBytes: number) =>
   (error: unknown): StorageStatus => {
@@ -223,7 +223,7 @@ const noneYet =
     return { sizeBytes: 0, usedBytes: 0, quotaBytes, inodes: 0, inodesMax: 0, mounted: false }
   }
 
-/** A busy thread is tried again in the next round. */
+/** Skips a busy thread. The next round retries it. */
 function passBusy(error: unknown): undefined {
   if (error instanceof Refusal && error.code === 'thread_busy') return undefined
   throw error

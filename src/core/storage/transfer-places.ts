@@ -1,28 +1,28 @@
 import { Refusal } from '../../base/errors.ts'
 
-/** Longest time that a file waits for other files of its key. */
+/** Maximum time that a transfer waits for other transfers of its key. */
 const waitMs = 30_000
 const retryAfterSeconds = 1
 
 interface KeyUse {
   active: number
-  /** In the order in which they came. */
+  /** Waiting transfers, oldest first. */
   waiting: Set<() => void>
 }
 
-/** Bounds how many files of one key are read and written at the same time. Further ones wait for their turn. */
+/** Limits the concurrent file transfers of one key. Further ones wait in a queue. */
 export class TransferPlaces {
   readonly #perKey: number
   readonly #waitMs: number
   readonly #keys = new Map<string, KeyUse>()
 
-  /** @param longestWaitMs after which a file is refused. */
+  /** @param longestWaitMs time after which a waiting transfer is refused. */
   constructor(perKey: number, longestWaitMs = waitMs) {
     this.#perKey = perKey
     this.#waitMs = longestWaitMs
   }
 
-  /** @returns what releases the place, once. @throws Refusal transfers_full. */
+  /** Waits for a place. @returns a function that releases it; further calls do nothing. @throws Refusal transfers_full. */
   async enter(keyId: string): Promise<() => void> {
     const use = this.#keys.get(keyId) ?? { active: 0, waiting: new Set() }
     this.#keys.set(keyId, use)
@@ -35,7 +35,7 @@ export class TransferPlaces {
     }
   }
 
-  /** Resolves with a place that another file has left. */
+  /** Resolves when another transfer passes on its place. */
   #turn({ waiting }: KeyUse): Promise<void> {
     return new Promise((resolve, reject) => {
       const granted = () => {

@@ -8,14 +8,14 @@ import type { Profiles } from '../access/profiles.ts'
 import type { Caller } from '../caller.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 
-/** A volume as it is returned to a key whose profile mounts it. */
+/** A volume as keys see it whose profile mounts it. */
 export interface CallerVolume {
   slug: string
   name: string
   mode: MountedVolume['mode']
   /** Its path in runs. */
   path: string
-  /** Disk space that it occupies, and its quota. */
+  /** Disk space that it occupies, and its quota, in bytes. */
   size_bytes: number
   quota_bytes: number
   quota_files: number
@@ -40,7 +40,7 @@ export async function profileThatMounts(
   return undefined
 }
 
-/** What the verbs of volumes need. */
+/** The capability that each operation requires. */
 export const volumeNeeds = { list: 'volumes.read' } as const
 
 /** Provides the volumes that profiles mount. */
@@ -53,7 +53,7 @@ export class Volumes {
     this.#runner = runner
   }
 
-  /** Returns the volumes of a run of the caller. @throws Refusal volume_missing when one does not exist. */
+  /** Returns the volumes of a run of the caller. @throws Refusal volume_missing if one does not exist. */
   async ofRun({ orgId, profile: { volumes } }: Caller): Promise<RunVolume[]> {
     if (volumes.length === 0) return []
     const rows = await this.#rowsOf(orgId, volumes)
@@ -82,7 +82,7 @@ export class Volumes {
   }
 
   /**
-   * Returns where the files of a volume are. Creates its image at first use.
+   * Returns a reference to the storage of a volume. Creates its image at first use.
    * @throws Refusal volume_unknown (also if the profile does not mount it), volume_read_only, unavailable.
    */
   async reach({ orgId, profile }: Caller, slug: string, how: 'read' | 'write'): Promise<StorageRef> {
@@ -97,9 +97,9 @@ export class Volumes {
   }
 
   /**
-   * Erases volumes that are marked as removed. One that a run is using is tried again by the next call. One that a
+   * Erases the volumes whose removal was requested. A volume that a run uses is retried by the next call. A volume that a
    * profile mounts is restored: the command that removed it was started with other profiles than this server.
-   * @param kept called for each volume that is restored.
+   * @param kept called for each restored volume.
    * @throws Refusal unavailable while no runner is connected.
    */
   async settle(profiles: Profiles, kept: (row: VolumeRow, profile: string) => void): Promise<void> {
