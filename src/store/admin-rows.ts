@@ -1,10 +1,10 @@
-/** Rows of what an administrator manages. */
+/** Rows of profiles, admin tokens and usage. */
 
 /** A profile of one organization, in addition to those of the configuration. */
 export interface StoredProfileRow {
   orgId: string
   name: string
-  /** Its settings as JSON, sealed: values of variables may be secrets. */
+  /** Its settings as JSON, sealed, since values of variables can be secrets. */
   settings: string
   createdAt: string
   updatedAt: string
@@ -14,9 +14,9 @@ export interface AdminTokenRow {
   id: string
   name: string
   role: 'owner' | 'admin' | 'member'
-  /** The organization that it is limited to; `null` for the whole instance. */
+  /** ID of the organization that the token is limited to; `null` for the whole instance. */
   orgId: string | null
-  /** SHA-256, hex. */
+  /** SHA-256 of the secret, hex. */
   secretHash: string
   prefix: string
   createdAt: string
@@ -33,7 +33,7 @@ export interface UsageRow {
   runs: number
   runMs: number
   cpuMs: number
-  /** Calls that were refused for a limit or for lack of capacity, and so have no run. */
+  /** Number of calls that were refused because of a limit or missing capacity. They have no run. */
   refused: number
 }
 

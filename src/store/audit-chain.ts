@@ -4,7 +4,7 @@
  */
 import { createHmac, hash, randomBytes } from 'node:crypto'
 
-/** Takes the place of the hash before the first line. */
+/** The value used as the previous hash for the first line. */
 export const noHash = '0'.repeat(64)
 
 /** The fields of a line that its hash covers. */
@@ -20,14 +20,14 @@ export interface ChainedLine {
   personalDigest: string | null
 }
 
-/** @param before hash of the line before, hex. @returns hash of this line, hex SHA-256. */
+/** Returns the hash of a line: hex SHA-256. @param before hash of the previous line, hex. */
 export function hashOfLine(before: string, line: ChainedLine): string {
   const { seq, at, orgId, actor, action, target, details, personalDigest } = line
   // A JSON array has one serialization, so no two lines have the same bytes.
   return hash('sha256', JSON.stringify([before, seq, at, orgId, actor, action, target, details, personalDigest]))
 }
 
-/** 256 random bits, hex, so that the content of a digest cannot be guessed. */
+/** Returns a salt: 256 random bits, hex. It prevents guessing the data of a digest. */
 export const newSalt = (): string => randomBytes(32).toString('hex')
 
 /** The personal data of a line. */
@@ -38,7 +38,7 @@ export interface Personal {
   personal: string
 }
 
-/** @param salt hex. @returns hex HMAC-SHA256. */
+/** Returns the digest of personal data: hex HMAC-SHA256. @param salt hex. */
 export const personalDigestOf = (salt: string, { orgId, subject, personal }: Personal): string =>
   createHmac('sha256', salt)
     .update(JSON.stringify([orgId, subject, personal]))

@@ -2,7 +2,7 @@ import type { ChangedFile } from '../base/run.ts'
 import type { AuditEntry } from './audit-rows.ts'
 import type { RunRow } from './store.ts'
 
-/** Bounds the length of a line; the total is recorded as well. */
+/** Maximum number of files in a line. The line also contains the total number. */
 const filesMax = 100
 
 const filesOf = (changed: readonly ChangedFile[]) =>

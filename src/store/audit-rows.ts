@@ -1,4 +1,4 @@
-/** Rows of the audit. */
+/** Rows of the audit log. */
 
 export interface ErasedRows {
   runs: number
@@ -6,16 +6,16 @@ export interface ErasedRows {
   auditLines: readonly (readonly [number, number])[]
 }
 
-/** What is written to the audit. */
+/** A line to be written to the audit log. */
 export interface AuditEntry {
   at: string
   /** `null` for actions on the whole instance. */
   orgId: string | null
-  /** Id of the key or admin token that acted; `system` for the product itself, `operator` for a command. */
+  /** ID of the key or admin token that acted; `system` for the product itself, `operator` for a command. */
   actor: string
   /** `run`, or `<noun>.<verb>` for an administrative action. */
   action: string
-  /** Id of what was acted on. */
+  /** ID of the target. */
   target: string
   /** Contains no secret and no personal data. */
   details: Readonly<Record<string, unknown>>
@@ -30,12 +30,12 @@ export interface AuditFilter {
   action?: string | undefined
   actor?: string | undefined
   subject?: string | undefined
-  /** From this time (inclusive) to this time (exclusive). */
+  /** Period of the lines: `from` is inclusive, `until` exclusive. */
   from?: string | undefined
   until?: string | undefined
 }
 
-/** A line of the audit, with its personal data until that is erased. */
+/** A line of the audit log, with its personal data until this is erased. */
 export interface AuditLine {
   seq: number
   at: string

@@ -9,7 +9,7 @@ import type { Tables } from './tables.ts'
 /** Adds a line within a transaction. @returns its number. */
 export type Append = (transaction: Transaction<Tables>, entry: AuditEntry) => Promise<number>
 
-/** The head is written first: this takes the write lock, so that processes append one after the other. */
+/** Returns a function that appends lines. It writes the head first, which takes the lock, so that appends are serialized. */
 export function appendIn(db: Kysely<Tables>): Append {
   const advance = new Compiled(
     db
@@ -65,13 +65,13 @@ export const audit = (db: Kysely<Tables>, append: Append): Store['audit'] => ({
   newest: (filter, beforeSeq, limit) => search(db, filter, { direction: 'desc', from: beforeSeq, limit }),
 })
 
-/** @param from exclusive. */
+/** Searches a bounded number of lines. @param from exclusive. */
 async function search(
   db: Kysely<Tables>,
   { orgId, action, actor, subject, from, until }: AuditFilter,
   page: { direction: 'asc' | 'desc'; from: number; limit: number },
 ): Promise<Slice<AuditLine, number>> {
-  // What an index finds; the rest of the filter is held against each of these lines.
+  // The lines that an index finds; the rest of the filter is applied to each of them.
   let scanned = db
     .selectFrom('audit')
     .select('seq')

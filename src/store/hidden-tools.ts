@@ -7,9 +7,9 @@ declare module './tables.ts' {
   }
 }
 
-/** The tools that organizations have switched off. */
+/** The tools that are hidden from organizations. */
 export interface HiddenToolRows {
-  /** By name. */
+  /** Lists the hidden tools of an organization by name. */
   list(orgId: string): Promise<string[]>
   hide(orgId: string, tool: string): Promise<void>
   show(orgId: string, tool: string): Promise<void>

@@ -59,8 +59,8 @@ export const history = (db: Kysely<Tables>): Store['history'] => ({
 })
 
 /**
- * The newest runs that one index finds for the most selective part of a filter, in the order of the page, as `id` and
- * `createdAt`. The rest of the filter is held against each of them.
+ * Selects the newest runs that match the most selective part of a filter, with one index and in the order of the page, as
+ * `id` and `createdAt`. The rest of the filter is applied to each of them.
  */
 function scannedRuns(orgId: string, { metadata = [], ...filter }: RunFilter, before: AfterRow) {
   const [pair] = metadata

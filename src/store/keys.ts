@@ -3,7 +3,7 @@ import { comesAfter } from './order.ts'
 import type { KeyRow, Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-/** The two lookups on the path of every call are compiled once, since compiling is most of their cost. */
+/** Implements `Store.keys`. The two lookups that every call needs are compiled once. */
 export const keys = (db: Kysely<Tables>): Store['keys'] => {
   const byId = finder(db, 'id')
   const bySecretHash = finder(db, 'secretHash')
@@ -71,7 +71,7 @@ export const keys = (db: Kysely<Tables>): Store['keys'] => {
   }
 }
 
-/** A key with a secret that is not revoked. */
+/** Matches a key with a secret that is not revoked. */
 const live =
   (id: string) =>
   (where: ExpressionBuilder<Tables, 'keys'>): Expression<SqlBool> =>

@@ -14,7 +14,7 @@ import type { Tables } from './tables.ts'
 
 type Step = (db: Kysely<Tables>) => Promise<void>
 
-/** In order. A released step is never edited; changes are made in a new step. */
+/** The migration steps, in order. A released step is never edited; each change is a new step. */
 const steps: readonly Step[] = [
   createFirstTables,
   addKeySecrets,
@@ -36,8 +36,8 @@ const steps: readonly Step[] = [
 const newestVersion = steps.length
 
 /**
- * Brings the database to this version, in one transaction: all steps or none.
- * @throws StartRefused when a newer version of the product has written it.
+ * Migrates the database to this version, in one transaction.
+ * @throws StartRefused if a newer version of the product has written it.
  */
 export async function migrate(db: Kysely<Tables>): Promise<void> {
   await db.schema
@@ -53,7 +53,7 @@ export async function migrate(db: Kysely<Tables>): Promise<void> {
     .execute()
 
   await db.transaction().execute(async (transaction) => {
-    // A write comes first to take the lock: of two processes that start at once, the second waits here.
+    // The first statement is a write, which takes the lock: if two processes start at once, the second waits here.
     await transaction.updateTable('schemaVersion').set({ version: sql`version` }).execute()
     const { version } = await transaction.selectFrom('schemaVersion').select('version').executeTakeFirstOrThrow()
     if (version > newestVersion) {
@@ -125,7 +125,7 @@ async function addKeySecrets(db: Kysely<Tables>): Promise<void> {
     .execute()
 }
 
-/** Output, idempotency records and tasks, and the secret that seals states. */
+/** Adds the output of runs, idempotency records, tasks and secrets. */
 async function addLaterAnswers(db: Kysely<Tables>): Promise<void> {
   await db.schema
     .alterTable('runs')
@@ -185,7 +185,7 @@ async function addThreadLocks(db: Kysely<Tables>): Promise<void> {
     .execute()
 }
 
-/** Tools that an organization has switched off. */
+/** Adds the tools that are hidden from organizations. */
 async function addHiddenTools(db: Kysely<Tables>): Promise<void> {
   await db.schema
     .createTable('hiddenTools')
@@ -208,7 +208,7 @@ async function createRuns(db: Kysely<Tables>): Promise<void> {
     .addColumn('codeBytes', 'integer', (column) => column.notNull())
     .addColumn('metadata', 'text')
     .addColumn('runnerId', 'text', (column) => column.notNull())
-    // 64 bits: an epoch may be a time in milliseconds
+    // 64 bits, since an epoch can be a time in milliseconds.
     .addColumn('epoch', 'bigint', (column) => column.notNull())
     .addColumn('detached', 'integer', (column) => column.notNull())
     .addColumn('createdAt', 'text', (column) => column.notNull())

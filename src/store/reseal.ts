@@ -2,7 +2,7 @@ import type { Transaction } from 'kysely'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-/** See `Store.reseal`. */
+/** Replaces every sealed value; see `Store.reseal`. */
 export async function reseal(db: Transaction<Tables>, again: Parameters<Store['reseal']>[0]): Promise<void> {
   for (const row of await db.selectFrom('secrets').selectAll().execute()) {
     await db

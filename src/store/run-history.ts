@@ -7,7 +7,7 @@ import type { RunRow } from './store.ts'
 
 /** A webhook delivery: the ending of a run, sent to an address of the client. */
 export interface DeliveryRow {
-  /** Id of the event, the same in every attempt. */
+  /** ID of the event, the same in every attempt. */
   id: string
   runId: string
   orgId: string
@@ -26,7 +26,7 @@ export interface DeliveryRow {
 
 /** Rows that are written together with a run. */
 export interface RunExtras {
-  /** Kept for as long as the row is. */
+  /** Stored as long as the row of the run; absent if code is not stored. */
   code?: Uint8Array | undefined
   /** `pendingMax` limits the pending deliveries of the organization, checked in the same transaction. */
   delivery?: (Pick<DeliveryRow, 'id' | 'url' | 'host'> & { pendingMax: number }) | undefined
@@ -40,7 +40,7 @@ export interface RunFilter {
   createdAfter?: string | undefined
   /** Exclusive. */
   createdBefore?: string | undefined
-  /** All must match, as text. */
+  /** Each pair must match, as text. */
   metadata?: readonly (readonly [key: string, value: string])[] | undefined
 }
 
@@ -51,32 +51,32 @@ export interface OrgSettingsRow {
 }
 
 export interface HistoryRows {
-  /** Newest first. @param before the run that came last, exclusive. */
+  /** Lists matching runs, newest first. @param before the last run of the previous page, exclusive. */
   page(orgId: string, filter: RunFilter, before: AfterRow, limit: number): Promise<Slice<RunRow, AfterRow>>
-  /** The code of a run; kept only if the organization keeps code. */
+  /** Returns the code of a run; it is stored only if the organization keeps code. */
   code(runId: string): Promise<Uint8Array | undefined>
   /**
    * Deletes up to `limit` ended runs of an organization that started before a time, with their rows.
-   * @returns how many.
+   * @returns the number of deleted runs.
    */
   forget(orgId: string, createdBefore: string, limit: number): Promise<number>
 }
 
 export interface OrgSettingsRows {
-  /** As JSON. */
+  /** Returns the settings as JSON. */
   get(orgId: string): Promise<string | undefined>
   set(orgId: string, settings: string): Promise<void>
 }
 
 export interface DeliveryRows {
   get(runId: string): Promise<DeliveryRow | undefined>
-  /** Deliveries that may be attempted now, longest due first, except for busy hosts and organizations. */
+  /** Lists deliveries that can be attempted now, longest due first, except for busy hosts and organizations. */
   due(
     now: string,
     busy: { busyHosts: readonly string[]; busyOrgs: readonly string[] },
     limit: number,
   ): Promise<DeliveryRow[]>
-  /** Makes deliveries due at `now` that are due after `latest`: they were written before the clock was set back. */
+  /** Makes deliveries due at `now` whose time is after `latest`: they were written before the clock was set back. */
   advance(now: string, latest: string): Promise<void>
   /** Reserves a delivery for one attempt until `until`. @returns whether this call reserved it. */
   take(row: Pick<DeliveryRow, 'id' | 'dueAt'>, until: string): Promise<boolean>

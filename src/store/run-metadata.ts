@@ -1,6 +1,6 @@
 import type { RunRow } from './store.ts'
 
-/** Longer values are returned with the run but cannot be searched. */
+/** Maximum length of a searchable value. Longer values are returned with the run but cannot be searched. */
 const searchedCharacters = 256
 const pairsMax = 64
 

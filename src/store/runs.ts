@@ -57,7 +57,7 @@ export const runs = (
         const unfinished = transaction.selectFrom('runs').select('id').where('id', '=', id)
         const isUnfinished = await unfinished.where('finishedAt', 'is', null).executeTakeFirst()
         if (!isUnfinished) return
-        // A thread that exists only since this run locked it. No run has used it.
+        // Deletes a thread that this run created when it locked it, and that no run has used.
         await transaction
           .deleteFrom('threads')
           .where('lockedBy', '=', id)
@@ -171,10 +171,10 @@ export async function deleteRuns(db: Transaction<Tables>, ids: readonly string[]
   await db.deleteFrom('runs').where('id', 'in', ids).execute()
 }
 
-/** Rows deleted in one statement: a few milliseconds. */
+/** Maximum number of rows deleted in one statement, which takes a few milliseconds. */
 const batchRows = 200
 
-/** See `Store.forget`. */
+/** Deletes expired rows; see `Store.forget`. */
 export async function forget(db: Kysely<Tables>, now: string, endedBefore: string): Promise<void> {
   for (const [table, id] of [
     ['claims', 'runId'],
@@ -190,7 +190,7 @@ export async function forget(db: Kysely<Tables>, now: string, endedBefore: strin
   await inBatches(() => db.transaction().execute((transaction) => forgetOutputs(transaction, endedBefore)))
 }
 
-/** Output and images whose time is over. @returns how many runs they belonged to. */
+/** Deletes expired output and images. @returns the number of runs that they belonged to. */
 async function forgetOutputs(db: Transaction<Tables>, endedBefore: string): Promise<number> {
   const old = await db
     .selectFrom('runOutputs')
@@ -207,7 +207,7 @@ async function forgetOutputs(db: Transaction<Tables>, endedBefore: string): Prom
   return ids.length
 }
 
-/** Other work on the event loop gets its turn between two batches. */
+/** Deletes in batches, and yields to the event loop between two of them. */
 async function inBatches(deleteBatch: () => Promise<number>): Promise<void> {
   while ((await deleteBatch()) === batchRows) await setImmediate()
 }
@@ -225,7 +225,7 @@ const toStored = (run: NewRun): StoredRun => ({
   result: null,
 })
 
-/** Rows of earlier versions lack phases that were added later. */
+/** Adds missing phases with their default, since rows of earlier versions lack phases that were added later. */
 const toResult = (result: RunResult): RunResult => ({ ...result, timings: { ...noTimings, ...result.timings } })
 
 export const toRow = ({ status: _, ...stored }: StoredRun): RunRow => ({

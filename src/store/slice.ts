@@ -1,12 +1,12 @@
 /**
- * What a search found in a bounded number of rows. A search looks at no more than that before it returns, however few of
- * them match, so that it never holds the event loop; the caller decides whether to continue.
+ * The result of a search in a bounded number of rows. A search returns after `scannedRowsMax` rows, even if few of them
+ * match, so that it does not block the event loop. The caller decides whether to continue.
  */
 export interface Slice<Row, Position> {
   rows: Row[]
-  /** The last row looked at, where the search stopped before the end and before it had found enough. */
+  /** Position of the last scanned row if more rows can match; `undefined` if the search is complete. */
   resumeAfter: Position | undefined
 }
 
-/** Rows looked at in one search: a few milliseconds. */
+/** Maximum number of rows that one search scans, which takes a few milliseconds. */
 export const scannedRowsMax = 1_000

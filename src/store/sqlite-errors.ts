@@ -6,12 +6,12 @@ import { Refusal } from '../base/errors.ts'
 /** Primary result codes: https://www.sqlite.org/rescode.html */
 const resultCodes = { busy: 5, readOnly: 8, ioError: 10, corrupt: 11, full: 13, cannotOpen: 14 } as const
 
-/** With less free space than this, a database is about to be unwritable. */
+/** Free space below which a database is considered unwritable. */
 const leastFreeBytes = 1024 * 1024
 
 /**
  * Returns the refusal for a statement that failed because of the disk, or because of another process; `undefined` for any
- * other error. SQLite does not report the system error, so this looks at the disk.
+ * other error. SQLite does not report the system error, so the function inspects the disk.
  * @param path of the database.
  */
 export function refusalOfDatabase(error: unknown, path: string): Refusal | undefined {
@@ -27,7 +27,7 @@ export function refusalOfDatabase(error: unknown, path: string): Refusal | undef
       return diskRefusal(diskProblems.ENOSPC, error)
     case resultCodes.ioError:
       return diskRefusal(problemAt(path) ?? diskProblems.EIO, error)
-    // Pages that cannot be read look damaged to SQLite.
+    // SQLite also reports pages as damaged that the disk could not read.
     case resultCodes.corrupt:
     case resultCodes.readOnly:
     case resultCodes.cannotOpen: {
@@ -39,7 +39,7 @@ export function refusalOfDatabase(error: unknown, path: string): Refusal | undef
   }
 }
 
-/** Describes what prevents writes on the disk of a database, as far as it shows without writing; `undefined` if nothing does. */
+/** Describes what prevents writes to a database, without writing; `undefined` if no problem is visible. */
 export function visibleProblemAt(path: string): string | undefined {
   try {
     accessSync(path, constants.W_OK)
@@ -53,7 +53,7 @@ export function visibleProblemAt(path: string): string | undefined {
 /** O_TMPFILE of Linux, which Node does not name: https://man7.org/linux/man-pages/man2/open.2.html */
 const unnamedFile = 0o20_000_000 | constants.O_DIRECTORY | constants.O_WRONLY
 
-/** As `visibleProblemAt`, and creates a file without a name: a filesystem that failed does not show it otherwise. */
+/** Like `visibleProblemAt`, but also creates a file without a name, since a failed filesystem is not visible otherwise. */
 function problemAt(path: string): string | undefined {
   try {
     closeSync(openSync(dirname(path), unnamedFile, 0o600))
@@ -64,7 +64,7 @@ function problemAt(path: string): string | undefined {
   return visibleProblemAt(path)
 }
 
-/** The extended result codes of SQLite contain the primary one in their lowest byte. */
+/** Returns the primary result code: the lowest byte of an extended result code of SQLite. */
 function primaryCodeOf(error: unknown): number | undefined {
   const code: unknown = error instanceof Error ? Reflect.get(error, 'errcode') : undefined
   return typeof code === 'number' ? code & 0xff : undefined

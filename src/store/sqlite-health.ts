@@ -1,10 +1,10 @@
 import { Refusal } from '../base/errors.ts'
 import { refusalOfDatabase, visibleProblemAt } from './sqlite-errors.ts'
 
-/** Called when the database becomes unwritable, with the first cause, and when it can be written again. */
+/** Called with the first cause when the database cannot be written, and with `undefined` when it can be written again. */
 export type OnDiskProblem = (problem: string | undefined, cause: unknown) => void
 
-/** Knows whether the disk accepts the writes of a database: from the statements that fail, and by looking. */
+/** Detects whether the disk accepts the writes of a database, from failed statements and by regular checks. */
 export class DatabaseHealth {
   readonly #path: string
   readonly #onChange: OnDiskProblem
@@ -15,12 +15,12 @@ export class DatabaseHealth {
     this.#onChange = onChange
   }
 
-  /** Completes "The server cannot store data now: ..."; `undefined` while the database can be written. */
+  /** The current problem, as it completes "The server cannot store data now: ..."; `undefined` if there is no problem. */
   get problem(): string | undefined {
     return this.#problem
   }
 
-  /** Runs a statement. @throws Refusal `disk_unavailable`, `unavailable` in place of what the disk or a lock caused. */
+  /** Runs a statement. @throws Refusal `disk_unavailable` if the disk caused an error, `unavailable` if a lock did. */
   guard<T>(statement: () => T): T {
     try {
       return statement()
@@ -29,7 +29,7 @@ export class DatabaseHealth {
     }
   }
 
-  /** Looks at the disk, and tries to write where it was or seems unwritable. Never rejects for a reason of the disk. */
+  /** Checks the disk, and tries a write if it has or had a problem. Does not reject for disk errors. */
   async check(write: () => Promise<void>): Promise<void> {
     const seen = visibleProblemAt(this.#path)
     if (seen === undefined && this.#problem === undefined) return

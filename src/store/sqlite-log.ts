@@ -2,16 +2,16 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /**
- * The write-ahead log of an open database. Each commit is in it before the commit returns, so syncing it makes all
- * earlier commits durable; a checkpoint syncs it as well before it moves them. The file stays the same while the database
- * is open. Other than a durable transaction this does not hold the connection, and does not block the event loop.
+ * Syncs the write-ahead log of an open database. A commit is written to the log before it returns, so syncing the log makes
+ * all earlier commits durable. A checkpoint also syncs it before it moves them. The file stays the same while the database
+ * is open. Unlike a durable transaction, a sync does not hold the connection and does not block the event loop.
  * https://www.sqlite.org/wal.html
  */
 export class WriteAheadLog {
   readonly #path: string
   #file: Promise<FileHandle> | undefined
 
-  /** @param databasePath of a database that is open and has been written to or read. */
+  /** @param databasePath path of an open database that has been read or written, so that its log exists. */
   constructor(databasePath: string) {
     this.#path = `${databasePath}-wal`
   }
@@ -26,7 +26,7 @@ export class WriteAheadLog {
     await (await this.#file)?.close()
   }
 
-  /** The first sync also makes the names of the database and its log durable. */
+  /** Opens the log, and syncs the directory, so that the names of the database and its log are durable. */
   async #open(): Promise<FileHandle> {
     const directory = await open(dirname(this.#path), 'r')
     try {

@@ -38,7 +38,7 @@ import { deliveries } from './webhooks.ts'
  */
 const checkpointPages = 8_192
 
-/** How long a writer waits for another process to finish its write. */
+/** Time that a writer waits for the write of another process. */
 const busyTimeoutMs = 10_000
 
 /** Returns the path of the database in a home directory. */
@@ -46,8 +46,8 @@ export const databasePath = (frontHome: string): string => join(frontHome, 'glov
 
 /**
  * Opens the database at `path`, creates it if it is missing, and migrates it to this version.
- * @param onDiskProblem called when the disk stops to accept writes, and when it does again.
- * @throws StartRefused when it cannot be used: not a database, damaged, or written by a newer version.
+ * @param onDiskProblem called when the disk stops accepting writes, and when it accepts them again.
+ * @throws StartRefused if the file is not a database, is damaged, or was written by a newer version.
  */
 export async function openStore(path: string, onDiskProblem: OnDiskProblem = () => {}): Promise<Store> {
   const health = new DatabaseHealth(path, onDiskProblem)
@@ -100,7 +100,7 @@ function fail(error: unknown): never {
   throw error
 }
 
-/** Writes pages without changing a row. SQLite does not write an update to the same values. */
+/** Writes pages without changing the content: inserts a row and deletes it, since SQLite skips updates to equal values. */
 async function writeNothing(db: Kysely<Tables>): Promise<void> {
   const probe = { id: 'probe', expiresAt: '' }
   await db.transaction().execute(async (transaction) => {
@@ -109,7 +109,7 @@ async function writeNothing(db: Kysely<Tables>): Promise<void> {
   })
 }
 
-/** The rows that administrative actions change. @param db a transaction, or the database. */
+/** Returns access to the rows that administrative actions change. @param db a transaction, or the database. */
 const changeable = (db: Kysely<Tables>): Rows => ({
   ...openNouns(db),
   orgs: orgs(db),
@@ -123,7 +123,7 @@ const changeable = (db: Kysely<Tables>): Rows => ({
   upstreams: upstreams(db),
 })
 
-/** Truncates the log, which contains pages from before an erasure until they are moved to the database. */
+/** Truncates the write-ahead log after each erasure, since it can contain pages with the erased data. */
 const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subjects'] => ({
   ...rows,
   erase: async (...args) => {
@@ -134,8 +134,8 @@ const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subje
 })
 
 /**
- * Ordinary commits reach the disk a moment later; durable ones sync the log first. The connection is held meanwhile, so
- * there is no other write in between. https://www.sqlite.org/pragma.html#pragma_synchronous
+ * Runs durable transactions, whose commit syncs the log. Ordinary commits are synced later. The connection is held for
+ * the whole transaction, so no other write occurs in between. https://www.sqlite.org/pragma.html#pragma_synchronous
  */
 const durablyIn =
   (db: Kysely<Tables>): DurableTransaction =>
@@ -152,13 +152,13 @@ const durablyIn =
 function openDatabase(path: string, health: DatabaseHealth): NodeSqlite {
   let database: DatabaseSync | undefined
   try {
-    // Created here with a private mode; SQLite gives its side files the same mode.
+    // Created with a private mode before SQLite opens it; SQLite gives its other files the same mode.
     closeSync(openSync(path, 'a', 0o600))
     database = new DatabaseSync(path, { timeout: busyTimeoutMs, enableForeignKeyConstraints: true })
-    // A killed process loses nothing; a power cut may lose the last writes but never damages the file.
+    // When the process is killed, nothing is lost. A power cut can lose the last writes but does not damage the file.
     // https://www.sqlite.org/pragma.html#pragma_synchronous
     database.exec('pragma journal_mode = wal; pragma synchronous = normal; pragma trusted_schema = off')
-    // Deleted data is overwritten, so that erased data remains in no free page: see `Store.subjects`.
+    // Overwrites deleted data, so that no free page contains erased data: see `Store.subjects`.
     database.exec('pragma secure_delete = on')
     database.exec(`pragma wal_autocheckpoint = ${checkpointPages}`)
     return new NodeSqlite(database, health)
@@ -193,9 +193,9 @@ const locked = {
   remedy: 'Another process is writing to it without end: stop that one.',
 }
 
-/** `node:sqlite` in the shape that Kysely's SQLite dialect drives. Statements are prepared once per text. */
+/** Adapts `node:sqlite` to the interface of Kysely's SQLite dialect. Prepares each statement once. */
 class NodeSqlite implements SqliteDatabase {
-  /** The product has a few dozen statements; the bound guards against varying texts. */
+  /** Maximum number of prepared statements. There are a few dozen; the limit protects against texts that vary. */
   static readonly #maxStatements = 256
   readonly #database: DatabaseSync
   readonly #health: DatabaseHealth
@@ -207,7 +207,7 @@ class NodeSqlite implements SqliteDatabase {
   }
 
   prepare(text: string): SqliteStatement {
-    // An error of the disk ends a transaction by itself: https://www.sqlite.org/lang_transaction.html
+    // SQLite rolls back a transaction after some disk errors, so there may be none: https://www.sqlite.org/lang_transaction.html
     if (text === 'rollback' && !this.#database.isTransaction) return nothing
     const known = this.#statements.get(text)
     if (known) return known

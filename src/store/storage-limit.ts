@@ -2,12 +2,12 @@ import type { Kysely } from 'kysely'
 import { Refusal } from '../base/errors.ts'
 import type { Tables } from './tables.ts'
 
-/** Storage stays full until something is deleted. */
+/** Time after which a client may retry. Storage stays full until something is deleted. */
 const retryAfterSeconds = 60
 
 /**
- * Enforces the storage limit of an organization after a write that increased the sum of its quotas. To be called in the
- * transaction of that write, which the refusal rolls back: the check and the write are one step for every other call.
+ * Enforces the storage limit of an organization after a write that increased the sum of its quotas. Must be called in the
+ * transaction of that write, so that a refusal rolls it back and no other call sees a state in between.
  * @throws Refusal limit_reached.
  */
 export async function requireStorageRoom(db: Kysely<Tables>, orgId: string): Promise<void> {

@@ -41,8 +41,8 @@ export interface ThreadRows {
   /**
    * Locks a thread for a run, in one statement. Creates the thread if it does not exist. A thread without a subject gets
    * the subject of the run.
-   * @param until when the lease expires and another run can take the lock.
-   * @returns its fencing number, higher than all before; `undefined` if another run holds the lock, if the thread belongs
+   * @param until time at which the lease expires, so that another run can take the lock.
+   * @returns its fencing number, higher than all previous ones; `undefined` if another run holds the lock, if the thread belongs
    * to another subject, or if it is being created or removed.
    */
   lock(
@@ -98,19 +98,19 @@ export interface ThreadRows {
 }
 
 export interface VolumeRows {
-  /** @returns `false` if the organization has a volume with this slug. */
+  /** Inserts a volume. @returns `false` if the organization already has a volume with this slug. */
   create(volume: VolumeRow): Promise<boolean>
   /** Returns the volumes with these slugs, except those that are being removed. */
   ofSlugs(orgId: string, slugs: readonly string[]): Promise<VolumeRow[]>
   get(orgId: string, slug: string): Promise<VolumeRow | undefined>
   /** Lists volumes by slug, including those that are being removed. */
   page(orgId: string, afterSlug: string, limit: number): Promise<VolumeRow[]>
-  /** @returns `taken` if another volume of the organization has the slug; `false` if the volume does not exist. */
+  /** Changes a volume. @returns `taken` if another volume of the organization has the slug; `false` if it does not exist. */
   update(
     id: string,
     changes: Partial<Pick<VolumeRow, 'slug' | 'name' | 'quotaBytes' | 'quotaFiles'>>,
   ): Promise<boolean | 'taken'>
-  /** @param at `null` cancels the removal. @returns whether this call changed the row. */
+  /** Requests the removal of a volume. @param at `null` cancels it. @returns whether this call changed the row. */
   setRemoving(id: string, at: string | null): Promise<boolean>
   /** Deletes the row of a volume that is being removed. */
   remove(id: string): Promise<void>

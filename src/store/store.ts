@@ -1,6 +1,6 @@
 /**
- * The rows of the product. Every method is async, whatever the database: SQLite now, PostgreSQL by the same contract.
- * Times are ISO 8601 strings in UTC. Nothing here knows HTTP, MCP or a sandbox.
+ * The interface of the database. It is implemented with SQLite. Every method is async, so that other databases can
+ * implement it too. Times are ISO 8601 strings in UTC. The interface does not depend on HTTP, MCP or sandboxes.
  */
 
 import type { DeliveryMode } from '../base/execution-status.ts'
@@ -30,21 +30,21 @@ export interface KeyRow {
   /** First characters of the secret, shown in lists; `null` for a key without one. */
   prefix: string | null
   createdAt: string
-  /** After it, requests are rejected and running executions are cancelled. */
+  /** Time after which requests are rejected and running executions are cancelled; `null` for never. */
   expiresAt: string | null
   /** Variables of its runs, sealed; `null` for none. */
   env: string | null
   /** Names of the tools that it may use, as JSON; `null` for all that its profile offers. */
   tools: string | null
-  /** Of the secret before the last rotation, which stays valid for a while. */
+  /** SHA-256 of the secret before the last rotation, which stays valid until `previousUntil`. */
   previousHash: string | null
   previousUntil: string | null
   revokedAt: string | null
-  /** When all runs of a revoked key had ended. */
+  /** Time at which all runs of a revoked key had ended; `null` before. */
   retiredAt: string | null
 }
 
-/** A profile as it was when its revision first ran, so that rows of runs can still be explained later. */
+/** A revision of a profile. Rows of runs refer to the revision that they ran with. */
 export interface ProfileRow {
   name: string
   revision: string
@@ -69,13 +69,13 @@ export interface RunRow {
   subject: string | null
   /** Names of the variables of the call, as JSON. */
   envNames: string
-  /** The runner process that has the run. */
+  /** ID of the runner process that executes the run. */
   runnerId: string
   epoch: number
   detached: boolean
-  /** Its output is kept when it ends, for later requests. */
+  /** Whether its output is stored when it ends, for later requests. */
   kept: boolean
-  /** Its output is kept for as long as this row is. */
+  /** Whether its output is stored as long as this row. */
   keepsOutput: boolean
   threadId: string | null
   deliveryMode: DeliveryMode
@@ -86,10 +86,10 @@ export interface RunRow {
   result: RunResult | null
 }
 
-/** The part of a stream that is kept after the run has ended. */
+/** The part of a stream that is stored after the run has ended. */
 export interface KeptStream {
   head: Uint8Array
-  /** Bytes between head and tail that were not kept. */
+  /** Number of bytes between head and tail that were not stored. */
   omittedBytes: number
   tail: Uint8Array
 }
@@ -98,7 +98,7 @@ export interface KeptOutput {
   stdout: KeptStream
   stderr: KeptStream
   images: readonly ShownImage[]
-  /** The order of all output (`core/runs/output-order.ts`); absent if it was not kept. */
+  /** The order of all output (`src/core/runs/output-order.ts`); absent if it was not stored. */
   order?: Uint8Array
 }
 
@@ -156,26 +156,26 @@ export interface Store extends NounRows {
     upstream(row: UpstreamRow): string
   }): Promise<void>
   /**
-   * Resolves when everything that was committed before survives a power cut. Ordinary commits reach the disk within half
-   * a minute; this is called before something that relies on them is sent out, or is written elsewhere.
+   * Makes all earlier commits survive a power cut. Ordinary commits are synced to disk within half a minute; this method is
+   * called before a result that relies on them is sent, or is written elsewhere.
    */
   sync(): Promise<void>
-  /** Why the disk does not accept writes now, as the last attempt showed; `undefined` while it does. */
+  /** Why the disk does not accept writes, as of the last write or check; `undefined` if it does. */
   readonly diskProblem: string | undefined
-  /** Looks whether the disk accepts writes; see `diskProblem`. */
+  /** Checks whether the disk accepts writes, and updates `diskProblem`. */
   checkDisk(): Promise<void>
   orgs: {
-    /** Creates the organization, unless one with this id exists. */
+    /** Creates the organization, unless one with this ID exists. */
     ensure(org: OrgRow): Promise<void>
     /** Returns the organization with this name, and creates it if it does not exist. */
     ensureNamed(org: OrgRow): Promise<OrgRow>
     get(id: string): Promise<OrgRow | undefined>
-    /** By name. */
+    /** Lists all organizations by name. */
     list(): Promise<OrgRow[]>
     page(afterName: string, limit: number): Promise<OrgRow[]>
-    /** @returns `false` when another organization has the name. */
+    /** Inserts an organization. @returns `false` if another organization has the name. */
     create(org: OrgRow): Promise<boolean>
-    /** @returns whether the organization exists; `taken` when another has the name. */
+    /** Renames an organization. @returns whether it exists; `taken` if another one has the name. */
     rename(id: string, name: string): Promise<boolean | 'taken'>
   }
   keys: {
@@ -183,27 +183,27 @@ export interface Store extends NounRows {
     get(id: string): Promise<KeyRow | undefined>
     findBySecretHash(hash: string): Promise<KeyRow | undefined>
     list(orgId: string): Promise<KeyRow[]>
-    /** Keys with a secret, oldest first. */
+    /** Lists the keys with a secret, oldest first. */
     page(orgId: string, after: AfterRow, limit: number): Promise<KeyRow[]>
-    /** Finds a key by its secret before the last rotation. */
+    /** Finds a key by the hash of its secret before the last rotation. */
     findByPreviousHash(hash: string): Promise<KeyRow | undefined>
-    /** @returns whether the key exists and is not revoked. */
+    /** Changes a key. @returns whether it exists and is not revoked. */
     update(
       id: string,
       changes: Partial<Pick<KeyRow, 'name' | 'profile' | 'expiresAt' | 'env' | 'tools'>>,
     ): Promise<boolean>
-    /** Replaces the secret of a key. @returns whether the key exists and is not revoked. */
+    /** Replaces the secret of a key. @returns whether it exists and is not revoked. */
     rotate(
       id: string,
       secret: Pick<KeyRow, 'secretHash' | 'prefix' | 'previousHash' | 'previousUntil'>,
     ): Promise<boolean>
     /** Revokes every key that has expired. */
     expire(now: string): Promise<void>
-    /** Every key that has variables. */
+    /** Lists the keys that have variables. */
     withEnv(): Promise<KeyRow[]>
-    /** @returns whether this call revoked the key. */
+    /** Revokes a key. @returns whether this call revoked it. */
     revoke(id: string, at: string): Promise<boolean>
-    /** Revoked keys that may still have unfinished runs. */
+    /** Lists the revoked keys that may still have unfinished runs. */
     notRetired(): Promise<KeyRow[]>
     setRetired(id: string, at: string): Promise<void>
   }
@@ -212,23 +212,23 @@ export interface Store extends NounRows {
     get(name: string, revision: string): Promise<ProfileRow | undefined>
   }
   storedProfiles: {
-    /** @returns `false` when the organization already has a profile of this name. */
+    /** Inserts a profile. @returns `false` if the organization already has a profile with this name. */
     create(profile: StoredProfileRow): Promise<boolean>
     get(orgId: string, name: string): Promise<StoredProfileRow | undefined>
     page(orgId: string, afterName: string, limit: number): Promise<StoredProfileRow[]>
     all(): Promise<StoredProfileRow[]>
-    /** @returns whether it exists. */
+    /** Replaces the settings of a profile. @returns whether it exists. */
     update(orgId: string, name: string, settings: string, updatedAt: string): Promise<boolean>
     /** Removes a profile that no valid key is bound to. */
     remove(orgId: string, name: string): Promise<'removed' | 'unknown' | 'in_use'>
   }
   limits: {
-    /** As JSON. @param ownerId of an org or a key. */
+    /** Returns the limits as JSON. @param ownerId ID of an organization or a key. */
     get(ownerId: string): Promise<string | undefined>
     set(ownerId: string, amounts: string): Promise<void>
   }
   usage: {
-    /** By day and key. @param untilDay exclusive. */
+    /** Lists the usage by day and key. @param untilDay exclusive. */
     list(orgId: string, fromDay: string, untilDay: string): Promise<UsageRow[]>
     /** Adds to the number of refused calls of keys, in one transaction. */
     addRefused(counts: readonly Pick<UsageRow, 'orgId' | 'day' | 'keyId' | 'refused'>[]): Promise<void>
@@ -236,9 +236,9 @@ export interface Store extends NounRows {
   adminTokens: {
     create(token: AdminTokenRow): Promise<void>
     findBySecretHash(hash: string): Promise<AdminTokenRow | undefined>
-    /** By age. */
+    /** Lists the tokens, oldest first. */
     page(after: AfterRow, limit: number): Promise<AdminTokenRow[]>
-    /** @returns whether this call revoked the token. */
+    /** Revokes a token. @returns whether this call revoked it. */
     revoke(id: string, at: string): Promise<boolean>
   }
   threads: ThreadRows
@@ -246,12 +246,12 @@ export interface Store extends NounRows {
   upstreams: UpstreamRows
   upstreamUsage: UpstreamUsageRows
   runs: {
-    /** With a delivery the transaction is durable, since the client relies on the webhook. */
+    /** Inserts a run. With a delivery, the transaction is durable, since the client relies on the webhook. */
     begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: RunExtras): Promise<void>
     /**
      * Begins a run with an idempotency record in one durable transaction. Replaces a record that has expired by
      * `createdAt` of the run.
-     * @returns the existing record, if there is one; then nothing was written.
+     * @returns the existing record, if there is one; in this case nothing was written.
      */
     beginOnce(
       run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>,
@@ -266,13 +266,13 @@ export interface Store extends NounRows {
     /** Deletes the idempotency record of a run that was never executed. */
     deleteIdempotencyRecord(runId: string): Promise<void>
     /**
-     * Deletes a run that was refused and never executed, with its idempotency record, its delivery and a thread that it created. No
-     * audit line is written.
+     * Deletes a run that was refused and never executed, with its idempotency record, its delivery and a thread that it
+     * created. Writes no audit line.
      */
     discard(id: string): Promise<void>
     /**
      * Writes the ending of a run and, if it is stored, its output. A finished run is not changed.
-     * @param deliveryDueAt from when its webhook is delivered; `finishedAt` by default.
+     * @param deliveryDueAt time from which its webhook is delivered; `finishedAt` by default.
      * @returns the run, if this call wrote its ending.
      */
     finish(
@@ -283,10 +283,10 @@ export interface Store extends NounRows {
       output?: KeptOutput,
       deliveryDueAt?: string,
     ): Promise<RunRow | undefined>
-    /** The output of an ended run, while it is kept. */
+    /** Returns the output of an ended run; `undefined` if it is not stored. */
     output(id: string): Promise<KeptOutput | undefined>
     get(id: string): Promise<RunRow | undefined>
-    /** Runs without an ending. */
+    /** Lists the runs without an ending. */
     unfinished(): Promise<RunRow[]>
   }
   history: HistoryRows
@@ -296,10 +296,10 @@ export interface Store extends NounRows {
    */
   deliveries: DeliveryRows
   tasks: {
-    /** Durable once it resolves. */
+    /** Inserts a task in a durable transaction. */
     create(task: TaskRow): Promise<void>
     get(id: string): Promise<TaskRow | undefined>
-    /** Ends a task that is still working. @returns whether this call ended it. */
+    /** Ends a task with the status `working`. @returns whether this call ended it. */
     settle(
       id: string,
       updatedAt: string,
@@ -309,19 +309,19 @@ export interface Store extends NounRows {
   }
   /** Lines are only appended; each is chained to all before it (`audit-chain.ts`). Every run that ends adds one. */
   audit: {
-    /** @returns the number of the line. */
+    /** Appends a line. @returns its number. */
     append(entry: AuditEntry): Promise<number>
-    /** The newest line. */
+    /** Returns the number and the hash of the newest line. */
     head(): Promise<{ seq: number; hash: string }>
-    /** Oldest first. */
+    /** Lists matching lines, oldest first. */
     list(filter: AuditFilter, afterSeq: number, limit: number): Promise<Slice<AuditLine, number>>
-    /** Newest first. */
+    /** Lists matching lines, newest first. */
     newest(filter: AuditFilter, beforeSeq: number, limit: number): Promise<Slice<AuditLine, number>>
   }
   subjects: {
-    /** Whether a run of this subject has no ending yet. */
+    /** Returns whether a run of this subject has no ending yet. */
     isActive(orgId: string, subject: string): Promise<boolean>
-    /** By age. */
+    /** Lists the runs of a subject, oldest first. */
     runs(orgId: string, subject: string, after: { createdAt: string; id: string }, limit: number): Promise<RunRow[]>
     threads(orgId: string, subject: string): Promise<ThreadRow[]>
     /**

@@ -55,7 +55,7 @@ export const subjects = (db: Kysely<Tables>, durably: DurableTransaction, append
     }),
 })
 
-/** Removes all data of the subject. The rows of its runs remain, without personal data, for usage figures. */
+/** Erases the data of the runs of a subject. Their rows remain, without personal data, for usage figures. */
 async function eraseRuns(db: Transaction<Tables>, orgId: string, subject: string): Promise<number> {
   const ids = db.selectFrom('runs').select('id').where('orgId', '=', orgId).where('subject', '=', subject)
   await db.deleteFrom('runOutputs').where('runId', 'in', ids).execute()
@@ -74,7 +74,7 @@ async function eraseRuns(db: Transaction<Tables>, orgId: string, subject: string
   return Number(changed.numUpdatedRows)
 }
 
-/** Whether a run of the subject is active or a thread of it exists. */
+/** Returns whether a run of the subject is active or a thread of it exists. */
 async function isInUse(db: Transaction<Tables>, orgId: string, subject: string): Promise<boolean> {
   const run = await db
     .selectFrom('runs')

@@ -7,10 +7,10 @@ import type { ThreadRow, VolumeRow } from './storage-rows.ts'
 import type { IdempotencyRow, KeyRow, OrgRow, ProfileRow, RunRow, TaskRow } from './store.ts'
 import type { UpstreamRow, UpstreamUsageRow } from './upstream-rows.ts'
 
-/** A run as columns: JSON is text and a flag is 0 or 1, the same in every database. */
+/** A run as it is stored: JSON as text, flags as 0 or 1, in every database. */
 export type StoredRun = Omit<RunRow, 'detached' | 'kept' | 'keepsOutput' | 'ending' | 'result' | 'envNames'> & {
   envNames: string | null
-  /** Of the ending, to be searched by. */
+  /** Status of the ending, for searches. */
   status: ExecutionStatus
   keepsOutput: number
   detached: number
@@ -29,7 +29,7 @@ export interface StoredOutput {
   stderrTail: Uint8Array
   endedAt: string
   order: Uint8Array | null
-  /** Kept for as long as the row of the run is. */
+  /** 1 if the output is kept as long as the row of the run. */
   withRun: number
 }
 

@@ -160,7 +160,7 @@ export const threads = (db: Kysely<Tables>): ThreadRows => ({
   quotaBytes: (orgId) => quotaBytesOf(db, 'threads', orgId),
 })
 
-/** A quota never shrinks: keeps the larger one of the row and the new value. */
+/** The larger one of the stored and the new quota, since a quota never shrinks. */
 const atLeast = sql<number | null>`case when threads.quota_bytes > excluded.quota_bytes then threads.quota_bytes
   else coalesce(excluded.quota_bytes, threads.quota_bytes) end`
 
@@ -168,7 +168,7 @@ const unlocked = { lockedBy: null, lockedUntil: null }
 
 /**
  * Runs a write that can create or enlarge a thread, in one transaction with the check of the storage limit.
- * @param write returns something falsy where it changed nothing.
+ * @param write returns a falsy value if it changed nothing.
  * @throws Refusal limit_reached; then nothing is changed.
  */
 const withinLimit = <Result>(
@@ -177,7 +177,7 @@ const withinLimit = <Result>(
   write: (transaction: Transaction<Tables>) => Promise<Result>,
 ): Promise<Result> =>
   db.transaction().execute(async (transaction) => {
-    // Changes nothing; a write that comes first takes the lock, so that no other process writes in between.
+    // Changes nothing: the first statement is a write, which takes the lock, so that no other process writes in between.
     const before = await transaction
       .updateTable('threads')
       .set({ fence: sql`fence` })

@@ -1,4 +1,4 @@
-/** Rows of upstreams: MCP servers that keys reach through the gateway, and how often they were called. */
+/** Rows of upstreams (MCP servers that keys reach through the gateway) and of their usage. */
 
 export interface UpstreamRow {
   id: string
@@ -14,16 +14,16 @@ export interface UpstreamRow {
   enabled: number
   /** Headers and credentials as JSON, sealed. */
   secrets: string
-  /** The approved tools, prompts and resources as JSON; `null` until they were read for the first time. */
+  /** The approved tools, the prompts and the resources, as JSON; `null` until they were read once. */
   listing: string | null
   listedAt: string | null
-  /** A later listing with changed tools, which an administrator has not approved yet. */
+  /** The latest listing, as JSON, if it has changed tools that are not approved yet; otherwise `null`. */
   changedListing: string | null
   createdAt: string
   updatedAt: string
 }
 
-/** Calls of one tool by one key on one day. `tool` is empty for other methods. */
+/** Sums of the calls of one tool by one key on one day. `tool` is empty for methods other than `tools/call`. */
 export interface UpstreamUsageRow {
   orgId: string
   day: string
@@ -31,31 +31,31 @@ export interface UpstreamUsageRow {
   upstream: string
   tool: string
   calls: number
-  /** Calls that the upstream, or the way to it, failed. */
+  /** Number of calls that failed: the upstream reported an error or could not be reached. */
   failures: number
-  /** Sum over all calls. */
+  /** Total duration of the calls. */
   latencyMs: number
-  /** Of request and response bodies. */
+  /** Total size of request and response bodies. */
   bytes: number
 }
 
 export type UpstreamChanges = Partial<Omit<UpstreamRow, 'id' | 'orgId' | 'createdAt'>>
 
 export interface UpstreamRows {
-  /** @returns `false` when the organization already has an upstream of this name. */
+  /** Inserts an upstream. @returns `false` if the organization already has an upstream with this name. */
   create(upstream: UpstreamRow): Promise<boolean>
   get(orgId: string, name: string): Promise<UpstreamRow | undefined>
-  /** By name. */
+  /** Lists upstreams by name. */
   page(orgId: string, afterName: string, limit: number): Promise<UpstreamRow[]>
   count(orgId: string): Promise<number>
-  /** @returns whether it exists. */
+  /** Changes an upstream. @returns whether it exists. */
   update(id: string, changes: UpstreamChanges): Promise<boolean>
   remove(id: string): Promise<boolean>
 }
 
 export interface UpstreamUsageRows {
-  /** Adds to the counts, in one transaction. */
+  /** Adds to the stored sums, in one transaction. */
   add(counts: readonly UpstreamUsageRow[]): Promise<void>
-  /** By day, key, upstream and tool. @param untilDay exclusive. */
+  /** Lists the usage by day, key, upstream and tool. @param untilDay exclusive. */
   list(orgId: string, fromDay: string, untilDay: string): Promise<UpstreamUsageRow[]>
 }

@@ -12,7 +12,7 @@ export type CountRun = (
   result: RunResult | null,
 ) => Promise<void>
 
-/** @param at ISO 8601, UTC. @returns the day, by which usage is counted. */
+/** Returns the day of a time, by which usage is counted. @param at ISO 8601, UTC. */
 export const dayOf = (at: string): string => at.slice(0, 'yyyy-mm-dd'.length)
 
 export function countRunIn(db: Kysely<Tables>): CountRun {

@@ -7,9 +7,9 @@ declare module './tables.ts' {
   }
 }
 
-/** Signed links for one use, each until it expires. */
+/** The IDs of used single-use links, each until the link expires. */
 export interface UsedLinkRows {
-  /** @returns whether this was the first use. */
+  /** Marks a link as used. @returns whether this was its first use. */
   use(id: string, expiresAt: string): Promise<boolean>
   giveBack(id: string): Promise<void>
 }

@@ -45,7 +45,7 @@ export const deliveries = (db: Kysely<Tables>): Store['deliveries'] => ({
   },
 })
 
-/** How soon a client should retry when its organization has too many pending deliveries, in seconds. */
+/** Time after which a client may retry if its organization has too many pending deliveries. */
 const fullSeconds = 30
 
 export const webhooksFull = (amount: number): Refusal =>
@@ -62,7 +62,7 @@ async function outstanding(db: Kysely<Tables>, orgId: string, max: number): Prom
   return some.length
 }
 
-/** Writes the outbox row of a run with its row. @throws Refusal webhooks_full; the transaction is rolled back then. */
+/** Inserts the delivery of a run, in the transaction that inserts the run. @throws Refusal webhooks_full. */
 export async function promiseDelivery(
   db: Transaction<Tables>,
   { id: runId, orgId, createdAt }: Pick<RunRow, 'id' | 'orgId' | 'createdAt'>,
@@ -82,7 +82,7 @@ export async function promiseDelivery(
   if ((await outstanding(db, orgId, pendingMax + 1)) > pendingMax) throw webhooksFull(pendingMax)
 }
 
-/** Makes the delivery of a run due; part of the transaction that writes the ending. */
+/** Makes the delivery of a run due, in the transaction that writes the ending. */
 export async function makeDue(db: Transaction<Tables>, runId: string, at: string): Promise<void> {
   await db
     .updateTable('deliveries')

@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import type { Tables } from '../tables.ts'
 
-/** Adds what administrators manage: settings of keys, profiles of organizations, limits and tokens; and usage. */
+/** Adds settings of keys, profiles of organizations, limits, admin tokens and usage. */
 export async function addAdmin(db: Kysely<Tables>): Promise<void> {
   for (const column of ['expiresAt', 'env', 'tools', 'previousHash', 'previousUntil'] as const) {
     await db.schema.alterTable('keys').addColumn(column, 'text').execute()

@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import type { Tables } from '../tables.ts'
 
-/** Calls that were refused are counted per day and key, instead of stored one by one. */
+/** Adds the number of refused calls per day and key. */
 export async function addRefusedCalls(db: Kysely<Tables>): Promise<void> {
   await db.schema
     .alterTable('usage')

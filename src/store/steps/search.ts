@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Tables } from '../tables.ts'
 
-/** Every search of runs finds its rows by an index in the order of the page, however many runs there are. */
+/** Adds indexes with which every search of runs finds its rows in the order of the page. */
 export async function addSearch(db: Kysely<Tables>): Promise<void> {
   await db.schema.createIndex('runsByStatus').on('runs').columns(['orgId', 'status', 'createdAt']).execute()
   await db.schema
@@ -17,7 +17,7 @@ export async function addSearch(db: Kysely<Tables>): Promise<void> {
     .on('runMetadata')
     .columns(['orgId', 'key', 'value', 'createdAt', 'runId'])
     .execute()
-  // Output that is kept with its run is never deleted by its age.
+  // Output that is kept with its run is not deleted by its age.
   await db.schema.dropIndex('runOutputsByEnd').execute()
   await db.schema
     .createIndex('runOutputsByEnd')

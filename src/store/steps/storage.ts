@@ -1,7 +1,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Tables } from '../tables.ts'
 
-/** Adds the state of threads that are created or removed, and volumes. */
+/** Adds volumes, and the state of threads that are being created or removed. */
 export async function addStorage(db: Kysely<Tables>): Promise<void> {
   for (const column of ['state', 'profile'] as const)
     await db.schema.alterTable('threads').addColumn(column, 'text').execute()

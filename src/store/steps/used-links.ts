@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely'
 import type { Tables } from '../tables.ts'
 
-/** Adds the single-use links that were used. */
+/** Adds the IDs of single-use links that were used. */
 export async function addUsedLinks(db: Kysely<Tables>): Promise<void> {
   await db.schema
     .createTable('usedLinks')
