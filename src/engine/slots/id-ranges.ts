@@ -1,5 +1,5 @@
 import { mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync, unlinkSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 
 /** Ids of one slot: 0..65535 inside are `first`..`first + 65535` on the host. */
 export const idsPerSlot = 65_536
@@ -34,6 +34,8 @@ export class IdRanges {
     this.#count = Math.floor((idsEnd - this.#base) / idsPerSlot)
     if (!Number.isSafeInteger(base) || base < idsPerSlot || this.#count < 1)
       throw new RangeError(`no id range fits between ${base} and ${idsEnd}`)
+    // Slots pass through the parent, which other directories of the state share.
+    mkdirSync(dirname(dir), { recursive: true, mode: 0o711 })
     mkdirSync(dir, { recursive: true, mode: 0o700 })
   }
 

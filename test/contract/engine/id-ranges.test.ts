@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, readlinkSync, rmSync, symlinkSync, unlinkSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readlinkSync, rmSync, statSync, symlinkSync, unlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -31,6 +31,13 @@ describe('id ranges', () => {
     const early = new IdRanges(dir, 'one', base)
     for (let taken = 0; taken < 3; taken++) early.lease()
     expect(() => new IdRanges(dir, 'two', base + 1000).lease()).toThrow(/in use/)
+  })
+
+  it('are kept in a directory whose new parent lets slots pass', () => {
+    new IdRanges(join(dir, 'state', 'ids'), 'one', base)
+    expect([statSync(join(dir, 'state')).mode & 0o777, statSync(join(dir, 'state', 'ids')).mode & 0o777]).toEqual([
+      0o711, 0o700,
+    ])
   })
 
   it('are reused as late as possible', () => {
