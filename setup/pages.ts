@@ -109,8 +109,8 @@ function errorsPage(): string {
 # Errors
 
 Every error that the API returns to a caller. A run that failed is not an error: its ending is part of the result
-([results](results.md)). REST responses contain \`{"error", "message", "hint"}\`, JSON-RPC errors the numeric code, the
-message and the hint. \`{name}\` is a placeholder for a detail.
+([results](results.md)). REST responses contain \`{"error", "code", "message", "hint", "retry"}\`, JSON-RPC errors the numeric
+code, the message and the hint. \`{name}\` is a placeholder for a detail.
 
 "Retry" states what to do with the unchanged request:
 
