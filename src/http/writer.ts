@@ -40,9 +40,10 @@ export class Writer {
   }
 
   /** Writes `text` after every `afterMs` of silence, until the end. @param when whether it can be written now. */
-  keepAlive(text: string, { afterMs = keepAliveMs, when = () => true }: KeepAliveOptions = {}): this {
+  keepAlive(text: string | (() => string), { afterMs = keepAliveMs, when = () => true }: KeepAliveOptions = {}): this {
     this.#keepAlive = setInterval(() => {
-      if (!this.gone && !this.#response.writableNeedDrain && when()) this.#response.write(text)
+      if (!this.gone && !this.#response.writableNeedDrain && when())
+        this.#response.write(typeof text === 'string' ? text : text())
     }, afterMs).unref()
     return this
   }

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { follow, post } from '../support/calls.ts'
 import { until } from '../support/glovebox.ts'
@@ -7,7 +10,7 @@ import { agents, type Outcome, runSession } from './agents.ts'
 import { cases, cellOf, heldThread } from './cases.ts'
 import { libraries, type Report, runLibrary } from './libraries.ts'
 import { type ClientName, install, installWithinMs, isAvailable } from './packages.ts'
-import { sessionWithinMs } from './programs.ts'
+import { pythonProgram, runProgram, sessionWithinMs } from './programs.ts'
 import { newClient, proxies } from './proxies.ts'
 import { ScriptedModel } from './scripted-model.ts'
 import { documentedRow } from './table.ts'
@@ -129,6 +132,32 @@ for (const library of libraries) {
     )
   })
 }
+
+await describeClient('baponi', 'python-mcp-2', () => {
+  it(
+    'runs code inline, streaming and in the background, cancels, and transfers files over REST',
+    async () => {
+      const home = await mkdtemp(join(tmpdir(), 'glovebox-library-'))
+      const input = { url: story.url, key: key.secret }
+      const program = pythonProgram('python-mcp-2', 'baponi-client.py')
+      const { out, err } = await runProgram(program, { home, directory: home, proxy: model.url, input })
+      await rm(home, { recursive: true })
+      const result = { success: true, stderr: '', exit_code: 0, error: null }
+      expect(out === '' ? err : JSON.parse(out)).toEqual({
+        inline: { ...result, stdout: '42\n' },
+        events: ['output', 'result', 'status'],
+        streamed: { ...result, stdout: 'out\n', stderr: 'err\n' },
+        resumed: 'ut\n',
+        limited: 124,
+        waited: ['success', 'later\n'],
+        cancelled: 'cancelled',
+        files: ['up.txt'],
+        downloaded: 'hello',
+      })
+    },
+    sessionWithinMs,
+  )
+})
 
 for (const proxy of proxies) {
   await describeClient(proxy.title, proxy.client, () => {

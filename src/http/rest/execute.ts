@@ -18,7 +18,7 @@ import { keyOperation, type Operation, type ServerContext } from '../operation.t
 import { oneOf } from '../schemas.ts'
 import { executeExample } from './examples.ts'
 import { FinishedExecution, imagesOf, toExecution } from './execution.ts'
-import { encodingMeaning, encodingOf, wantsLines } from './execution-output.ts'
+import { encodingMeaning, encodingOf, linesFormOf, wantsLines } from './execution-output.ts'
 import { lineSchema } from './line-schemas.ts'
 import type { OutputEncoding } from './output-lines.ts'
 import { RunLines } from './run-lines.ts'
@@ -158,18 +158,19 @@ async function sendAsLines(
   if (accepted?.kind !== 'accepted') throw new Error('the first event of a run is not its acceptance')
   reply.code(200).header('content-type', 'application/x-ndjson').header('x-accel-buffering', 'no')
   reply.header('x-trace-id', accepted.runId)
-  const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')
+  const form = linesFormOf(reply.request)
+  const writer = startWriting(reply).keepAlive(form.keepAlive)
   const lines = new RunLines(accepted, encoding, asked)
   const paced = new CoalescingWriter(
     (text) => writer.write(text),
     (characters) => reply.request.open?.holdUnread(characters),
   )
   try {
-    paced.add(lines.opening())
-    for await (const event of events) paced.add(lines.add(event))
+    paced.add(form.convert(lines.opening()))
+    for await (const event of events) paced.add(form.convert(lines.add(event)))
   } catch (error) {
     const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
-    paced.add(errorLine(refusal))
+    paced.add(form.convert(errorLine(refusal)))
   } finally {
     await paced.settled()
     writer.end()

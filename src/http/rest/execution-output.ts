@@ -10,6 +10,7 @@ import { endingOnTheWire } from '../../tools/execute/result.ts'
 import { errorLine, startWriting } from '../answer.ts'
 import { type Answer, keyOperation, ok } from '../operation.ts'
 import { oneOf, orNull } from '../schemas.ts'
+import { BaponiLines, isBaponiClient } from './baponi-client.ts'
 import { EndingSchema } from './ending-schema.ts'
 import { outputExample } from './examples.ts'
 import { Execution, executionGroup, toRecorded } from './execution.ts'
@@ -43,7 +44,11 @@ export const executionOutput = keyOperation({
   group: executionGroup,
   summary:
     'Get the output of a run. With Accept: application/x-ndjson it is replayed line by line and followed until the run ends',
-  query: { after: 'Replay only what follows this seq.', encoding: encodingMeaning },
+  query: {
+    after: 'Replay only what follows this seq.',
+    after_seq: 'Another name of `after`.',
+    encoding: encodingMeaning,
+  },
   example: outputExample,
   answers: { 200: ExecutionOutput },
   lines: lineSchema('FollowLine', Execution),
@@ -56,10 +61,10 @@ export const executionOutput = keyOperation({
       // Refused here, an unknown run is a 404; the stream below could only report it in a line.
       await core.execution(caller, id)
       request.open?.require((now) => core.execution(now, id))
-      const lines = new OutputLines(encodingOf(query.encoding), afterOf(query.after))
+      const lines = new OutputLines(encodingOf(query.encoding), afterOf(query.after ?? query.after_seq))
       return sendAsLines(core, reply, id, reader, lines, request.log as Log)
     }
-    for (const field of ['after', 'encoding'] as const) {
+    for (const field of ['after', 'after_seq', 'encoding'] as const) {
       if (query[field] === undefined) continue
       throw new Refusal('invalid_argument', { field, problem: `requires the header Accept: ${linesMediaType}` })
     }
@@ -103,9 +108,11 @@ async function sendAsLines(
 ): Promise<undefined> {
   reply.code(200).header('content-type', linesMediaType).header('x-accel-buffering', 'no')
   reply.header('x-trace-id', id)
-  const writer = startWriting(reply).keepAlive('{"type":"heartbeat"}\n')
+  const form = linesFormOf(reply.request)
+  const writer = startWriting(reply).keepAlive(form.keepAlive)
+  const write = (text: string) => writer.write(form.convert(text))
   try {
-    await writer.write(openingLine(id))
+    await write(openingLine(id))
     for await (const event of core.follow(caller, id, signal)) {
       switch (event.kind) {
         case 'running':
@@ -113,21 +120,36 @@ async function sendAsLines(
         case 'output':
         case 'gap':
         case 'image':
-          await writer.write(lines.add(event))
+          await write(lines.add(event))
           break
         case 'ended': {
           const rest = lines.rest('stdout', event.seq) + lines.rest('stderr', event.seq)
           const execution = toRecorded(await core.execution(caller, id))
-          await writer.write(rest + line({ type: 'result', seq: event.seq, ...execution }))
+          await write(rest + line({ type: 'result', seq: event.seq, ...execution }))
         }
       }
     }
   } catch (error) {
     const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
-    await writer.write(errorLine(refusal))
+    await write(errorLine(refusal))
   } finally {
     writer.end()
   }
+}
+
+/** How lines are written, by what the client reads. */
+interface LinesForm {
+  convert(text: string): string
+  /** The line after a silence. */
+  keepAlive: string | (() => string)
+}
+
+const ownForm: LinesForm = { convert: (text) => text, keepAlive: '{"type":"heartbeat"}\n' }
+
+export function linesFormOf({ headers }: FastifyRequest): LinesForm {
+  if (!isBaponiClient(headers)) return ownForm
+  const lines = new BaponiLines()
+  return { convert: (text) => lines.convert(text), keepAlive: () => lines.keepAlive() }
 }
 
 /** Whether the client names lines of JSON in `Accept`. Wildcards do not: they stand for the default. */

@@ -3,6 +3,8 @@ import { toPageRequest } from '../../core/paging.ts'
 import { keyOperation, type Operation, ok } from '../operation.ts'
 import { pageParameters } from '../query.ts'
 import { listOf, named } from '../schemas.ts'
+
+import { isBaponiClient, toBaponiExecution } from './baponi-client.ts'
 import { executionExample, executionsExample } from './examples.ts'
 import { Execution, executionGroup as group, ListedExecution, toListed, toRecorded } from './execution.ts'
 import { executionOutput } from './execution-output.ts'
@@ -59,10 +61,10 @@ export const executionOperations: readonly Operation[] = [
     example: executionExample,
     answers: { 200: Execution },
     refusals: ['invalid_argument', 'run_unknown', 'unavailable'],
-    handle: async ({ core, caller, reply, params: { id } }) => {
+    handle: async ({ core, caller, request, reply, params: { id } }) => {
       const execution = toRecorded(await core.execution(caller, id))
       reply.header('x-trace-id', id)
-      return ok(execution)
+      return ok(isBaponiClient(request.headers) ? toBaponiExecution(execution) : execution)
     },
   }),
   executionOutput,

@@ -44,7 +44,16 @@ const UploadBody = named(
     {
       ...location,
       path,
-      size: Type.Integer({ minimum: 0, maximum: uploadMaxBytes, description: 'Exact size of the file in bytes.' }),
+      size: Type.Optional(
+        Type.Integer({
+          minimum: 0,
+          maximum: uploadMaxBytes,
+          description: 'Exact size of the file in bytes; required.',
+        }),
+      ),
+      content_length: Type.Optional(
+        Type.Integer({ minimum: 0, maximum: uploadMaxBytes, description: 'Another name of `size`.' }),
+      ),
       content_type: Type.Optional(Type.String({ maxLength: 255, description: 'Accepted, but not stored.' })),
       once: Type.Optional(Type.Boolean({ description: 'Whether the link accepts a single upload only.' })),
       expires_in: lifetime,
@@ -107,6 +116,54 @@ const DeletedFiles = named(
   }),
 )
 
+/** Both paths are the same: the second one is that of the Python package `baponi`, with its name for the size. */
+const uploadFile = (id: string, path: '/v1/files/upload' | '/v1/files/upload_url'): Operation =>
+  keyOperation({
+    id,
+    method: 'POST',
+    path,
+    capability: 'files.write',
+    group,
+    summary: 'Create a link that uploads a file',
+    body: UploadBody,
+    example: uploadFileExample,
+    answers: { 200: SignedLink },
+    refusals,
+    handle: async ({ server, core, caller, request, body }) => {
+      const { source, id, path: name, once = false, expires_in: lifeSeconds } = body
+      const file = { source, id, path: name }
+      await core.files.requireWritable(caller, file)
+      const size = body.size ?? body.content_length
+      if (size === undefined)
+        throw new Refusal('invalid_argument', { field: 'size', problem: 'is required and missing' })
+      const upload = { ...file, sizeBytes: size, once, ...(lifeSeconds && { lifeSeconds }) }
+      const headers = [{ name: 'Content-Length', value: String(size) }]
+      return signedLink(request, server, 'PUT', await core.links.signUpload(caller, upload), headers)
+    },
+  })
+
+const downloadFile = (id: string, path: '/v1/files/download' | '/v1/files/download_url'): Operation =>
+  keyOperation({
+    id,
+    method: 'POST',
+    path,
+    capability: 'files.read',
+    group,
+    summary: 'Create a link that downloads a file',
+    body: DownloadBody,
+    example: downloadFileExample,
+    answers: { 200: SignedLink },
+    refusals,
+    handle: async ({ server, core, caller, request, body }) => {
+      const { source, id, path: name, expires_in: lifeSeconds } = body
+      const file = { source, id, path: name }
+      const { isDirectory } = await core.files.stat(caller, file)
+      if (isDirectory) throw new Refusal('not_a_file', { path: name, kind: 'directory' })
+      const download = { ...file, ...(lifeSeconds && { lifeSeconds }) }
+      return signedLink(request, server, 'GET', await core.links.signDownload(caller, download), [])
+    },
+  })
+
 export const fileOperations: readonly Operation[] = [
   keyOperation({
     id: 'listFiles',
@@ -134,46 +191,10 @@ export const fileOperations: readonly Operation[] = [
       return ok({ files, next_cursor: nextCursor })
     },
   }),
-  keyOperation({
-    id: 'uploadFile',
-    method: 'POST',
-    path: '/v1/files/upload',
-    capability: 'files.write',
-    group,
-    summary: 'Create a link that uploads a file',
-    body: UploadBody,
-    example: uploadFileExample,
-    answers: { 200: SignedLink },
-    refusals,
-    handle: async ({ server, core, caller, request, body }) => {
-      const { source, id, path: name, size, once = false, expires_in: lifeSeconds } = body
-      const file = { source, id, path: name }
-      await core.files.requireWritable(caller, file)
-      const upload = { ...file, sizeBytes: size, once, ...(lifeSeconds && { lifeSeconds }) }
-      const headers = [{ name: 'Content-Length', value: String(size) }]
-      return signedLink(request, server, 'PUT', await core.links.signUpload(caller, upload), headers)
-    },
-  }),
-  keyOperation({
-    id: 'downloadFile',
-    method: 'POST',
-    path: '/v1/files/download',
-    capability: 'files.read',
-    group,
-    summary: 'Create a link that downloads a file',
-    body: DownloadBody,
-    example: downloadFileExample,
-    answers: { 200: SignedLink },
-    refusals,
-    handle: async ({ server, core, caller, request, body }) => {
-      const { source, id, path: name, expires_in: lifeSeconds } = body
-      const file = { source, id, path: name }
-      const { isDirectory } = await core.files.stat(caller, file)
-      if (isDirectory) throw new Refusal('not_a_file', { path: name, kind: 'directory' })
-      const download = { ...file, ...(lifeSeconds && { lifeSeconds }) }
-      return signedLink(request, server, 'GET', await core.links.signDownload(caller, download), [])
-    },
-  }),
+  uploadFile('uploadFile', '/v1/files/upload'),
+  uploadFile('uploadFileByUrl', '/v1/files/upload_url'),
+  downloadFile('downloadFile', '/v1/files/download'),
+  downloadFile('downloadFileByUrl', '/v1/files/download_url'),
   keyOperation({
     id: 'deleteFiles',
     method: 'POST',
