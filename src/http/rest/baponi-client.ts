@@ -2,13 +2,13 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { line } from './output-lines.ts'
 
 /**
- * The lines of a stream in the form that the Python package `baponi` reads. It refuses a stream with a line of another
- * type, so lines that have no counterpart are left out: https://pypi.org/project/baponi
+ * The lines of a stream in the form that the Python package `baponi` reads (version 0.5). It refuses a stream with a line
+ * of another type, so lines that have no counterpart are left out.
  */
 export class BaponiLines {
   #seq = 0
 
-  /** @param text zero or more lines of ours. */
+  /** @param text zero or more lines, as other clients get them. */
   convert(text: string): string {
     return text
       .split('\n')
