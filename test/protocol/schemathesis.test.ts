@@ -33,8 +33,8 @@ const explained: readonly { type: string; operations: RegExp; why: string }[] = 
   },
   {
     type: 'RejectedPositiveData',
-    operations: /^GET \/v1\/(?:executions|threads|volumes)$/,
-    why: 'A cursor is accepted only as a list returned it.',
+    operations: /^GET \/(?:v1\/(?:executions|threads|volumes|mcp\/tools|mcp\/usage)|api\/mcp\/tools)$/,
+    why: 'A cursor is accepted only as a list returned it; names, days and groups are described in words.',
   },
   {
     type: 'RejectedPositiveData',
@@ -83,7 +83,7 @@ describe.skipIf(!isReachable)('the server', () => {
     const start = 'import sys; from schemathesis.cli import schemathesis; sys.exit(schemathesis())'
     const bounds = ['--phases', 'examples,coverage,fuzzing', '--max-examples', '5', '--generation-deterministic']
     const output = ['--no-color', '--report', 'json', '--report-json-path', report]
-    const operations = ['--exclude-path-regex', '^/(?:admin|metrics|mcp)', '--header', `x-api-key: ${key}`]
+    const operations = ['--exclude-path-regex', '^/(?:admin|metrics|mcp|v1/mcp$)', '--header', `x-api-key: ${key}`]
     const words = ['run', `${front.url}/openapi.json`, ...operations, ...bounds, ...output, '--continue-on-failure']
     const { stdout } = await execute(python, ['-c', start, ...words], {
       cwd: directory,

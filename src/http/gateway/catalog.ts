@@ -112,7 +112,7 @@ const servers = (prefix: (typeof prefixes)[number], id: string): Operation =>
       q: 'Words that occur in the name, the description, the tags or a tool.',
     },
     answers: { 200: Servers },
-    refusals: [],
+    refusals: ['invalid_argument'],
     handle: async ({ core, caller, query }) => {
       const words = (query.q ?? '').toLowerCase().split(/\s+/).filter(Boolean)
       const found = (await core.upstreams.list(caller)).filter((upstream) => matches(upstream, words))
@@ -133,7 +133,7 @@ const toolsByName = (prefix: (typeof prefixes)[number], id: string): Operation =
     summary: 'List the tools, prompts and resources of an upstream MCP server',
     query: { name: 'vendor/name' },
     answers: { 200: Tools },
-    refusals: ['invalid_request', 'upstream_unknown', 'upstream_failed'],
+    refusals: ['invalid_argument', 'invalid_request', 'upstream_unknown', 'upstream_failed'],
     handle: async ({ core, caller, query: { name } }) => {
       // Checked first, so that every key without the capability gets the same answer.
       await core.requireCapability(caller, 'upstreams.read')
