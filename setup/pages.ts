@@ -91,6 +91,7 @@ const retryTexts: Readonly<Record<RetryableKind, string>> = {
   rate_limited: 'with backoff',
   unavailable: 'with backoff',
   upstream_error: 'with backoff',
+  configuration_error: 'with backoff',
   upstream_timeout: 'with backoff',
 }
 

@@ -44,7 +44,7 @@ export const refusalKinds = {
   rate_limited: { http: 429, rpc: -32000, error: 'rate_limited', retry: 'later' },
   internal_error: { http: 500, rpc: -32603, error: 'internal_error', retry: 'later' },
   upstream_error: { http: 502, rpc: -32000, error: 'upstream_error', retry: 'later' },
-  configuration_error: { http: 502, rpc: -32000, error: 'configuration_error', retry: 'never' },
+  configuration_error: { http: 502, rpc: -32000, error: 'configuration_error', retry: 'later' },
   upstream_timeout: { http: 504, rpc: -32000, error: 'upstream_timeout', retry: 'later' },
   unavailable: { http: 503, rpc: -32000, error: 'unavailable', retry: 'later' },
 } as const satisfies Record<string, RefusalStatus>
