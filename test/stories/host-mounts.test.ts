@@ -28,7 +28,7 @@ describe('a mount of the machine', () => {
     const onMachine = (...words: string[]) =>
       execFileSync('nsenter', ['--mount', '--target', `${supervisorPid}`, ...words])
     const whoHas = (path: string) =>
-      [supervisorPid, runnerPid, frontPid, ...slotsOf(place).map(({ guestPid }) => guestPid ?? 0)].filter((pid) =>
+      [supervisorPid, runnerPid, frontPid, ...slotsOf(place).flatMap(({ guestPid }) => guestPid ?? [])].filter((pid) =>
         readFileSync(`/proc/${pid}/mountinfo`, 'utf8').includes(` ${path} `),
       )
 
