@@ -2,6 +2,8 @@ import { createParser } from 'eventsource-parser'
 import { Refusal } from '../base/errors.ts'
 import type { RelayReply } from './relay.ts'
 
+/** Maximum number of requests to the client that one response may contain; each is refused by a message of its own. */
+const requestsMax = 16
 /** Maximum size of one response, in bytes. */
 const resultMaxBytes = 8 * 1024 * 1024
 
@@ -31,7 +33,8 @@ export const callId = 1
 /**
  * Reads the response to one request, as JSON or as an event stream.
  * @param onProgress called for each progress notification; the next one is read after it resolves.
- * @param onRequest called with the ID of each request that the upstream sends to the client.
+ * @param onRequest called with the ID of each request that the upstream sends to the client; the next message is read
+ *   after it resolves.
  * @returns the outcome of the request.
  * @throws Refusal `upstream_failed` if the response is missing, malformed or too large.
  */
@@ -39,7 +42,7 @@ export async function readOutcome(
   upstream: string,
   reply: RelayReply,
   onProgress: (progress: UpstreamProgress) => Promise<void>,
-  onRequest: (id: string | number) => void,
+  onRequest: (id: string | number) => Promise<void>,
 ): Promise<CallOutcome> {
   if (reply.kind === 'body')
     return outcomeOf(upstream, reply.body.length === 0 ? {} : parse(upstream, reply.body.toString()))
@@ -51,6 +54,7 @@ export async function readOutcome(
   const decoder = new TextDecoder()
   let text = ''
   let bytes = 0
+  let requests = 0
   for await (const piece of reply.pieces) {
     bytes += piece.length
     if (bytes > resultMaxBytes) throw failed(upstream, `its result is larger than ${resultMaxBytes} bytes`)
@@ -63,7 +67,10 @@ export async function readOutcome(
     for (const message of messages.splice(0)) {
       if (message.method === undefined && message.id === callId) return outcomeOf(upstream, message)
       if (message.method === 'notifications/progress') await onProgress(message.params as unknown as UpstreamProgress)
-      else if (typeof message.id === 'string' || typeof message.id === 'number') onRequest(message.id)
+      else if (typeof message.id === 'string' || typeof message.id === 'number') {
+        if (++requests > requestsMax) throw failed(upstream, `it sent more than ${requestsMax} requests to the client`)
+        await onRequest(message.id)
+      }
     }
   }
   if (!isStream) return outcomeOf(upstream, parse(upstream, text))

@@ -56,11 +56,10 @@ export class Gateway {
     const _meta = onProgress && { progressToken: callId }
     const params = { name: tool, arguments: given ?? {}, ...(_meta && { _meta }) }
     const reply = await post({ id: callId, method: 'tools/call', params })
-    return readOutcome(upstream, reply, onProgress ?? (async () => {}), (id) => {
-      const error = { code: -32601, message: 'This gateway cannot pass requests of a server on to the client.' }
-      post({ id, error }).catch(() => {
-        // If the upstream failed, the call itself reports it.
-      })
+    const error = { code: -32601, message: 'This gateway cannot pass requests of a server on to the client.' }
+    return readOutcome(upstream, reply, onProgress ?? (async () => {}), async (id) => {
+      const answer = await post({ id, error })
+      if (answer.kind === 'stream') answer.discard()
     })
   }
 

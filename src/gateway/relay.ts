@@ -33,12 +33,16 @@ export type RelayReply =
       pieces: AsyncGenerator<string | Uint8Array, void, undefined>
       /** Returns whether the stream is between two events, so that a comment can be added. */
       isBetween(): boolean
+      /** Ends a response whose pieces are not read. */
+      discard(): void
     }
 
 /** Time without a byte after which a response counts as failed. */
 const idleMs = 300_000
 /** Maximum number of calls of one upstream in progress, over all keys of its organization. */
 const callsMax = 256
+/** The same for one key, so that it cannot use up the upstream for the others. */
+const callsOfKeyMax = 64
 const retryAfterSeconds = 1
 /** Latest version with an `initialize` request: https://modelcontextprotocol.io/specification/2025-11-25 */
 const legacyVersion = '2025-11-25'
@@ -55,7 +59,7 @@ export interface RelayDeps {
 /** Forwards messages to upstreams, and streams their responses back. */
 export class Relay {
   readonly #deps: RelayDeps
-  /** Number of calls in progress, by ID of the upstream. */
+  /** Number of calls in progress, by ID of the upstream, and by that ID with the one of the key. */
   readonly #calls = new Map<string, number>()
 
   constructor(deps: RelayDeps) {
@@ -83,8 +87,15 @@ export class Relay {
 
   #begin(caller: Caller, target: UpstreamTarget, request: RelayRequest): Call {
     const { id, name } = target
-    const active = this.#calls.get(id) ?? 0
-    if (active >= callsMax) throw new Refusal('upstream_full', { upstream: name, limit: callsMax, retryAfterSeconds })
+    const counted = [
+      [id, callsMax],
+      [`${id} ${caller.keyId}`, callsOfKeyMax],
+    ] as const
+    for (const [of, limit] of counted) {
+      if ((this.#calls.get(of) ?? 0) >= limit) {
+        throw new Refusal('upstream_full', { upstream: name, limit, retryAfterSeconds })
+      }
+    }
     const message = request.body.length === 0 ? undefined : tryParse(request.body)
     if (request.method === 'POST' && isRestricted(target)) requireAllowed(message, target)
     const waitSeconds = this.#deps.breaker.enter(id)
@@ -92,7 +103,7 @@ export class Relay {
       const problem = 'it failed several times in a row'
       throw new Refusal('upstream_failed', { upstream: name, problem, retryAfterSeconds: waitSeconds })
     }
-    this.#calls.set(id, active + 1)
+    for (const [of] of counted) this.#calls.set(of, (this.#calls.get(of) ?? 0) + 1)
     const startMs = monotonicMs()
     const sketch = sketchOf(message)
     let bytes = request.body.length
@@ -105,16 +116,18 @@ export class Relay {
       end: (outcome) => {
         if (hasEnded) return
         hasEnded = true
-        const left = (this.#calls.get(id) ?? 1) - 1
-        if (left === 0) this.#calls.delete(id)
-        else this.#calls.set(id, left)
+        for (const [of] of counted) {
+          const left = (this.#calls.get(of) ?? 1) - 1
+          if (left === 0) this.#calls.delete(of)
+          else this.#calls.set(of, left)
+        }
         this.#deps.breaker.leave(id, outcome === 'rejected' ? 'succeeded' : outcome)
         if (sketch.method === '') return
         const latencyMs = monotonicMs() - startMs
         this.#deps.core.countUpstreamCall(caller, {
           ...{
             upstream: name,
-            tool: sketch.tool,
+            tool: target.listed.has(sketch.tool) ? sketch.tool : '',
             failed: outcome === 'failed' || outcome === 'rejected',
             latencyMs,
             bytes,
@@ -219,14 +232,19 @@ export class Relay {
   #stream(call: Call, { headers: received, body }: UpstreamAnswer, headers: Record<string, string>): RelayReply {
     const type = received['content-type'] ?? ''
     const boundary = new EventBoundary()
+    const discard = () => {
+      call.end('neutral')
+      body.on('error', () => {}).destroy()
+    }
     if (type.startsWith('text/event-stream')) {
       headers['content-type'] = 'text/event-stream'
-      return { kind: 'stream', headers, pieces: events(call, body, boundary), isBetween: () => boundary.isBetween }
+      const pieces = events(call, body, boundary)
+      return { kind: 'stream', headers, pieces, isBetween: () => boundary.isBetween, discard }
     }
     const wantsJson = /\bapplication\/json\b/i.test(call.request.headers.accept ?? '')
     headers['content-type'] = wantsJson ? 'application/json; charset=utf-8' : 'text/event-stream'
     const pieces = plain(call, wantsJson ? body : asEvent(body))
-    return { kind: 'stream', headers, pieces, isBetween: () => false }
+    return { kind: 'stream', headers, pieces, isBetween: () => false, discard }
   }
 }
 
@@ -253,21 +271,22 @@ async function* events(
   body: Readable,
   boundary: EventBoundary,
 ): AsyncGenerator<string | Uint8Array, void, undefined> {
-  let outcome: Outcome = 'neutral'
+  let outcome: Outcome = 'succeeded'
   try {
     for await (const piece of body as AsyncIterable<Uint8Array>) {
       call.count(piece.length)
       boundary.add(piece)
       yield piece
     }
-    outcome = 'succeeded'
   } catch (error) {
+    outcome = 'neutral'
     if (call.request.signal.aborted) return
     outcome = 'failed'
     const { message } = toRefusal(error, call.target)
     if (!boundary.isBetween) yield discardPartialEvent
     yield errorEvent(call.sketch.id, -32603, message)
   } finally {
+    // Also reached when the reader has found its result and stops.
     call.end(outcome)
     body.destroy()
   }
@@ -278,13 +297,12 @@ async function* plain(
   call: Call,
   body: AsyncIterable<string | Uint8Array>,
 ): AsyncGenerator<string | Uint8Array, void, undefined> {
-  let outcome: Outcome = 'neutral'
+  let outcome: Outcome = 'succeeded'
   try {
     for await (const piece of body) {
       call.count(piece.length)
       yield piece
     }
-    outcome = 'succeeded'
   } catch (error) {
     outcome = call.request.signal.aborted ? 'neutral' : 'failed'
     throw toRefusal(error, call.target)

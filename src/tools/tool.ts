@@ -33,15 +33,15 @@ export const disconnectReason = 'disconnected'
 
 export interface ToolContext extends RequestContext {
   offers: Offers
-  /** The call goes on when its client disconnects. */
+  /** The call continues when its client disconnects. */
   detached: boolean
   /** Called once the call was taken: what goes wrong from then on is a result, not a refusal. */
   started?: () => void
   /** Reports progress. Resolves when more can be sent. Absent if the client did not request progress. */
   progress?: (progress: Progress) => Promise<void>
   /**
-   * Answers the client now, with a task that it asks for the outcome later; the call goes on. Resolves when the task
-   * is written. Absent where the client can't follow a task.
+   * Responds now, with a task that the client polls for the outcome; the call continues. Resolves when the task is
+   * written. Absent if the client does not support tasks.
    * @param runId the run that the outcome comes from: with it the task outlives this process.
    */
   toTask?: (runId?: string) => Promise<void>

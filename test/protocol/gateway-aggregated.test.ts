@@ -132,6 +132,63 @@ describe('the endpoint with all tools', () => {
   })
 })
 
+describe('a hostile upstream', () => {
+  /** An upstream with one tool that answers a call with `answer`, and everything else with an empty stream. */
+  async function upstreamWith(name: string, answer: (send: (message: object) => void, calls: number) => void) {
+    let calls = 0
+    const upstream = await openUpstream((_request, response, body) => {
+      const { method } = JSON.parse(body.toString()) as { method?: string }
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders()
+      if (method !== 'tools/call') return
+      answer((message) => response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`), ++calls)
+    })
+    opened.push(upstream)
+    const listing = {
+      tools: [{ name: 'tool', inputSchema: { type: 'object' } }],
+      prompts: [],
+      resources: [],
+      server: '',
+    }
+    await createUpstream(front.core.adminContext, operator, { orgId: org, name }, { url: upstream.url })
+    const { id } = (await front.store.upstreams.get(org, name))!
+    await front.store.upstreams.update(id, { listing: JSON.stringify(listing), updatedAt: '2' })
+    const tool = `${name.replace('/', '_')}__tool`
+    const params = { name: 'sandbox_execute', arguments: {} }
+    const call = async (): Promise<string> => {
+      const body = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { ...params, name: tool } }
+      return (await front.post('/v1/mcp', body, { 'x-api-key': secret })).text()
+    }
+    await expect
+      .poll(async () =>
+        (await front.post('/v1/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/list' }, { 'x-api-key': secret })).text(),
+      )
+      .toContain(tool)
+    return { upstream, call }
+  }
+
+  it('cannot make the gateway send requests without a limit, or hold calls with responses to them', async () => {
+    const { upstream, call } = await upstreamWith('hostile/asking', (send, calls) => {
+      for (let id = 0; id < (calls === 1 ? 1_000 : 10); id++) send({ id: `ask-${id}`, method: 'roots/list' })
+      send({ id: 1, result: { content: [{ type: 'text', text: 'done' }] } })
+    })
+    expect(await call()).toContain('more than 16 requests')
+    expect(upstream.received.filter(({ body }) => body.includes('"ask-'))).toHaveLength(16)
+    // Each leaves ten streams that never end; none may count against the 64 calls of this key.
+    for (let round = 0; round < 8; round++) expect(await call()).toContain('done')
+  })
+
+  it('is called again once it has recovered, although each stream is left when its result has arrived', async () => {
+    const { call } = await upstreamWith('hostile/failing', (send, calls) => {
+      if (calls % 2 === 1) send({ id: 1, result: { content: [{ type: 'text', text: 'done' }] } })
+      else send({ id: 1, neither: true })
+    })
+    for (let round = 0; round < 7; round++) {
+      expect(await call()).toContain('done')
+      expect(await call()).toContain('has no result')
+    }
+  })
+})
+
 describe('discovery by search', () => {
   it('offers two tools that find and call all others', async () => {
     const client = await connect('/v1/mcp?toolsets=execute&discovery=search')

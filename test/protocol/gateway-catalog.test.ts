@@ -151,6 +151,11 @@ describe('the usage of upstreams', () => {
         ],
       },
     })
+    // The name of a tool is a row of the database: only approved ones are counted by name.
+    await (await front.post('/exa/exa/sse', { ...call, params: { name: 'made-up' } }, { 'x-api-key': secret })).text()
+    expect(JSON.stringify(await read('/v1/mcp/usage?group_by=tool'))).not.toContain('made-up')
+    const { secret: limited } = await createKey(front.core.adminContext, operator, org, { tools: ['exa/exa'] }, [])
+    expect(await read('/v1/mcp/usage', limited)).toMatchObject({ data: { total: 0, items: [] } })
     expect((await get('/v1/mcp/usage?group_by=week')).status).toBe(400)
     expect((await get('/v1/mcp/usage?start=2026-02-30')).status).toBe(400)
   })

@@ -295,6 +295,24 @@ describe('an upstream that fails', () => {
     expect(opened.at(-1)!.received).toHaveLength(6)
   })
 
+  it('is called by one key only so often at the same time that others still reach it', async () => {
+    const path = await hostile((_request, response) =>
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders(),
+    )
+    const abort = new AbortController()
+    const open = (key: string) =>
+      fetch(front.url + path, {
+        ...{ method: 'POST', body: JSON.stringify(call('echo', {})), signal: abort.signal },
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      })
+    const opened = await Promise.all(Array.from({ length: 64 }, () => open(secret)))
+    expect(new Set(opened.map(({ status }) => status))).toEqual(new Set([200]))
+    expect((await open(secret)).status).toBe(429)
+    expect((await open(await newKey())).status).toBe(200)
+    abort.abort()
+    await expect.poll(async () => (await send(path, 'not JSON')).status).not.toBe(429)
+  })
+
   it('passes on the protocol errors that a client needs to negotiate', async () => {
     const error = { jsonrpc: '2.0', id: null, error: { code: -32022, message: 'Unsupported version' } }
     const path = await hostile((_request, response) =>

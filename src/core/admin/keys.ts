@@ -155,6 +155,8 @@ async function ofOrg({ store }: AdminContext, orgId: string, id: string): Promis
 
 /** Maximum number of stored profiles that a refusal lists, in addition to those of the configuration. */
 const namedMax = 50
+/** Maximum number of tools and upstreams that a key can be limited to. */
+const toolsMax = 256
 
 async function toChanges(
   { store, profiles, vault }: AdminContext,
@@ -168,6 +170,9 @@ async function toChanges(
     const offered = [...profiles.offeredTo(key.orgId), ...stored].map(({ name }) => name).join(', ')
     const problem = `must be the name of a profile (${offered}); ${JSON.stringify(profile.slice(0, 64))} does not exist`
     throw new Refusal('invalid_argument', { field: 'profile', problem })
+  }
+  if (tools && tools.length > toolsMax) {
+    throw new Refusal('invalid_argument', { field: 'tools', problem: `has more than ${toolsMax} entries` })
   }
   const odd = tools?.find((tool) => !knownTools.includes(tool) && !isUpstreamGrant(tool))
   if (odd !== undefined) {

@@ -1,9 +1,7 @@
-import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { UsageRow } from '../../store/admin-rows.ts'
-import { dayOf } from '../../store/usage.ts'
 import type { UsageLimits } from '../access/usage-limiter.ts'
-import { isRealDay } from '../times.ts'
+import { dayMs, dayMsOf, toPeriod } from '../times.ts'
 import { type Admin, type AdminContext, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
 /** An organization, or one of its keys. */
@@ -52,11 +50,6 @@ async function idOf({ store }: AdminContext, { orgId, keyId }: LimitOwner): Prom
   return keyId
 }
 
-/** The default period and the longest period of a usage query, in days. */
-const daysDefault = 30
-const daysMax = 366
-const dayMs = 86_400_000
-
 /**
  * Returns the usage of the runs of an organization, by day and key.
  * @param from first day, such as `2027-01-31`. @param until the day after the last one.
@@ -69,17 +62,8 @@ export async function usageOf(
   { from, until }: { from?: string | undefined; until?: string | undefined },
 ): Promise<UsageRow[]> {
   await requireInOrg(store, admin, 'member', orgId)
-  const untilMs = until === undefined ? Date.parse(dayOf(timestamp())) + dayMs : dayMsOf('until', until)
-  const fromMs = from === undefined ? untilMs - daysDefault * dayMs : dayMsOf('from', from)
-  if (untilMs - fromMs > daysMax * dayMs) {
-    throw new Refusal('invalid_argument', { field: 'from', problem: `must be at most ${daysMax} days before until` })
-  }
-  const day = (ms: number) => dayOf(new Date(ms).toISOString())
-  return store.usage.list(orgId, day(fromMs), day(untilMs))
-}
-
-function dayMsOf(field: string, text: string): number {
-  const ms = /^\d{4}-\d\d-\d\d$/.test(text) && isRealDay(text) ? Date.parse(text) : Number.NaN
-  if (!Number.isNaN(ms)) return ms
-  throw new Refusal('invalid_argument', { field, problem: 'must be a date such as 2027-01-31' })
+  const untilMs = until === undefined ? dayMsOf('until') + dayMs : dayMsOf('until', until)
+  const first = { text: from, field: 'from' }
+  const period = toPeriod(first, { field: 'until', untilMs })
+  return store.usage.list(orgId, period.from, period.until)
 }

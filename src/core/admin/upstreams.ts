@@ -243,7 +243,16 @@ async function existing({ store }: AdminContext, { orgId, name }: UpstreamRef): 
 }
 
 function targetOf({ vault }: AdminContext, { id, name, url, timeoutMs, secrets }: UpstreamRow): UpstreamTarget {
-  return { id, name, url, timeoutMs, secrets: openSecrets(vault, id, secrets), tools: 'all', suspended: new Set() }
+  return {
+    id,
+    name,
+    url,
+    timeoutMs,
+    secrets: openSecrets(vault, id, secrets),
+    tools: 'all',
+    listed: new Set(),
+    suspended: new Set(),
+  }
 }
 
 function toChanges(on: AdminContext, row: UpstreamRow, settings: UpstreamSettings): UpstreamChanges {

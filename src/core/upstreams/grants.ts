@@ -4,7 +4,7 @@ import type { Caller } from '../caller.ts'
 export const upstreamName = /^[a-z0-9][a-z0-9._-]{0,63}\/[a-z0-9][a-z0-9._-]{0,63}$/
 
 /** Pattern of an entry in the tools of a key: `vendor/name` for all tools of an upstream, `vendor/name#tool` for one. */
-const grantForm = /^([a-z0-9][a-z0-9._-]*\/[a-z0-9][a-z0-9._-]*)(?:#(.{1,128}))?$/
+const grantForm = /^([a-z0-9][a-z0-9._-]{0,63}\/[a-z0-9][a-z0-9._-]{0,63})(?:#(.{1,128}))?$/
 
 /** Returns whether an entry in the tools of a key names an upstream or a tool of one. */
 export const isUpstreamGrant = (entry: string): boolean => grantForm.test(entry)

@@ -4,10 +4,11 @@ import type { Store } from '../../store/store.ts'
 import type { UpstreamRow } from '../../store/upstream-rows.ts'
 import type { Vault } from '../access/vault.ts'
 import type { Caller } from '../caller.ts'
+import { dayMs, dayMsOf, toPeriod } from '../times.ts'
 import { grantedTools } from './grants.ts'
 import { changedTools, type UpstreamListing } from './listing.ts'
 import { OpenedSecrets, type UpstreamSecrets } from './secrets.ts'
-import { toPeriod, totalsBy, type UpstreamTotals, type UpstreamUsage, type UsageGroup } from './usage.ts'
+import { totalsBy, type UpstreamTotals, type UpstreamUsage, type UsageGroup } from './usage.ts'
 
 /** Time after which a change by an administrator takes effect. Until then, calls use the cache and need no query. */
 const knownMs = 250
@@ -35,6 +36,8 @@ export interface UpstreamTarget {
   secrets: UpstreamSecrets
   /** Names of the tools that the caller may call; `all` if its key may call every tool. */
   tools: 'all' | ReadonlySet<string>
+  /** Names of the approved tools. */
+  listed: ReadonlySet<string>
   /** Names of suspended tools: new ones, and those whose description or schema has changed since it was approved. */
   suspended: ReadonlySet<string>
 }
@@ -50,6 +53,7 @@ export const upstreamNeeds = {
 interface Known {
   row: UpstreamRow
   listing: UpstreamListing | null
+  listed: ReadonlySet<string>
   suspended: ReadonlySet<string>
 }
 
@@ -88,23 +92,25 @@ export class Upstreams {
     const known = await this.#find(caller.orgId, name)
     const tools = grantedTools(caller, name)
     if (known === undefined || (tools !== 'all' && tools.size === 0)) return unknownUpstream(name)
-    const { row, suspended } = known
+    const { row, listed, suspended } = known
     const { id, url, timeoutMs } = row
-    return { id, name: row.name, url, timeoutMs, secrets: this.#secrets.of(row), tools, suspended }
+    return { id, name: row.name, url, timeoutMs, secrets: this.#secrets.of(row), tools, listed, suspended }
   }
 
   /**
-   * Returns the sums of the calls of the caller's organization, by group.
-   * @param query first and last day (see `toPeriod`), and the grouping.
+   * Returns the sums of the calls of the caller's organization, by group; a key that is limited to tools gets its own only.
+   * @param query first and last day, inclusive, such as `2027-01-31` (by default 30 days up to today), and the grouping.
    * @throws Refusal `invalid_argument`.
    */
   async usage(
-    { orgId }: Caller,
+    { orgId, keyId, tools }: Caller,
     { start, end, groupBy }: { start?: string | undefined; end?: string | undefined; groupBy: UsageGroup },
   ): Promise<UpstreamTotals[]> {
-    const { from, until } = toPeriod(start, end)
+    const untilMs = dayMsOf('end', end) + dayMs
+    const { from, until } = toPeriod({ field: 'start', text: start }, { field: 'end', untilMs })
     await this.#usage.write()
-    return totalsBy(groupBy, await this.#store.upstreamUsage.list(orgId, from, until))
+    const rows = await this.#store.upstreamUsage.list(orgId, from, until)
+    return totalsBy(groupBy, tools === null ? rows : rows.filter((row) => row.keyId === keyId))
   }
 
   /** Reads the database if the name is not cached, since the upstream may be new. */
@@ -132,7 +138,8 @@ export class Upstreams {
     const listing = row.listing === null ? null : (JSON.parse(row.listing) as UpstreamListing)
     const changed = row.changedListing === null ? null : (JSON.parse(row.changedListing) as UpstreamListing)
     const suspended = new Set(listing && changed ? changedTools(listing, changed) : [])
-    const known = { row, listing, suspended }
+    const listed = new Set(listing?.tools.map(({ name }) => name))
+    const known = { row, listing, listed, suspended }
     this.#parsed.set(version, known)
     return known
   }

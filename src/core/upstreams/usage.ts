@@ -1,23 +1,21 @@
 import { BackgroundJob } from '../../base/background-job.ts'
 import { timestamp } from '../../base/clock.ts'
-import { Refusal } from '../../base/errors.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import type { Store } from '../../store/store.ts'
 import type { UpstreamUsageRow } from '../../store/upstream-rows.ts'
 import { dayOf } from '../../store/usage.ts'
 import type { Caller } from '../caller.ts'
-import { isRealDay } from '../times.ts'
 
 /** Maximum time that counts stay in memory. A process that is killed loses the counts of this time. */
 const writeEveryMs = 1_000
-/** Maximum number of rows between two writes. Further calls are counted without the tool, whose name a client chooses. */
+/** Maximum number of rows between two writes. Further calls are counted without the tool. */
 const countsMax = 10_000
 const toolNameMax = 128
 
 /** One call that was relayed to an upstream. */
 export interface UpstreamCall {
   upstream: string
-  /** Name of the tool; empty for methods other than `tools/call`. */
+  /** Name of an approved tool; empty for others, whose name a client chooses, and for methods other than `tools/call`. */
   tool: string
   failed: boolean
   latencyMs: number
@@ -119,33 +117,4 @@ export function totalsBy(group: UsageGroup, rows: readonly UpstreamUsageRow[]): 
     sum.bytes += Number(row.bytes)
   }
   return [...totals.values()].sort((a, b) => b.calls - a.calls)
-}
-
-const dayMs = 86_400_000
-const daysDefault = 30
-const daysMax = 366
-
-/**
- * Converts the period of a usage query.
- * @param start first day, such as `2027-01-31`; by default the period has 30 days.
- * @param end last day, inclusive; today by default.
- * @returns the first day, and the day after the last one.
- * @throws Refusal `invalid_argument`.
- */
-export function toPeriod(start: string | undefined, end: string | undefined): { from: string; until: string } {
-  const day = (ms: number) => dayOf(new Date(ms).toISOString())
-  const untilMs = toDayMs('end', end ?? dayOf(timestamp())) + dayMs
-  const fromMs = start === undefined ? untilMs - daysDefault * dayMs : toDayMs('start', start)
-  if (fromMs >= untilMs || untilMs - fromMs > daysMax * dayMs) {
-    throw new Refusal('invalid_argument', { field: 'start', problem: `must be at most ${daysMax} days before end` })
-  }
-  return { from: day(fromMs), until: day(untilMs) }
-}
-
-function toDayMs(field: string, text: string): number {
-  const ms = /^\d{4}-\d\d-\d\d$/.test(text) && isRealDay(text) ? Date.parse(text) : Number.NaN
-  if (Number.isNaN(ms)) {
-    throw new Refusal('invalid_argument', { field, problem: 'must be a day such as 2027-01-31' })
-  }
-  return ms
 }

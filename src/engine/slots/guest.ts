@@ -80,7 +80,7 @@ export class Guest {
     return this.#jailerPid
   }
 
-  /** Hands every frame about the language host to `receiver`, whatever run goes on. */
+  /** Passes every frame about the zygote to `receiver`, independently of the current run. */
   receiveFromZygote(receiver: (frame: Frame) => void): void {
     this.#receiveFromZygote = receiver
   }

@@ -75,7 +75,7 @@ export type ToRunner =
   | { type: 'more'; attachment: number; bytes: number }
   | { type: 'detach'; attachment: number }
   | { type: 'cancel'; request: number; runId: string; cause: CancelCause }
-  /** From now on it goes on when its front is gone, as if it had been started detached. */
+  /** The run continues when its front disconnects, as if it had been started detached. */
   | { type: 'outlive'; request: number; runId: string }
   | { type: 'list'; request: number }
   | { type: 'stats'; request: number }

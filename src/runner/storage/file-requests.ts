@@ -34,7 +34,7 @@ const streams = { places: 32, placesPerOrg: 16, reserved: 8, waitingPerOrg: 256,
 const pendingMax = 1_024
 const retryAfterSeconds = 1
 
-/** A read or write that goes on, as the messages about it see it. */
+/** A read or write in progress, which receives the messages about it. */
 interface FileFlow {
   take(message: FilesMessage, payload: Buffer): void
   stop(): void

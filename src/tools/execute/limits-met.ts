@@ -44,7 +44,7 @@ const kinds: Record<LimitMet, Kind> = {
 }
 
 /**
- * A program that catches the error and goes on prints it to standard output, where the same words may also be data. So only
+ * A program that catches the error may print it to standard output, where the same words can also be data. Therefore only
  * the forms count in which languages print an error with its number or code.
  */
 const inOutput =
