@@ -1,16 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot } from '../../../src/engine/slots/create-slot.ts'
-import type { Slot } from '../../../src/engine/slots/slot.ts'
-import {
-  type EngineMachine,
-  engineMachine,
-  installed,
-  prewarm,
-  start,
-  testLimits,
-} from '../../support/engine-machine.ts'
+import { describe, expect, it } from 'vitest'
+import { installed, prewarm, start, testLimits } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
+import { twoSlots } from '../../support/two-slots.ts'
 
 const runtime = (['crun', 'runc'] as const).find(installed)
 const { memoryBytes, pids } = testLimits
@@ -40,32 +31,16 @@ print(json.dumps({path: open(path).read() for path in ${JSON.stringify(Object.ke
 
 inPrivateMounts(import.meta.filename, () => {
   describe.skipIf(runtime === undefined)('a run', () => {
-    let machine: EngineMachine
-    let host: Machine
-    let [fresh, prewarmed]: Slot[] = []
-
-    beforeAll(async () => {
-      machine = engineMachine(runtime ?? 'auto')
-      host = await machine.open()
-      ;[fresh, prewarmed] = [await createSlot(host), await createSlot(host)]
-      for (const slot of [fresh, prewarmed]) slot.bind(testLimits)
-    })
-    afterAll(async () => {
-      await fresh?.destroy()
-      await prewarmed?.destroy()
-      await host?.close()
-      machine.remove()
-      expect(machine.leftovers()).toEqual([])
-    })
+    const slots = twoSlots(runtime, testLimits)
 
     /** Runs a program in a new interpreter and in a prewarmed one. */
     const both = async (language: 'python' | 'node', code: string): Promise<string[]> => {
-      await prewarm(prewarmed!, language)
-      const ran = await Promise.all([fresh!, prewarmed!].map((slot) => start(slot, language, code).ran))
+      await prewarm(slots.prewarmed, language)
+      const ran = await Promise.all([slots.fresh, slots.prewarmed].map((slot) => start(slot, language, code).ran))
       expect(ran.map(({ stderr }) => stderr)).toEqual(['', ''])
       return ran.map(({ stdout }) => stdout)
     }
-    const bash = async (code: string) => (await start(fresh!, 'bash', code).ran).stdout
+    const bash = async (code: string) => (await start(slots.fresh, 'bash', code).ran).stdout
 
     it('finds its limits in the files of the kernel', async () => {
       for (const printed of await both('python', readFiles)) expect(JSON.parse(printed)).toEqual(files)

@@ -1,41 +1,16 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot } from '../../../src/engine/slots/create-slot.ts'
+import { describe, expect, it } from 'vitest'
 import type { Slot } from '../../../src/engine/slots/slot.ts'
-import {
-  type EngineMachine,
-  engineMachine,
-  installed,
-  prewarm,
-  start,
-  testLimits,
-} from '../../support/engine-machine.ts'
+import { installed, prewarm, start, testLimits } from '../../support/engine-machine.ts'
 import { nodePrograms } from '../../support/node-programs.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
+import { twoSlots } from '../../support/two-slots.ts'
 
 const runtime = (['crun', 'runc'] as const).find(installed)
 
 inPrivateMounts(import.meta.filename, () => {
   describe.skipIf(runtime === undefined)('a prewarmed node process', () => {
-    let machine: EngineMachine
-    let host: Machine
-    let [fresh, waiting]: Slot[] = []
+    const slots = twoSlots(runtime, { ...testLimits, memoryBytes: 256 * 1024 ** 2 })
 
-    beforeAll(async () => {
-      machine = engineMachine(runtime ?? 'auto')
-      host = await machine.open()
-      ;[fresh, waiting] = [await createSlot(host), await createSlot(host)]
-      for (const slot of [fresh, waiting]) slot.bind(limits)
-    })
-    afterAll(async () => {
-      await fresh?.destroy()
-      await waiting?.destroy()
-      await host?.close()
-      machine.remove()
-      expect(machine.leftovers()).toEqual([])
-    })
-
-    const limits = { ...testLimits, memoryBytes: 256 * 1024 ** 2 }
     const observe = async (slot: Slot, code: string) => {
       const { ending, stdout, stderr, outputBytes, oomKills } = await start(slot, 'node', code).ran
       // Addresses differ from one process to the next anyway.
@@ -44,8 +19,8 @@ inPrivateMounts(import.meta.filename, () => {
 
     for (const [does, code] of Object.entries(nodePrograms)) {
       it(`behaves like a new one for a program that ${does}`, async () => {
-        await prewarm(waiting!, 'node')
-        expect(await observe(waiting!, code)).toEqual(await observe(fresh!, code))
+        await prewarm(slots.prewarmed, 'node')
+        expect(await observe(slots.prewarmed, code)).toEqual(await observe(slots.fresh, code))
       })
     }
   })

@@ -1,39 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot } from '../../../src/engine/slots/create-slot.ts'
+import { describe, expect, it } from 'vitest'
 import type { Slot } from '../../../src/engine/slots/slot.ts'
-import {
-  type EngineMachine,
-  engineMachine,
-  installed,
-  prewarm,
-  start,
-  testLimits,
-} from '../../support/engine-machine.ts'
+import { installed, prewarm, start, testLimits } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 import { pythonPrograms } from '../../support/python-programs.ts'
+import { twoSlots } from '../../support/two-slots.ts'
 
 const runtime = (['crun', 'runc'] as const).find(installed)
 
 inPrivateMounts(import.meta.filename, () => {
   describe.skipIf(runtime === undefined)('a python process forked from its host', () => {
-    let machine: EngineMachine
-    let host: Machine
-    let [fresh, hosted]: Slot[] = []
-
-    beforeAll(async () => {
-      machine = engineMachine(runtime ?? 'auto')
-      host = await machine.open()
-      ;[fresh, hosted] = [await createSlot(host), await createSlot(host)]
-      for (const slot of [fresh, hosted]) slot.bind(testLimits)
-    })
-    afterAll(async () => {
-      await fresh?.destroy()
-      await hosted?.destroy()
-      await host?.close()
-      machine.remove()
-      expect(machine.leftovers()).toEqual([])
-    })
+    const slots = twoSlots(runtime, testLimits)
 
     /** Everything that is observable of a run, however it was started. */
     const observe = async (slot: Slot, code: string, env: Record<string, string> = {}) => {
@@ -43,13 +19,13 @@ inPrivateMounts(import.meta.filename, () => {
       return { ending, said, outputBytes, oomKills }
     }
     const observeHosted = async (code: string, env: Record<string, string> = {}) => {
-      await prewarm(hosted!, 'python', env)
-      return observe(hosted!, code, env)
+      await prewarm(slots.prewarmed, 'python', env)
+      return observe(slots.prewarmed, code, env)
     }
 
     it('is really forked: its parent is outside its jail', async () => {
       const code = 'import os; print(os.getppid())'
-      expect((await observe(fresh!, code)).said[0]).toBe('1\n')
+      expect((await observe(slots.fresh, code)).said[0]).toBe('1\n')
       expect((await observeHosted(code)).said[0]).toBe('0\n')
     })
 
@@ -69,12 +45,12 @@ os._exit(0)
 `
       const expected = { ending: { kind: 'exited', code: 0 }, said: ['-1 Operation not permitted\n', ''] }
       expect(await observeHosted(code)).toMatchObject(expected)
-      expect(await observe(fresh!, code)).toMatchObject(expected)
+      expect(await observe(slots.fresh, code)).toMatchObject(expected)
     })
 
     for (const [does, code] of Object.entries(pythonPrograms)) {
       it(`behaves like a new one for a program that ${does}`, async () => {
-        expect(await observeHosted(code)).toEqual(await observe(fresh!, code))
+        expect(await observeHosted(code)).toEqual(await observe(slots.fresh, code))
       })
     }
   })

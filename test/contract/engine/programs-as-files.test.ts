@@ -1,16 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Machine } from '../../../src/engine/machine.ts'
-import { createSlot } from '../../../src/engine/slots/create-slot.ts'
-import type { Slot } from '../../../src/engine/slots/slot.ts'
-import {
-  type EngineMachine,
-  engineMachine,
-  installed,
-  prewarm,
-  start,
-  testLimits,
-} from '../../support/engine-machine.ts'
+import { describe, expect, it } from 'vitest'
+import { installed, prewarm, start, testLimits } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
+import { twoSlots } from '../../support/two-slots.ts'
 
 const runtime = (['crun', 'runc'] as const).find(installed)
 
@@ -223,23 +214,7 @@ const typescript: Record<string, Case> = {
 
 inPrivateMounts(import.meta.filename, () => {
   describe.skipIf(runtime === undefined)('a program', () => {
-    let machine: EngineMachine
-    let host: Machine
-    let [fresh, prewarmed]: Slot[] = []
-
-    beforeAll(async () => {
-      machine = engineMachine(runtime ?? 'auto')
-      host = await machine.open()
-      ;[fresh, prewarmed] = [await createSlot(host), await createSlot(host)]
-      for (const slot of [fresh, prewarmed]) slot.bind({ ...testLimits, memoryBytes: 256 * 1024 ** 2, pids: 64 })
-    })
-    afterAll(async () => {
-      await fresh?.destroy()
-      await prewarmed?.destroy()
-      await host?.close()
-      machine.remove()
-      expect(machine.leftovers()).toEqual([])
-    })
+    const slots = twoSlots(runtime, { ...testLimits, memoryBytes: 256 * 1024 ** 2, pids: 64 })
 
     for (const [language, cases] of Object.entries({ python, node, typescript, bash }) as [
       'python' | 'node' | 'typescript' | 'bash',
@@ -248,17 +223,17 @@ inPrivateMounts(import.meta.filename, () => {
       for (const [does, { code, stdout, stderr = '' }] of Object.entries(cases))
         it(`of ${language} that ${does} runs as a file, in a new interpreter and in a prewarmed one`, async () => {
           const ways = [
-            { slot: fresh!, stdin: undefined },
-            { slot: fresh!, stdin: 'a line\n' },
+            { slot: slots.fresh, stdin: undefined },
+            { slot: slots.fresh, stdin: 'a line\n' },
             ...(language === 'bash'
               ? []
               : [
-                  { slot: prewarmed!, stdin: undefined },
-                  { slot: prewarmed!, stdin: 'a line\n' },
+                  { slot: slots.prewarmed, stdin: undefined },
+                  { slot: slots.prewarmed, stdin: 'a line\n' },
                 ]),
           ]
           for (const { slot, stdin } of ways) {
-            if (slot === prewarmed) await prewarm(slot, language)
+            if (slot === slots.prewarmed) await prewarm(slot, language)
             const ran = await start(slot, language, code, stdin === undefined ? {} : { stdin }).ran
             expect(ran.stdout).toBe(stdout)
             expect(ran.stderr.slice(0, stderr.length || undefined)).toBe(stderr)
@@ -273,8 +248,8 @@ inPrivateMounts(import.meta.filename, () => {
           language === 'python'
             ? 'import sys; t = sys.stdin.read(); print(len(t), t[:5], t[-4:])'
             : 'const t = require("fs").readFileSync(0, "utf8"); console.log(t.length, t.slice(0, 5), t.slice(-4))'
-        await prewarm(prewarmed!, language)
-        const ran = await start(prewarmed!, language, code, { stdin: input }).ran
+        await prewarm(slots.prewarmed, language)
+        const ran = await start(slots.prewarmed, language, code, { stdin: input }).ran
         expect(ran).toMatchObject({ stdout: `${input.length} first last\n`, stderr: '' })
       },
     )
