@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { Readable } from 'node:stream'
 import { Refusal } from '../base/errors.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
+import { UpstreamProblem } from './failures.ts'
 import { isRestricted, tryParse } from './message.ts'
 
 /** A request of a client to an upstream. */
@@ -87,7 +88,7 @@ export function pick(received: IncomingHttpHeaders): Record<string, string> {
   return picked
 }
 
-/** Reads a whole body. @throws Error if it is larger than 1 MiB. */
+/** Reads a whole body. @throws UpstreamProblem if it is larger than 1 MiB. */
 export async function bodyOf({ body }: UpstreamAnswer): Promise<Buffer> {
   const pieces: Uint8Array[] = []
   let bytes = 0
@@ -95,7 +96,7 @@ export async function bodyOf({ body }: UpstreamAnswer): Promise<Buffer> {
     bytes += piece.length
     if (bytes > bodyMaxBytes) {
       body.destroy()
-      throw new Error('its response is too large')
+      throw new UpstreamProblem('its response is too large')
     }
     pieces.push(piece)
   }
@@ -103,10 +104,10 @@ export async function bodyOf({ body }: UpstreamAnswer): Promise<Buffer> {
 }
 
 /** Closes a response without reading it. @returns an error with the message `problem`. */
-export async function dropped({ body }: UpstreamAnswer, problem: string): Promise<Error> {
+export function dropped({ body }: UpstreamAnswer, problem: string): UpstreamProblem {
   body.on('error', () => {})
   body.destroy()
-  return new Error(problem)
+  return new UpstreamProblem(problem)
 }
 
 /** Returns whether a text is a JSON-RPC error. */

@@ -5,17 +5,28 @@ import { refusalIn } from '../outbound/guarded-agent.ts'
 /** The upstream did not begin its response within its timeout. */
 export class UpstreamTimeout extends Error {}
 
-/** Converts any error of a request to an upstream to a refusal without internal details. */
+/** What is wrong with a response of an upstream, in words for the caller. */
+export class UpstreamProblem extends Error {}
+
+/**
+ * Converts an error of a request to an upstream to a refusal without internal details.
+ * @throws the error itself if it is a fault of this server.
+ */
 export function toRefusal(error: unknown, { name: upstream, timeoutMs }: UpstreamTarget): Refusal {
   if (error instanceof Refusal && error.code !== 'destination_refused') return error
   const destination = refusalIn(error)
   if (destination) return new Refusal('upstream_misconfigured', { upstream, problem: withoutStop(destination.message) })
   if (error instanceof UpstreamTimeout) return new Refusal('upstream_timeout', { seconds: timeoutMs / 1_000 })
-  const { code, message } = error as NodeJS.ErrnoException
+  const { code, message, name } = error as NodeJS.ErrnoException
+  if (name === 'HTTPParserError') {
+    return new Refusal('upstream_failed', { upstream, problem: 'it does not speak HTTP' })
+  }
   if (code === 'UND_ERR_BODY_TIMEOUT') {
     return new Refusal('upstream_failed', { upstream, problem: 'it stopped sending its response' })
   }
-  return new Refusal('upstream_failed', { upstream, problem: code === undefined ? message : `${reasonOf(code)}` })
+  if (code !== undefined) return new Refusal('upstream_failed', { upstream, problem: reasonOf(code) })
+  if (!(error instanceof UpstreamProblem)) throw error
+  return new Refusal('upstream_failed', { upstream, problem: message })
 }
 
 function reasonOf(code: string): string {
@@ -34,8 +45,6 @@ function reasonOf(code: string): string {
     case 'EPIPE':
     case 'UND_ERR_SOCKET':
       return 'it closed the connection before its response was complete'
-    case 'HPE_INVALID_CONSTANT':
-      return 'it does not speak HTTP'
     default:
       return `the connection failed (${code})`
   }

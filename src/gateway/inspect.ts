@@ -4,7 +4,7 @@ import { Refusal } from '../base/errors.ts'
 import type { UpstreamListing, UpstreamTool } from '../core/upstreams/listing.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 import { Credentials, redactSecrets } from './credentials.ts'
-import { toRefusal, UpstreamTimeout } from './failures.ts'
+import { toRefusal, UpstreamProblem, UpstreamTimeout } from './failures.ts'
 
 /** Maximum number of pages of one list, since a server can return pages without end. */
 const pagesMax = 64
@@ -26,12 +26,19 @@ export async function inspectUpstream(agent: Agent, version: string, target: Ups
   try {
     return await within(timeout.signal, inspect(agent, version, target, timeout.signal))
   } catch (error) {
-    const refusal = toRefusal(timeout.signal.aborted ? timeout.signal.reason : error, target)
+    const refusal = toRefusal(timeout.signal.aborted ? timeout.signal.reason : problemOf(error), target)
     throw new Refusal(refusal.code, { ...refusal.details, ...redactedProblem(refusal, target) })
   } finally {
     clearTimeout(timer)
     timeout.abort()
   }
+}
+
+/** Errors of the client library describe the upstream. Those with a code, a refusal inside or a cause keep it. */
+function problemOf(error: unknown): unknown {
+  const { code, cause, message } = error as NodeJS.ErrnoException
+  if (error instanceof Refusal || typeof code === 'string' || !(error instanceof Error)) return error
+  return cause instanceof Error ? problemOf(cause) : new UpstreamProblem(message)
 }
 
 const redactedProblem = ({ details: { problem } }: Refusal, target: UpstreamTarget) =>

@@ -78,10 +78,14 @@ export class Relay {
       const answer = await this.#send(call)
       return await this.#toReply(call, answer)
     } catch (error) {
-      const refusal = toRefusal(error, target)
-      const isOfUpstream = refusal.code === 'upstream_failed' || refusal.code === 'upstream_timeout'
-      call.end(isOfUpstream && !request.signal.aborted ? 'failed' : 'neutral')
-      throw refusal
+      try {
+        const refusal = toRefusal(error, target)
+        const isOfUpstream = refusal.code === 'upstream_failed' || refusal.code === 'upstream_timeout'
+        if (isOfUpstream && !request.signal.aborted) call.end('failed')
+        throw refusal
+      } finally {
+        call.end('neutral')
+      }
     }
   }
 
@@ -206,7 +210,7 @@ export class Relay {
     const { status, headers: received } = answer
     const headers = pick(received)
     if (received['content-encoding'] !== undefined && received['content-encoding'] !== 'identity') {
-      throw await dropped(answer, 'it compressed its response without being asked to')
+      throw dropped(answer, 'it compressed its response without being asked to')
     }
     if (status === 200) return this.#stream(call, answer, headers)
     const body = await bodyOf(answer)

@@ -1,6 +1,8 @@
 import type { FastifyReply, RouteHandlerMethod } from 'fastify'
+import { Refusal } from '../../base/errors.ts'
 import type { RelayRequest } from '../../gateway/exchange.ts'
 import type { RelayReply } from '../../gateway/relay.ts'
+import { fault, type Log } from '../../observe/log.ts'
 import { startWriting } from '../answer.ts'
 import type { Operation, ServerContext } from '../operation.ts'
 
@@ -88,7 +90,8 @@ async function sendPieces(
       if (writer.gone) return
     }
     writer.end()
-  } catch {
+  } catch (error) {
+    if (!(error instanceof Refusal)) fault(error, reply.request.log as Log)
     // The response has begun, and its end is missing: the client must not take it for complete.
     reply.raw.destroy()
   }
