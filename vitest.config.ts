@@ -7,8 +7,8 @@ export default defineConfig({
     // Suites that make slots use every processor of a small machine by themselves.
     maxWorkers: 2,
     // Machines that run tests are often busy; a limit only ends what hangs.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     teardownTimeout: 30_000,
     allowOnly: false,
     reporters: ['default', ['json', { outputFile: 'build/test-report.json' }], './.ci/errors-outside-tests.ts'],

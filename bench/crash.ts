@@ -137,7 +137,7 @@ function unfinishedRows(place: Place): number {
 }
 
 /** Everything except files: those of the home are meant to stay. */
-function difference(before: Traces, after: Traces): string[] {
+export function difference(before: Traces, after: Traces): string[] {
   const names = (Object.keys(before) as (keyof Traces)[]).filter((name) => name !== 'files')
   return names.flatMap((name) => {
     const known = new Set(before[name])
@@ -160,7 +160,7 @@ export function crashPart({ rounds, kills, calls, answered, lost, left, seconds 
     '',
     table(header, [row]),
     '',
-    `SIGKILL at a random moment under mixed load: runs, threads, uploads, webhooks, idempotency keys; ${Math.round(seconds)} s.`,
+    `SIGKILL at a random moment under mixed load: runs, tools, threads, uploads, webhooks, idempotency keys; ${Math.round(seconds)} s.`,
     ...[...lost, ...left].slice(0, 50).map((problem) => `- ${problem}`),
   ].join('\n')
 }

@@ -21,6 +21,8 @@ export interface Answer {
 const entry = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 const readyWithinMs = 30_000
 const endsWithinMs = 30_000
+/** Slots are made one after the other, each in less than this. */
+const readyAgainMs = 300
 
 /** The outcome of one call, of any kind. */
 export interface Outcome {
@@ -99,6 +101,18 @@ export class GloveboxServer {
     return JSON.parse(answered.body) as Answer
   }
 
+  /** Calls any operation. @returns the body of its answer. @throws Error for a status of 400 or more. */
+  async call(method: string, path: string, body?: object): Promise<unknown> {
+    const answered = await send(method, `${this.url}${path}`, body && JSON.stringify(body), this.#agent)
+    if (answered.status >= 400) throw new Error(`${path} answered ${answered.status}: ${answered.body.slice(0, 300)}`)
+    return answered.body === '' ? undefined : JSON.parse(answered.body)
+  }
+
+  /** Waits until its slots are ready again. */
+  async idle(): Promise<void> {
+    await sleep(readyAgainMs)
+  }
+
   /** Runs code through REST with a key, or without one in development mode. Waits only for its response. */
   async attempt(code: string, language: string, key?: string): Promise<Outcome> {
     const body = JSON.stringify({ code, language })
@@ -112,6 +126,21 @@ export class GloveboxServer {
   async newKey(org: string): Promise<string> {
     const words = ['keys', 'create', '--org', org, '--profile', 'default', ...whereIs(this.#directory)]
     return (await promisify(execFile)(process.execPath, [entry, ...words])).stdout.trim()
+  }
+
+  /** Lets the organization of development mode have any number of sandboxes. */
+  async liftLimits(): Promise<void> {
+    // "none" would be the default of the server.
+    const limits = [
+      '--sandboxes',
+      '1000',
+      '--sandbox-memory-bytes',
+      String(2 ** 40),
+      '--sandbox-disk-bytes',
+      String(2 ** 43),
+    ]
+    const words = ['limits', '--org', 'Development', ...limits, ...whereIs(this.#directory)]
+    await promisify(execFile)(process.execPath, [entry, ...words])
   }
 
   /** The front and the runner, found by their parent process. */

@@ -1,6 +1,7 @@
 /** A load of every kind of call, which remembers what was answered, so that it can be looked for afterwards. */
 import { execute, post } from '../test/support/calls.ts'
 import { openReceiver, type Receiver } from '../test/support/receiver.ts'
+import { calledTool, commanded, edited, evaluated, relayed, usedOnce } from './mixed-calls.ts'
 
 /** Something that a server answered, with how to find it again. */
 export interface Fact {
@@ -9,8 +10,11 @@ export interface Fact {
   check(url: string): Promise<string | undefined>
 }
 
-export type Kind = 'run' | 'thread' | 'upload' | 'webhook' | 'idempotent'
-export const kinds: readonly Kind[] = ['run', 'thread', 'upload', 'webhook', 'idempotent']
+/** What a server keeps whichever of its processes is killed. */
+export const durableKinds = ['run', 'tool', 'thread', 'upload', 'webhook', 'idempotent'] as const
+/** The same with sandboxes, which end with the runner, and an upstream that the server must know. */
+export const allKinds = [...durableKinds, 'command', 'code', 'workspace', 'upstream', 'sandbox'] as const
+export type Kind = (typeof allKinds)[number]
 
 /** Threads that the load uses; few, so that they are mounted and unmounted meanwhile. */
 const threadCount = 6
@@ -22,15 +26,18 @@ export class MixedLoad {
   readonly facts: Fact[] = []
   calls = 0
   failures = 0
+  lastFailure: unknown
   readonly #receiver: Receiver
+  readonly #kinds: readonly Kind[]
   #number = 0
 
-  private constructor(receiver: Receiver) {
+  private constructor(receiver: Receiver, kinds: readonly Kind[]) {
     this.#receiver = receiver
+    this.#kinds = kinds
   }
 
-  static async open(): Promise<MixedLoad> {
-    return new MixedLoad(await openReceiver())
+  static async open(kinds: readonly Kind[] = durableKinds): Promise<MixedLoad> {
+    return new MixedLoad(await openReceiver(), kinds)
   }
 
   close(): void {
@@ -43,9 +50,10 @@ export class MixedLoad {
       for (let n = index; !stop.aborted; n++) {
         this.calls += 1
         try {
-          this.facts.push(await this.#call(kinds[n % kinds.length]!, urlOf()))
-        } catch {
+          this.facts.push(await this.#call(this.#kinds[n % this.#kinds.length]!, urlOf()))
+        } catch (error) {
           this.failures += 1
+          this.lastFailure = error
           await new Promise((resolve) => setTimeout(resolve, 50))
         }
       }
@@ -69,6 +77,18 @@ export class MixedLoad {
     switch (kind) {
       case 'run':
         return ran(url, n)
+      case 'tool':
+        return calledTool(url, n)
+      case 'command':
+        return commanded(url, n)
+      case 'code':
+        return evaluated(url, n)
+      case 'workspace':
+        return edited(url, n)
+      case 'upstream':
+        return relayed(url, n)
+      case 'sandbox':
+        return usedOnce(url, n)
       case 'thread':
         return wroteInThread(url, n)
       case 'upload':

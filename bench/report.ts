@@ -4,7 +4,9 @@ import { type Crash, crashPart } from './crash.ts'
 import { type DownloadFigure, downloadsPart } from './downloads.ts'
 import type { EndlessOutput } from './endless-output.ts'
 import { mebibytes, shown, table } from './figures.ts'
+import { type GatewayFigures, gatewayPart } from './gateway/measure.ts'
 import { type HostileRow, hostilePart } from './hostile.ts'
+import { type IntrospectionRow, introspectionPart } from './introspection.ts'
 import { type LargeFile, largeFilePart } from './large-file.ts'
 import type { Latency } from './latency.ts'
 import { beforeAndAfterPart, latencyPart } from './latency-report.ts'
@@ -12,12 +14,15 @@ import { loadPart } from './load-report.ts'
 import type { Machine } from './machine.ts'
 import { type CancelFigure, cancelPart } from './mcp/cancel.ts'
 import type { McpFigure } from './mcp/measure.ts'
+import { type NetworkFigures, networkPart } from './network-pipe.ts'
 import type { Overload } from './overload.ts'
 import type { Phases } from './phases.ts'
 import { type PreloadRow, preloadPart } from './preload.ts'
 import type { Resources } from './resources.ts'
+import { type SandboxFigures, sandboxesPart } from './sandboxes.ts'
 import { type Soak, soakPart } from './soak.ts'
 import { type StorageFigure, storageTable } from './storage.ts'
+import { type WorkspaceFigures, workspacePart } from './workspace.ts'
 
 /** The results of one benchmark run. Sections that were not requested are absent. */
 export interface Results {
@@ -36,10 +41,15 @@ export interface Results {
   cancel?: CancelFigure[]
   storage?: StorageFigure[]
   downloads?: DownloadFigure[]
+  network?: NetworkFigures
   largeFile?: LargeFile
   crash?: Crash
   soak?: Soak
   hostile?: HostileRow[]
+  introspection?: IntrospectionRow[]
+  workspace?: WorkspaceFigures
+  gateway?: GatewayFigures
+  sandboxes?: SandboxFigures
 }
 
 /**
@@ -61,10 +71,15 @@ export function toMarkdown(results: Results, tried?: string): string {
     ...(cancel ? [cancelPart(cancel)] : []),
     ...(storage ? [`## Threads\n\n${storageTable(storage)}`] : []),
     ...(results.downloads ? [downloadsPart(results.downloads)] : []),
+    ...(results.network ? [networkPart(results.network)] : []),
     ...(results.largeFile ? [largeFilePart(results.largeFile)] : []),
     ...(results.crash ? [crashPart(results.crash)] : []),
     ...(results.soak ? [soakPart(results.soak)] : []),
     ...(results.hostile ? [hostilePart(results.hostile)] : []),
+    ...(results.introspection ? [introspectionPart(results.introspection)] : []),
+    ...(results.sandboxes ? [sandboxesPart(results.sandboxes)] : []),
+    ...(results.workspace ? [workspacePart(results.workspace)] : []),
+    ...(results.gateway ? [gatewayPart(results.gateway)] : []),
     ...(tried === undefined ? [] : [tried]),
     '',
   ].join('\n\n')
@@ -184,7 +199,6 @@ function mcpPart(figures: readonly McpFigure[]): string {
     table(header, rows),
     '',
     'Each server is a separate process and offers one tool that returns immediately; ours includes authentication and all',
-    'request checks. "Constant" is `node:http` with one fixed response. The relays',
-    'pass each call on to it: "bare relay" is `node:http` with undici and nothing else. The client shares the processors with them.',
+    'request checks. "Constant" is `node:http` with one fixed response. The client shares the processors with them.',
   ].join('\n')
 }

@@ -11,8 +11,10 @@ import { measureColdSlots } from './cold-slot.ts'
 import { measureCrashes } from './crash.ts'
 import { measureDownloads } from './downloads.ts'
 import { measureEndlessOutput } from './endless-output.ts'
+import { measureGateway } from './gateway/measure.ts'
 import { GloveboxServer } from './glovebox-server.ts'
-import { measureHostile } from './hostile.ts'
+import { type HostilePlan, measureHostile } from './hostile.ts'
+import { measureIntrospection } from './introspection.ts'
 import { measureLargeFile } from './large-file.ts'
 import { measureLatency } from './latency.ts'
 import { describeMachine } from './machine.ts'
@@ -20,13 +22,16 @@ import { measureManyThreads } from './many-threads.ts'
 import { measureCancel } from './mcp/cancel.ts'
 import { measureMcp } from './mcp/measure.ts'
 import { inOwnMountNamespace } from './mount-namespace.ts'
+import { measureNetwork } from './network-pipe.ts'
 import { measureOverload, overloadFlags } from './overload.ts'
 import { measurePreload } from './preload.ts'
 import { type Results, toMarkdown } from './report.ts'
 import { measureResources } from './resources.ts'
+import { measureSandboxes } from './sandboxes.ts'
 import { measureSoak } from './soak.ts'
 import { measureStorage } from './storage.ts'
 import { measureThreadFiles } from './thread-files.ts'
+import { measureWorkspace } from './workspace.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 
@@ -52,6 +57,11 @@ const full = {
   crashRounds: 200,
   soakMinutes: 20,
   hostile: { phaseS: 30, historyRows: 1_000_000 },
+  introspection: { rounds: 6, blockS: 15 },
+  workspaceRounds: 100,
+  gateway: { rounds: 8, blockMs: 1_000, streams: 1_000 },
+  sandboxes: { rounds: 20, idle: 99 },
+  network: { rounds: 7, transferBytes: 1024 * 1024 * 1024, runs: 300 },
 }
 const quick = {
   rounds: 2,
@@ -73,13 +83,32 @@ const quick = {
   crashRounds: 8,
   soakMinutes: 1,
   hostile: { phaseS: 5, historyRows: 20_000 },
+  introspection: { rounds: 1, blockS: 6 },
+  workspaceRounds: 8,
+  gateway: { rounds: 2, blockMs: 300, streams: 200 },
+  sandboxes: { rounds: 8, idle: 10 },
+  network: { rounds: 2, transferBytes: 256 * 1024 * 1024, runs: 30 },
 }
+
+type Plan = Omit<typeof full, 'hostile'> & { hostile: HostilePlan }
 
 const largeFileBytes = 3 * 1024 ** 3
 
-const sections = ['preload', 'load', 'cold', 'resources', 'output', 'mcp', 'cancel', 'storage', 'downloads']
+const sections = [
+  'preload',
+  'load',
+  'cold',
+  'resources',
+  'output',
+  'mcp',
+  'cancel',
+  'storage',
+  'downloads',
+  'sandboxes',
+  'network',
+]
 /** They take long, or gigabytes on the disk: only on request. */
-const sectionsOnRequest = ['large', 'crash', 'soak', 'hostile']
+const sectionsOnRequest = ['large', 'crash', 'soak', 'hostile', 'introspection', 'workspace', 'gateway']
 
 const usage = `Usage: npm run bench -- [options]
 
@@ -91,9 +120,13 @@ Options:
   --only WORD    one section, or the rows whose name contains WORD (python, runc, "4 at once"); may be repeated
                  sections: ${sections.join(', ')}
                  these run only when named: "large" transfers a 3 GiB file; "crash" kills processes under load, in 200
-                 rounds; "soak" is 20 minutes of mixed load; "hostile" measures a good key beside hostile ones
+                 rounds; "soak" is 20 minutes of mixed load of every kind; "hostile" measures a good key beside hostile ones;
+                 "introspection" measures runs beside calls of all runtime tools;
+                 "workspace" installs other servers from npm and compares their tools; "gateway" installs other gateways
+                 from npm and compares the relay with them
   --rounds N     crash rounds
   --minutes N    duration of the soak
+  --attack WORD  only attacks of "hostile" whose name contains WORD; may be repeated
   --name NAME    save the results as bench/results/NAME.md and NAME.json
   --help         show this text
 `
@@ -107,12 +140,14 @@ async function bench(args: readonly string[]): Promise<void> {
       name: { type: 'string' },
       rounds: { type: 'string' },
       minutes: { type: 'string' },
+      attack: { type: 'string', multiple: true },
     },
   })
   const { quick: isQuick, only } = values
-  const plan = { ...(isQuick ? quick : full) }
+  const plan: Plan = { ...(isQuick ? quick : full) }
   if (values.rounds !== undefined) plan.crashRounds = Number(values.rounds)
   if (values.minutes !== undefined) plan.soakMinutes = Number(values.minutes)
+  if (values.attack !== undefined) plan.hostile = { ...plan.hostile, attacks: values.attack }
   const results = await measureAll(plan, only, args)
   const page = toMarkdown(results, existsSync(triedPath) ? readFileSync(triedPath, 'utf8').trimEnd() : undefined)
   process.stdout.write(page)
@@ -121,7 +156,7 @@ async function bench(args: readonly string[]): Promise<void> {
 }
 
 /** Each section has its own server, so that none uses what another left warm. */
-async function measureAll(plan: typeof full, only: readonly string[], args: readonly string[]): Promise<Results> {
+async function measureAll(plan: Plan, only: readonly string[], args: readonly string[]): Promise<Results> {
   const startedMs = performance.now()
   const report = (done: string) =>
     process.stderr.write(`${((performance.now() - startedMs) / 1000).toFixed(0)} s: ${done}\n`)
@@ -170,6 +205,8 @@ async function measureAll(plan: typeof full, only: readonly string[], args: read
     ]
     report('storage')
   }
+  if (wants('sandboxes')) results.sandboxes = await measureSandboxes(plan.sandboxes, report)
+  if (wants('network')) results.network = await measureNetwork(plan.network, report)
   if (wants('downloads')) {
     results.downloads = await measureDownloads({ ...plan, rounds: plan.downloadRounds })
     report('downloads')
@@ -181,7 +218,7 @@ async function measureAll(plan: typeof full, only: readonly string[], args: read
 
 async function measureOnRequest(
   results: Results,
-  plan: typeof full,
+  plan: Plan,
   only: readonly string[],
   report: (done: string) => void,
 ): Promise<void> {
@@ -195,8 +232,16 @@ async function measureOnRequest(
   }
   if (only.includes('soak')) {
     results.soak = await measureSoak(plan.soakMinutes, report)
-    if (results.soak.lost.length > 0) process.exitCode = 1
+    if (results.soak.lost.length + results.soak.left.length > 0) process.exitCode = 1
   }
+  if (only.includes('workspace')) {
+    results.workspace = await measureWorkspace(plan.workspaceRounds)
+    report('workspace tools')
+  }
+  if (only.includes('introspection')) {
+    results.introspection = await measureIntrospection(plan.introspection, report)
+  }
+  if (only.includes('gateway')) results.gateway = await measureGateway(plan.gateway, report)
   if (only.includes('hostile')) results.hostile = await measureHostile(plan.hostile, report)
 }
 

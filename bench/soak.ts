@@ -2,8 +2,11 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Glovebox, Place } from '../test/support/glovebox.ts'
 import { tracesOf } from '../test/support/machine.ts'
+import type { TestUpstream } from '../test/support/upstreams.ts'
+import { difference } from './crash.ts'
 import { mebibytes, median, shown, table } from './figures.ts'
-import { MixedLoad } from './mixed-load.ts'
+import { addUpstream } from './mixed-calls.ts'
+import { allKinds, MixedLoad } from './mixed-load.ts'
 import { memoryOf } from './process-figures.ts'
 
 const measured = [
@@ -25,6 +28,9 @@ export interface Soak {
   failures: number
   /** What was answered and was not there at the end of a minute. */
   lost: string[]
+  /** What the server left when it had stopped. */
+  left: string[]
+  lastFailure?: string
   /** Medians of the first and the last third of the samples. */
   first: Sample
   last: Sample
@@ -43,12 +49,16 @@ const roundMs = 20_000
 /** Runs a mixed load for minutes, and compares what the server holds at its beginning and at its end. */
 export async function measureSoak(minutes: number, report: (done: string) => void): Promise<Soak> {
   const place = new Place()
-  const load = await MixedLoad.open()
-  const server = await place.start(...flags)
+  const before = tracesOf(place)
+  const load = await MixedLoad.open(allKinds)
+  let upstream: TestUpstream | undefined
   const samples: Sample[] = []
   const lost: string[] = []
+  const left: string[] = []
   const sampler = new AbortController()
   try {
+    const server = await place.start(...flags)
+    upstream = await addUpstream(place)
     const sampling = sampleUntil(place, server, samples, sampler.signal)
     const endMs = performance.now() + minutes * 60_000
     while (performance.now() < endMs) {
@@ -59,9 +69,12 @@ export async function measureSoak(minutes: number, report: (done: string) => voi
     }
     sampler.abort()
     await sampling
+    await server.stop()
+    left.push(...difference(before, tracesOf(place)))
   } finally {
     sampler.abort()
     load.close()
+    upstream?.close()
     await place.remove()
   }
   const third = Math.ceil(samples.length / 3)
@@ -71,6 +84,8 @@ export async function measureSoak(minutes: number, report: (done: string) => voi
     calls,
     failures,
     lost,
+    left,
+    ...(load.lastFailure !== undefined && { lastFailure: String(load.lastFailure) }),
     first: medians(samples.slice(0, third)),
     last: medians(samples.slice(-third)),
   }
@@ -103,7 +118,7 @@ function medians(samples: readonly Sample[]): Sample {
   return Object.fromEntries(measured.map(of)) as Sample
 }
 
-export function soakPart({ minutes, calls, failures, lost, first, last }: Soak): string {
+export function soakPart({ minutes, calls, failures, lastFailure, lost, left, first, last }: Soak): string {
   const text = (name: Measured, value: number) => (name.endsWith('PSS') ? `${mebibytes(value)} MiB` : shown(value))
   const rows = measured.map((name) => [
     ...[name, text(name, first[name]), text(name, last[name])],
@@ -114,7 +129,10 @@ export function soakPart({ minutes, calls, failures, lost, first, last }: Soak):
     '',
     table(['held by the server', 'first third', 'last third', 'last ÷ first'], rows),
     '',
-    `${shown(minutes)} minutes of mixed load: ${calls} calls, ${failures} of them failed; ${lost.length} answers were not there later.`,
-    ...lost.slice(0, 50).map((problem) => `- ${problem}`),
+    `${shown(minutes)} minutes of mixed load: ${calls} calls, ${failures} of them failed; ${lost.length} answers were not there later, ${left.length} traces were left when it had stopped.`,
+    'Runs, tools, threads, uploads, webhooks, idempotency keys, commands and code in sandboxes, workspaces, an upstream, and',
+    'sandboxes that are created and deleted.',
+    ...(lastFailure === undefined ? [] : [`The last failure: ${lastFailure}`]),
+    ...[...lost, ...left].slice(0, 50).map((problem) => `- ${problem}`),
   ].join('\n')
 }

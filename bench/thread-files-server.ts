@@ -6,11 +6,12 @@
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { noSoftware } from '../src/base/software.ts'
 import { SlotPool } from '../src/engine/slots/pool.ts'
 import { FairQueue } from '../src/engine/slots/queue.ts'
 import { Runs } from '../src/runner/runs/runs.ts'
+import { Sandboxes } from '../src/runner/sandboxes/sandboxes.ts'
 import { RunnerServer } from '../src/runner/server.ts'
+import { ChangedThreads } from '../src/runner/storage/changed-threads.ts'
 import { DiskWatch } from '../src/runner/storage/disk-watch.ts'
 import { ThreadClaims } from '../src/runner/storage/thread-claims.ts'
 import { VolumeClaims } from '../src/runner/storage/volume-claims.ts'
@@ -39,15 +40,21 @@ const storage = {
   volumes: new VolumeClaims(warm, watch),
   mounts: warm,
   watch,
+  changed: new ChangedThreads('seconds', async () => true, log),
   kept: async () => true,
   close: () => warm.close(0),
 }
-const runs = new Runs(queue, pool, storage, [], () => undefined)
+const runs = new Runs(
+  queue,
+  pool,
+  storage,
+  () => [],
+  () => undefined,
+)
 const socketPath = join(directory, 'link', 'runner.sock')
 const server = new RunnerServer(
-  { socketPath, frontUid: 0, frontGid: 0, graceMs: 0, runnerId: 'bench', epoch: 1, software: noSoftware },
-  runs,
-  storage,
+  { socketPath, frontUid: 0, frontGid: 0, graceMs: 0, runnerId: 'bench', epoch: 1 },
+  { runs, storage, sandboxes: new Sandboxes({ max: 0 }, undefined, log) },
   log,
 )
 await server.listen()

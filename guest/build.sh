@@ -5,7 +5,8 @@
 # with `sanitize`, for the tests, instead:
 #   OUTDIR/guest-sanitized   the same program with address and undefined-behaviour sanitizers (dynamic: a static
 #                            program can't carry them)
-#   OUTDIR/guest-fuzz        hostile frames and PREPARE records against their readers: guest-fuzz SECONDS [SEED]
+#   OUTDIR/guest-fuzz        hostile frames, PREPARE and SPAWN records against their readers: guest-fuzz SECONDS [SEED]
+#   OUTDIR/guest-agent       the agent of a sandbox by itself
 set -eu
 
 out=${1:?usage: build.sh OUTDIR [sanitize]}
@@ -31,7 +32,7 @@ build() {
 case $mode in
 static)
   build guest '-O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE -static-pie -s
-    -Wl,-z,relro,-z,now,-z,noexecstack' "$here"/*.c
+    -Wl,-z,relro,-z,now,-z,noexecstack' "$here"/*.c "$here"/agent/*.c
   shared=''
   for name in descriptors fail filter ids pass seccomp seccomp-actions seccomp-sockets; do shared="$shared $here/$name.c"; done
   # shellcheck disable=SC2086 # so are sources
@@ -40,8 +41,13 @@ static)
   ;;
 sanitize)
   sanitizers='-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all'
-  build guest-sanitized "$sanitizers" "$here"/*.c
-  build guest-fuzz "$sanitizers -I$here" "$here"/fuzz/*.c "$here/frames.c" "$here/prepare.c" "$here/fail.c"
+  build guest-sanitized "$sanitizers" "$here"/*.c "$here"/agent/*.c
+  build guest-fuzz "$sanitizers -I$here" "$here/fuzz/fuzz.c" "$here/frames.c" "$here/prepare.c" "$here/fail.c" \
+    "$here/agent/request.c"
+  rest=''
+  for source in "$here"/*.c; do [ "$source" = "$here/main.c" ] || rest="$rest $source"; done
+  # shellcheck disable=SC2086 # sources are words
+  build guest-agent "$sanitizers -I$here" "$here/fuzz/agent.c" "$here"/agent/*.c $rest
   ;;
 *)
   echo "build.sh: unknown mode: $mode" >&2

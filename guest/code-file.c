@@ -16,6 +16,7 @@
 #include "views.h"
 
 #define CODE_DIRECTORY IMAGE "/run/glovebox"
+#define CERTIFICATES IMAGE "/run/ca-certificates.crt"
 #define CODE_IN_JAIL "/run/glovebox/"
 #define HOME_BYTES_MAX 1024
 
@@ -56,9 +57,21 @@ int code_file_write(int fd, const uint8_t *code, uint64_t bytes)
 	return written < 0 ? fail("write the code file") : 0;
 }
 
+static int write_certificates(const char *certificates)
+{
+	int fd = open(CERTIFICATES, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+
+	if (fd < 0)
+		return fail("make the file of certificates");
+	int written = write_whole(fd, (const uint8_t *)certificates, strlen(certificates));
+	close(fd);
+	return written < 0 ? fail("write the certificates") : 0;
+}
+
 int code_file_mount(const struct preparation *p)
 {
-	uint64_t bytes = p->prewarm == PREWARM_NONE ? p->code_bytes : SOURCE_MAX_BYTES;
+	uint64_t bytes = (p->prewarm == PREWARM_NONE ? p->code_bytes : SOURCE_MAX_BYTES) +
+			 (p->certificates == NULL ? 0 : strlen(p->certificates));
 	char options[96];
 
 	if (p->code_file == NULL)
@@ -68,6 +81,8 @@ int code_file_mount(const struct preparation *p)
 		return fail("mount /run");
 	if (mkdir(CODE_DIRECTORY, 0755) < 0)
 		return fail("make the directory of the code file");
+	if (p->certificates != NULL && write_certificates(p->certificates) < 0)
+		return -1;
 	int fd = create_code(p->code_file);
 	return fd < 0 || binds_seal(IMAGE "/run", 0, READ_ONLY) < 0 ? -1 : fd;
 }

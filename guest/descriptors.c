@@ -17,7 +17,7 @@ int descriptors_close_from(int lowest)
 	return close_range_of((unsigned)lowest, UINT_MAX);
 }
 
-int descriptors_close_from_but(int lowest, int kept)
+int descriptors_close_from_but(int lowest, int first, int last)
 {
-	return close_range_of((unsigned)lowest, (unsigned)kept - 1) < 0 ? -1 : descriptors_close_from(kept + 1);
+	return close_range_of((unsigned)lowest, (unsigned)first - 1) < 0 ? -1 : descriptors_close_from(last + 1);
 }

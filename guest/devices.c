@@ -53,6 +53,11 @@ int devices_mount(void)
 		if (symlink(links[i].target, path) < 0)
 			return fail("link %s", path);
 	}
+	return devices_bind();
+}
+
+int devices_bind(void)
+{
 	if (binds_add(VIEWS "/dev", IMAGE "/dev") < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)

@@ -8,4 +8,7 @@
 /* Mounts /dev of the image. Once in the life of a slot, after views_open. Returns 0, or -1 with fail_text. */
 int devices_mount(void);
 
+/* Mounts the same /dev at the root of a sandbox, in its jail. Returns 0, or -1 with fail_text. */
+int devices_bind(void);
+
 #endif

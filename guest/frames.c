@@ -77,7 +77,7 @@ enum inbox_fill inbox_fill(struct inbox *inbox, int fd)
 	return INBOX_DATA;
 }
 
-enum inbox_next inbox_next(struct inbox *inbox, struct frame *frame)
+enum inbox_next inbox_next(struct inbox *inbox, struct frame *frame, uint8_t last_kind)
 {
 	const uint8_t *header = inbox->bytes + inbox->start;
 	size_t have = inbox->end - inbox->start;
@@ -86,7 +86,7 @@ enum inbox_next inbox_next(struct inbox *inbox, struct frame *frame)
 		return INBOX_MORE;
 	uint32_t length = read_u32(header);
 	uint8_t kind = header[8];
-	if (length > FRAME_IN_MAX_BYTES || kind < FRAME_PREPARE || kind > FRAME_PICTURE_CREDIT)
+	if (length > FRAME_IN_MAX_BYTES || kind == 0 || kind > last_kind)
 		return INBOX_BAD;
 	if (header[9] != 0 || header[10] != 0 || header[11] != 0)
 		return INBOX_BAD;

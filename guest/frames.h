@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 2u
+#define PROTOCOL_VERSION 3u
 
 #define FRAME_HEADER_BYTES 12u
 #define FRAME_IN_MAX_BYTES 1048576u
@@ -22,6 +22,7 @@ enum frame_kind {
 	FRAME_BEGIN = 7,
 	FRAME_ZYGOTE = 8,
 	FRAME_PICTURE_CREDIT = 9,
+	FRAME_INPUT = 10,
 
 	FRAME_HELLO = 64,
 	FRAME_WAITING = 65,
@@ -32,6 +33,7 @@ enum frame_kind {
 	FRAME_FORKER = 70,
 	FRAME_ZYGOTE_GONE = 71,
 	FRAME_PICTURES = 72,
+	FRAME_INPUT_ROOM = 73,
 };
 
 struct frame {
@@ -58,8 +60,9 @@ int inbox_open(struct inbox *inbox);
 /* Reads once from a non-blocking descriptor. There is room whenever inbox_next answered INBOX_MORE. */
 enum inbox_fill inbox_fill(struct inbox *inbox, int fd);
 
-/* The next whole frame. INBOX_BAD: a header that PROTOCOL.md does not know; the reader is of no use after it. */
-enum inbox_next inbox_next(struct inbox *inbox, struct frame *frame);
+/* The next whole frame, whose kind is from 1 to `last_kind`. INBOX_BAD: a header that the protocol does not know; the reader is of
+ * no use after it. */
+enum inbox_next inbox_next(struct inbox *inbox, struct frame *frame, uint8_t last_kind);
 
 /* Overwrites everything that was read and is not waiting to be understood. */
 void inbox_forget(struct inbox *inbox);

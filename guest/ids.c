@@ -85,17 +85,46 @@ int ids_offer_to_oom_killer(void)
 	return put < 0 ? -1 : 0;
 }
 
-int ids_keep_for_zygotes(void)
+/* Those that act on files, processes and ports of the sandbox itself, for package managers and servers. None acts on a
+ * namespace, a device, the network or a process that is not its own; chroot and mknod are not among them. */
+static const int sandbox_capabilities[] = {
+	CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_NET_BIND_SERVICE,
+};
+
+/* What a zygote needs to join a jail. */
+static const int zygote_capabilities[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID};
+
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
+static void add_inheritable(struct __user_cap_data_struct sets[], const int *capabilities, size_t count)
 {
-	static const int kept[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID};
+	for (size_t i = 0; i < count; i++)
+		sets[CAP_TO_INDEX(capabilities[i])].inheritable |= CAP_TO_MASK(capabilities[i]);
+}
+
+int ids_keep_inheritable(void)
+{
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
 
 	if (syscall(SYS_capget, &header, sets) < 0)
 		return fail("read the capabilities");
-	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-		sets[CAP_TO_INDEX(kept[i])].inheritable |= CAP_TO_MASK(kept[i]);
+	add_inheritable(sets, zygote_capabilities, COUNT(zygote_capabilities));
+	add_inheritable(sets, sandbox_capabilities, COUNT(sandbox_capabilities));
 	return syscall(SYS_capset, &header, sets) < 0 ? fail("make capabilities inheritable") : 0;
+}
+
+int ids_become_zygote(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &header, sets) < 0)
+		return fail("read the capabilities");
+	for (size_t i = 0; i < COUNT(sets); i++)
+		sets[i].inheritable = 0;
+	add_inheritable(sets, zygote_capabilities, COUNT(zygote_capabilities));
+	return syscall(SYS_capset, &header, sets) < 0 ? fail("limit the capabilities of the zygote") : 0;
 }
 
 int ids_bound_capabilities(void)
@@ -117,6 +146,18 @@ int ids_drop_capabilities(void)
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
 
 	return syscall(SYS_capset, &header, none) < 0 ? fail("drop all capabilities") : 0;
+}
+
+int ids_become_sandbox_root(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+	/* Inheritable, since the bounding set is empty: then it is what a program of root gets at exec (capabilities(7)). */
+	add_inheritable(sets, sandbox_capabilities, COUNT(sandbox_capabilities));
+	for (size_t i = 0; i < COUNT(sets); i++)
+		sets[i].effective = sets[i].permitted = sets[i].inheritable;
+	return syscall(SYS_capset, &header, sets) < 0 ? fail("keep the capabilities of root in a sandbox") : 0;
 }
 
 int ids_become_user(void)

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "code-file.h"
 #include "descriptors.h"
 #include "handover.h"
@@ -18,6 +19,8 @@
 #include "mounts.h"
 #include "net.h"
 #include "pass.h"
+#include "sandbox.h"
+#include "seccomp-set-id.h"
 #include "seccomp.h"
 #include "signals.h"
 
@@ -51,7 +54,7 @@ static int take_descriptors(const struct child_fds *child_fds)
 		return fail("standard descriptors");
 	if (child_fds->channel != CHANNEL && dup3(child_fds->channel, CHANNEL, O_CLOEXEC) < 0)
 		return fail("the channel");
-	return descriptors_close_from_but(CHANNEL + 1, PICTURES_FD);
+	return descriptors_close_from_but(CHANNEL + 1, PICTURES_FD, PICTURES_FD);
 }
 
 static int wait_for_go(void)
@@ -203,6 +206,17 @@ static int open_input(void)
 	return 0;
 }
 
+/* The init of a sandbox is its agent: no process inside can kill it, and it reaps all of them. */
+static _Noreturn void become_agent(const struct preparation *p)
+{
+	if (ids_become_sandbox_root() < 0 || (p->forbids_set_id && seccomp_forbid_set_id() < 0))
+		give_up();
+	if (seccomp_load() < 0 || wait_for_go() < 0)
+		give_up();
+	close(PICTURES_FD);
+	agent_serve(p);
+}
+
 /* Every step that makes the jail, in order. Those from seccomp_load on cannot be undone. */
 _Noreturn void jail_become_init(const struct child_fds *child_fds)
 {
@@ -214,7 +228,7 @@ _Noreturn void jail_become_init(const struct child_fds *child_fds)
 	parse_handover(&preparation);
 	if (net_loopback_up() < 0)
 		give_up();
-	int code = mounts_enter(p);
+	int code = p->root_disk != NULL ? sandbox_enter(p) < 0 ? -1 : NO_CODE : mounts_enter(p);
 	if (code == -1 || (!jail_is_fed(p) && open_input() < 0))
 		give_up();
 	if (p->prewarm == PREWARM_NONE && code >= 0 && code_file_write(code, handover_source(), p->code_bytes) < 0)
@@ -225,6 +239,8 @@ _Noreturn void jail_become_init(const struct child_fds *child_fds)
 	}
 	handover_close();
 	hide_init();
+	if (p->root_disk != NULL)
+		become_agent(p);
 	if (p->prewarm == PREWARM_FORK)
 		wait_as_init(code);
 	if (p->prewarm == PREWARM_EXEC)

@@ -51,7 +51,7 @@ int jail_open_control(struct jail *jail, int *theirs)
 
 bool jail_is_fed(const struct preparation *p)
 {
-	return p->has_stdin || p->prewarm != PREWARM_NONE || (p->code_file == NULL && p->code_bytes > 0);
+	return p->root_disk != NULL || p->has_stdin || p->prewarm != PREWARM_NONE || (p->code_file == NULL && p->code_bytes > 0);
 }
 
 static int open_child_fds(struct jail *jail, struct child_fds *child_fds, const struct preparation *p)

@@ -82,7 +82,7 @@ static int prepare(struct guest *guest)
 		return -1;
 	if (watch_children(&guest->children) < 0)
 		return -1;
-	if (seccomp_build() < 0 || mounts_prepare_slot() < 0 || ids_keep_for_zygotes() < 0 ||
+	if (seccomp_build() < 0 || mounts_prepare_slot() < 0 || ids_keep_inheritable() < 0 ||
 	    ids_bound_capabilities() < 0)
 		return -1;
 	struct jailer jailer = {0};
@@ -102,7 +102,7 @@ static void receive(struct guest *guest)
 	case INBOX_END: _exit(0); /* the kernel ends the slot with its first process */
 	case INBOX_DATA: break;
 	}
-	while ((next = inbox_next(&guest->inbox, &frame)) == INBOX_FRAME) {
+	while ((next = inbox_next(&guest->inbox, &frame, FRAME_INPUT)) == INBOX_FRAME) {
 		const char *error = run_frame(&guest->run, &frame, &guest->outbox);
 		if (error != NULL)
 			die(error);
@@ -128,12 +128,14 @@ static void reap(struct guest *guest)
 
 static void send_waiting(struct guest *guest)
 {
+	bool is_idle = guest->run.state == RUN_NONE;
+
+	/* Before the end of the run is known outside, since its slot counts as free of its data then. */
+	if (is_idle)
+		inbox_forget(&guest->inbox);
 	if (!outbox_flush(&guest->outbox, 1))
 		_exit(0); /* the runner is gone */
-	if (guest->run.state != RUN_NONE)
-		return;
-	inbox_forget(&guest->inbox);
-	if (outbox_is_empty(&guest->outbox))
+	if (is_idle && outbox_is_empty(&guest->outbox))
 		outbox_forget(&guest->outbox);
 }
 

@@ -20,9 +20,6 @@
 #include "proc.h"
 #include "views.h"
 
-/* The directory of the slot in which storage is mounted while a run uses it. */
-#define DOCK "/dock"
-
 /* One inode takes about 1 KiB of kernel memory that no size= counts; small files get 4 KiB each of the size. */
 #define BYTES_PER_INODE 4096u
 #define INODES_MIN 1024u
@@ -84,7 +81,7 @@ int mounts_prepare_slot(void)
 
 int mounts_prepare_run(const struct preparation *p)
 {
-	if (mounts_check_point(p->home) < 0 || (p->volumes != NULL && mounts_check_point(VOLUMES) < 0))
+	if ((p->home != NULL && mounts_check_point(p->home) < 0) || (p->volumes != NULL && mounts_check_point(VOLUMES) < 0))
 		return -1;
 	return views_make(p);
 }
@@ -118,7 +115,7 @@ static uint64_t inodes_for(uint64_t bytes)
 	return inodes < INODES_MIN ? INODES_MIN : inodes > INODES_MAX ? INODES_MAX : inodes;
 }
 
-static int mount_tmpfs(const char *path, unsigned long flags, const char *owner, uint64_t bytes)
+int mounts_add_tmpfs(const char *path, unsigned long flags, const char *owner, uint64_t bytes)
 {
 	char options[160];
 
@@ -141,14 +138,19 @@ static int require_attached(const char *entry)
 	return fail("no storage is mounted at %s", entry);
 }
 
+int mounts_find_in_dock(char path[DOCK_PATH_BYTES], const char *name)
+{
+	snprintf(path, DOCK_PATH_BYTES, DOCK "/%s", name);
+	return require_attached(path);
+}
+
 /* Binds an entry of the dock as a private mount of the jail, which later changes of the dock do not affect. Volumes are
  * mounts below one entry and are bound together. */
-static int mount_storage(const char *path, const char *name)
+int mounts_add_storage(const char *path, const char *name)
 {
-	char entry[sizeof(DOCK) + 1 + NAME_MAX + 1];
+	char entry[DOCK_PATH_BYTES];
 
-	snprintf(entry, sizeof(entry), DOCK "/%s", name);
-	if (require_attached(entry) < 0)
+	if (mounts_find_in_dock(entry, name) < 0)
 		return -1;
 	if (mount(entry, path, NULL, MS_BIND | MS_REC, NULL) < 0)
 		return fail("bind %s to %s", entry, path);
@@ -162,14 +164,14 @@ static int mount_home(const struct preparation *p)
 
 	snprintf(home, sizeof(home), IMAGE "%s", p->home);
 	if (p->dock != NULL)
-		return mount_storage(home, p->dock);
+		return mounts_add_storage(home, p->dock);
 	snprintf(user, sizeof(user), "mode=0755,uid=%u,gid=%u", JAIL_UID, JAIL_GID);
-	return mount_tmpfs(home, SAFE, user, p->home_bytes);
+	return mounts_add_tmpfs(home, SAFE, user, p->home_bytes);
 }
 
 static int mount_volumes(const struct preparation *p)
 {
-	return p->volumes == NULL ? 0 : mount_storage(IMAGE VOLUMES, p->volumes);
+	return p->volumes == NULL ? 0 : mounts_add_storage(IMAGE VOLUMES, p->volumes);
 }
 
 static int mount_writable(uint64_t tmp_bytes)
@@ -177,15 +179,15 @@ static int mount_writable(uint64_t tmp_bytes)
 	char ptys[64];
 
 	snprintf(ptys, sizeof(ptys), "newinstance,ptmxmode=0666,mode=0620,max=%d", PTYS_MAX);
-	if (mount_tmpfs(IMAGE "/tmp", SAFE, "mode=1777", tmp_bytes) < 0 ||
-	    mount_tmpfs(IMAGE "/dev/shm", SEALED, "mode=1777", tmp_bytes) < 0)
+	if (mounts_add_tmpfs(IMAGE "/tmp", SAFE, "mode=1777", tmp_bytes) < 0 ||
+	    mounts_add_tmpfs(IMAGE "/dev/shm", SEALED, "mode=1777", tmp_bytes) < 0)
 		return -1;
 	if (mount("devpts", IMAGE "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, ptys) < 0)
 		return fail("mount /dev/pts");
 	return 0;
 }
 
-static int enter_image(void)
+int mounts_enter_image(void)
 {
 	if (chdir(IMAGE) < 0)
 		return fail("enter the image");
@@ -198,23 +200,25 @@ static int enter_image(void)
 	return chdir("/") < 0 ? fail("enter the new root") : 0;
 }
 
+int mounts_make_own(const struct preparation *p)
+{
+	return proc_mount() < 0 || mount_views(p) < 0 ? -1 : mount_writable(p->tmp_bytes);
+}
+
 int mounts_enter(const struct preparation *p)
 {
-	if (proc_mount() < 0 || mount_views(p) < 0 || mount_writable(p->tmp_bytes) < 0)
-		return -1;
-	if (mount_home(p) < 0 || mount_volumes(p) < 0)
+	if (mounts_make_own(p) < 0 || mount_home(p) < 0 || mount_volumes(p) < 0)
 		return -1;
 	int code = code_file_mount(p);
-	return code == -1 || enter_image() < 0 ? -1 : code;
+	return code == -1 || mounts_enter_image() < 0 ? -1 : code;
 }
 
 int mounts_clone_storage(const char *name)
 {
 	struct mount_attr private = {.propagation = MS_PRIVATE};
-	char entry[sizeof(DOCK) + 1 + NAME_MAX + 1];
+	char entry[DOCK_PATH_BYTES];
 
-	snprintf(entry, sizeof(entry), DOCK "/%s", name);
-	if (require_attached(entry) < 0)
+	if (mounts_find_in_dock(entry, name) < 0)
 		return -1;
 	int storage = (int)syscall(SYS_open_tree, AT_FDCWD, entry, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
 	if (storage < 0)

@@ -85,7 +85,7 @@ static const char *keep_path(struct preparation *p, const struct record *record)
 	char *text = keep_text(p, record);
 
 	if (text == NULL)
-		return "HOME, CODE_FILE, HOME_CODE_FILE, DOCK or VOLUMES holds a NUL";
+		return "a path or a name holds a NUL";
 	if (record->tag == RECORD_HOME) {
 		p->home = text;
 		return is_plain_path(text) ? NULL : "HOME is not a plain absolute path";
@@ -97,6 +97,18 @@ static const char *keep_path(struct preparation *p, const struct record *record)
 	if (record->tag == RECORD_VOLUMES) {
 		p->volumes = text;
 		return is_plain_name(text) ? NULL : "VOLUMES is not a plain name";
+	}
+	if (record->tag == RECORD_ROOT_DISK) {
+		p->root_disk = text;
+		return is_plain_name(text) ? NULL : "ROOT_DISK is not a plain name";
+	}
+	if (record->tag == RECORD_ROOT_IMAGE) {
+		p->root_image = text;
+		return is_plain_name(text) ? NULL : "ROOT_IMAGE is not a plain name";
+	}
+	if (record->tag == RECORD_CERTIFICATES) {
+		p->certificates = text;
+		return NULL;
 	}
 	if (record->tag == RECORD_HOME_CODE_FILE) {
 		p->home_code_file = text;
@@ -132,6 +144,10 @@ static const char *keep_quantity(struct preparation *p, const struct record *rec
 		p->cpus = read_u32(record->value);
 		return NULL;
 	}
+	if (record->tag == RECORD_SET_ID) {
+		p->forbids_set_id = true;
+		return record->length == 4 && read_u32(record->value) == 0 ? NULL : "SET_ID is not 0";
+	}
 	if (record->tag == RECORD_PREWARM) {
 		if (record->length != 4 || read_u32(record->value) < PREWARM_EXEC || read_u32(record->value) > PREWARM_FORK)
 			return "AHEAD is neither 1 nor 2";
@@ -149,13 +165,31 @@ static const char *keep_quantity(struct preparation *p, const struct record *rec
 	return NULL;
 }
 
+/* A sandbox has no program of its own: its main process is the agent. */
+static const char *check_program(const struct preparation *p)
+{
+	bool is_sandbox = p->root_disk != NULL;
+
+	if (is_sandbox != (p->root_image != NULL))
+		return "one of ROOT_DISK and ROOT_IMAGE without the other";
+	if (is_sandbox)
+		return p->args[0] != NULL || p->home != NULL || p->code_file != NULL || p->code_bytes > 0 || p->has_stdin ||
+			       p->certificates != NULL || p->prewarm != PREWARM_NONE
+			       ? "a sandbox with what belongs to a run" : NULL;
+	if (p->forbids_set_id)
+		return "SET_ID without a sandbox";
+	if (p->args[0] == NULL || p->args[0][0] == '\0')
+		return "no ARG";
+	return p->home == NULL ? "no HOME" : NULL;
+}
+
 /* Zero means "no limit" to tmpfs, and nothing useful anywhere else. */
 static const char *check_whole(const struct preparation *p)
 {
-	if (p->args[0] == NULL || p->args[0][0] == '\0')
-		return "no ARG";
-	if (p->home == NULL)
-		return "no HOME";
+	const char *error = check_program(p);
+
+	if (error != NULL)
+		return error;
 	if (p->tmp_bytes == 0 || p->home_bytes == 0)
 		return "TMP_BYTES and HOME_BYTES must be there and more than 0";
 	if (p->open_files == 0 || p->file_bytes == 0 || p->pids == 0)
@@ -169,6 +203,8 @@ static const char *check_whole(const struct preparation *p)
 	if (p->prewarm != PREWARM_NONE &&
 	    (p->code_bytes > 0 || p->has_stdin || p->dock != NULL || p->volumes != NULL))
 		return "AHEAD with what belongs to a run";
+	if (p->certificates != NULL && p->code_file == NULL)
+		return "CERTIFICATES without CODE_FILE";
 	if (p->prewarm == PREWARM_FORK && p->code_file == NULL)
 		return "a fork without CODE_FILE";
 	return NULL;
@@ -187,6 +223,9 @@ static const char *check_zygote(const struct preparation *p)
 
 #define TAG(name) (1u << RECORD_##name)
 
+/* Records that hold one path or name. */
+#define TEXT_TAGS (TAG(HOME) | TAG(CODE_FILE) | TAG(DOCK) | TAG(VOLUMES) | TAG(HOME_CODE_FILE) | TAG(ROOT_DISK) | TAG(ROOT_IMAGE) | TAG(CERTIFICATES))
+
 /* `allowed` has a bit for each tag. */
 static const char *parse_records(struct preparation *p, struct reader reader, uint32_t allowed)
 {
@@ -199,7 +238,7 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 		const char *error;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_HOME_CODE_FILE || (allowed & 1u << record.tag) == 0)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_SET_ID || (allowed & 1u << record.tag) == 0)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)
@@ -209,8 +248,7 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 			error = keep_word(p, &record, p->args, &args);
 		else if (record.tag == RECORD_ENV)
 			error = keep_word(p, &record, p->env, &env);
-		else if (record.tag == RECORD_HOME || record.tag == RECORD_CODE_FILE || record.tag == RECORD_DOCK ||
-			 record.tag == RECORD_VOLUMES || record.tag == RECORD_HOME_CODE_FILE)
+		else if ((1u << record.tag & TEXT_TAGS) != 0)
 			error = keep_path(p, &record);
 		else
 			error = keep_quantity(p, &record);

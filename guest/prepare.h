@@ -27,6 +27,10 @@ enum record_tag {
 	RECORD_MEMORY_BYTES = 18,
 	RECORD_CPU_QUOTA = 19,
 	RECORD_HOME_CODE_FILE = 20,
+	RECORD_ROOT_DISK = 21,
+	RECORD_ROOT_IMAGE = 22,
+	RECORD_CERTIFICATES = 23,
+	RECORD_SET_ID = 24,
 };
 
 #define WORDS_MAX 4096u
@@ -49,7 +53,10 @@ struct preparation {
 	const char *home;
 	const char *code_file; /* NULL: standard input carries the source text */
 	const char *home_code_file; /* name of its copy in the home; NULL without one */
+	const char *certificates; /* that the run trusts, in PEM; NULL: those of the image */
 	const char *dock;      /* entry of the dock that is the home; NULL: a tmpfs is */
+	const char *root_disk; /* of a sandbox: entry of the dock that holds what differs from its image; NULL: none */
+	const char *root_image; /* of a sandbox: entry of the dock below which the parts of its image are mounted */
 	const char *volumes;   /* entry of the dock below which volumes are mounted; NULL: there are none */
 	uint64_t tmp_bytes;
 	uint64_t home_bytes;
@@ -65,6 +72,7 @@ struct preparation {
 	uint32_t cpus;
 	enum prewarm prewarm;
 	bool has_stdin;
+	bool forbids_set_id; /* of a sandbox: files get no set-user-ID and set-group-ID bits */
 
 	char *text; /* holds every string above */
 	size_t text_bytes;

@@ -24,7 +24,8 @@ void run_watch(const struct run *run, const struct outbox *outbox, struct pollfd
 	/* The init may report before the jailer answers; its report is read once its pid is known. */
 	watches[WATCH_CHANNEL] = (struct pollfd){.fd = run->state == RUN_AWAITS_JAILER ? -1 : jail->channel, .events = POLLIN};
 	watches[WATCH_CONTROL] = (struct pollfd){.fd = jail->control_fd, .events = POLLIN};
-	watches[WATCH_IN] = (struct pollfd){.fd = may_feed(run) ? jail->in : -1, .events = POLLOUT};
+	bool may_write = run->preparation.root_disk == NULL ? may_feed(run) : run->input.waiting > 0;
+	watches[WATCH_IN] = (struct pollfd){.fd = may_write ? jail->in : -1, .events = POLLOUT};
 	watches[WATCH_OUT] = (struct pollfd){.fd = may_pump ? jail->out : -1, .events = POLLIN};
 	watches[WATCH_ERR] = (struct pollfd){.fd = may_pump ? jail->err : -1, .events = POLLIN};
 	watches[WATCH_PICTURES] = (struct pollfd){.fd = may_pump_pictures ? jail->pictures : -1, .events = POLLIN};
@@ -83,6 +84,27 @@ static void pump(struct run *run, int *fd, uint8_t kind, struct outbox *outbox)
 
 	if (*fd >= 0 && relay_pump(*fd, kind, run->number, credit, outbox) == PUMP_ENDED)
 		jail_close(fd);
+}
+
+/* Credit for input is given back in units, so that small messages cost one frame together. */
+#define INPUT_ROOM_UNIT_BYTES (INPUT_WINDOW_BYTES / 4)
+
+static const char *feed(struct run *run, struct outbox *outbox)
+{
+	uint8_t bytes[4];
+
+	if (run->preparation.root_disk == NULL) {
+		if (!relay_feed(&run->source, run->jail.in))
+			jail_close(&run->jail.in);
+		return NULL;
+	}
+	if (!input_feed(&run->input, run->jail.in))
+		jail_close(&run->jail.in); /* its end is about to be reaped */
+	if (run->input.taken < INPUT_ROOM_UNIT_BYTES)
+		return NULL;
+	write_u32(bytes, run->input.taken);
+	run->input.taken = 0;
+	return outbox_send(outbox, FRAME_INPUT_ROOM, run->number, bytes, sizeof(bytes)) ? NULL : OUTBOX_IS_FULL;
 }
 
 static bool is_empty(int fd)
@@ -172,8 +194,10 @@ const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES
 		error = take_reports(run, &jail->control_fd, outbox);
 	if (error != NULL)
 		return error;
-	if (watches[WATCH_IN].revents != 0 && jail->in >= 0 && !relay_feed(&run->source, jail->in))
-		jail_close(&jail->in);
+	if (watches[WATCH_IN].revents != 0 && jail->in >= 0)
+		error = feed(run, outbox);
+	if (error != NULL)
+		return error;
 	if (watches[WATCH_OUT].revents != 0)
 		pump(run, &jail->out, FRAME_STDOUT, outbox);
 	if (watches[WATCH_ERR].revents != 0)

@@ -55,6 +55,7 @@ static void forget(struct run *run)
 	jail_forget(&run->jail);
 	child_fds_close(&run->child_fds);
 	source_forget(&run->source);
+	input_forget(&run->input);
 	prepare_forget(&run->preparation);
 	handover_forget();
 	explicit_bzero(run->failure, sizeof(run->failure));
@@ -193,6 +194,20 @@ static const char *credit(struct run *run, const struct frame *frame)
 	return *of > QUANTITY_MAX ? "more CREDIT than can be counted" : NULL;
 }
 
+/* The agent of a sandbox reads as long as it lives; what crosses its end is dropped. */
+static const char *take_input(struct run *run, const struct frame *frame)
+{
+	bool is_over = run->state == RUN_NONE || run->state == RUN_DRAINING || run->state == RUN_DISCARDING;
+
+	if (!is_known(run, frame->run))
+		return "INPUT out of order";
+	if (frame->run != run->number || is_over)
+		return NULL;
+	if (run->preparation.root_disk == NULL || run->state != RUN_RUNNING)
+		return "INPUT for what is no running sandbox";
+	return input_add(&run->input, frame->payload, frame->length) ? NULL : "more INPUT than the window holds";
+}
+
 static const char *kill_run(struct run *run, const struct frame *frame, struct outbox *outbox)
 {
 	if (frame->length != 0 || !is_known(run, frame->run))
@@ -218,6 +233,7 @@ const char *run_frame(struct run *run, const struct frame *frame, struct outbox 
 	case FRAME_GO: return go(run, frame);
 	case FRAME_CREDIT:
 	case FRAME_PICTURE_CREDIT: return credit(run, frame);
+	case FRAME_INPUT: return take_input(run, frame);
 	case FRAME_KILL: return kill_run(run, frame, outbox);
 	case FRAME_BEGIN: return prewarm_begin(run, frame);
 	case FRAME_ZYGOTE: return prewarm_start_zygote(run, frame);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "frames.h"
+#include "input.h"
 #include "jail.h"
 #include "jailer.h"
 #include "prepare.h"
@@ -50,6 +51,7 @@ struct run {
 	struct run_request request; /* of a prewarmed jail, from BEGIN on */
 	struct preparation preparation;
 	struct source source;
+	struct input input; /* of the agent of a sandbox */
 	struct jail jail;
 	struct child_fds child_fds; /* kept until the zygote has received them */
 	char failure[FAIL_TEXT_BYTES];

@@ -13,6 +13,7 @@
 
 #include "binds.h"
 #include "descriptors.h"
+#include "ids.h"
 #include "pass.h"
 #include "signals.h"
 
@@ -60,7 +61,7 @@ static int take_mounts(void)
 
 static _Noreturn void become_zygote(int socket, const struct preparation *p)
 {
-	if (take_streams(socket) == 0 && signals_reset() == 0 && take_mounts() == 0) {
+	if (take_streams(socket) == 0 && signals_reset() == 0 && take_mounts() == 0 && ids_become_zygote() == 0) {
 		umask(022);
 		if (chroot(IMAGE) < 0 || chdir("/") < 0)
 			fail("enter the image");

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Completes setup, then runs one command with the pinned version of Node.js.
-#   sh setup/run.sh setup|start|test|check|bench|docs [arguments]
+#   sh setup/run.sh setup|start|test|check|bench|docs|package|deb [arguments]
 # "setup" does the same as "start" before it serves, and nothing else: for image builds and CI.
 # Downloads only from npm and apt. If nothing has changed, setup only compares a few hashes.
 set -eu
@@ -9,12 +9,12 @@ root=$(cd "$(dirname "$0")/.." && pwd -P)
 cd "$root"
 . setup/steps.sh
 
-commands="setup, start, test, check, bench or docs"
+commands="setup, start, test, check, bench, package, deb or docs"
 [ $# -gt 0 ] || stop 64 "missing command: use $commands"
 command=$1
 shift
 case $command in
-setup | start | test | check | bench | docs) ;;
+setup | start | test | check | bench | docs | package | deb) ;;
 *) stop 64 "unknown command $command: use $commands" ;;
 esac
 
@@ -30,8 +30,9 @@ setup | start) install_node_packages product ;;
 *) install_node_packages all ;;
 esac
 case $command in
-setup | start | test | bench)
+setup | start | test | bench | package | deb)
 	install_system_packages
+	install_workspace_packages
 	build_guest
 	build_addon
 	;;
@@ -41,6 +42,10 @@ setup | start) link_command /usr/local/bin ;;
 esac
 [ "$command" != bench ] || install_bench_packages
 [ "$command" != test ] || install_test_packages
+case $command in
+package | deb) build_package ;;
+esac
+[ "$command" != deb ] || build_deb
 exec 9>&-
 
 PATH=$root/node_modules/.bin:$PATH
@@ -48,6 +53,8 @@ export PATH
 
 case $command in
 setup) ;;
+package) cat build/package.path ;;
+deb) cat build/deb.path ;;
 start)
 	# Development mode is the default here. A flag, or the variable if it is set, takes precedence.
 	GLOVEBOX_DEV=${GLOVEBOX_DEV:-true}

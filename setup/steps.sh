@@ -131,17 +131,39 @@ apt_install() {
 	apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
 }
 
-# Installs matplotlib for the tests of figures. Without it they are skipped, and the test summary counts them.
-install_test_packages() {
-	[ ! -d /usr/lib/python3/dist-packages/matplotlib ] || return 0
+# Installs the programs with which workspaces search and keep snapshots. Without them these tools are slower, or return how
+# to install them.
+install_workspace_packages() {
+	missing=$({ [ -x /usr/bin/rg ] || echo ripgrep; [ -x /usr/bin/git ] || echo git; } | tr '\n' ' ' | sed 's/ $//')
+	[ -n "$missing" ] || return 0
 	has apt-get && [ "$(id -u)" = 0 ] || return 0
-	say "installing packages for the tests: python3-matplotlib"
-	apt_install python3-matplotlib || say "could not install python3-matplotlib; the tests of figures will be skipped"
+	say "installing packages for workspaces: $missing"
+	apt_install $missing || say "could not install $missing; workspaces will work without"
+}
+
+# Installs what only tests use. Without one of them its tests are skipped, and the test summary counts them.
+install_test_packages() {
+	missing=$(missing_test_packages | tr '\n' ' ' | sed 's/ $//')
+	[ -n "$missing" ] || return 0
+	has apt-get && [ "$(id -u)" = 0 ] || return 0
+	say "installing packages for the tests: $missing"
+	for package in $missing; do
+		apt_install "$package" || say "could not install $package; its tests will be skipped"
+	done
+}
+
+missing_test_packages() {
+	[ -d /usr/lib/python3/dist-packages/matplotlib ] || echo python3-matplotlib
+	has lintian || echo lintian
+	has mmdebstrap || echo mmdebstrap
+	has podman || echo podman
+	has chromium || echo chromium
 }
 
 # Builds the guest, which is process 1 of every slot.
 build_guest() {
-	wanted=$(stamp_of $(find guest -type f ! -name '*.md' | LC_ALL=C sort))
+	# The agent of workspaces is not compiled.
+	wanted=$(stamp_of $(find guest -type f ! -name '*.md' ! -path 'guest/workspace/*' | LC_ALL=C sort))
 	if is_stamped build/guest.stamp "$wanted" && [ -x build/guest ]; then
 		return 0
 	fi
@@ -170,13 +192,44 @@ build_addon() {
 	printf '%s\n' "$wanted" >build/kernel.stamp
 }
 
+# files_of PATH...: prints the files below, in an order that does not depend on the machine.
+files_of() {
+	find "$@" -type f | LC_ALL=C sort
+}
+
+# Builds the npm package, from which the Debian package is made. Needs the guest and the addon.
+build_package() {
+	wanted=$(stamp_of $(files_of src guest bin docs deploy setup README.md package.json package-lock.json))
+	if is_stamped build/package.stamp "$wanted" && [ -f "$(cat build/package.path)" ]; then
+		return 0
+	fi
+	say "building the npm package"
+	rm -f build/package.stamp
+	node_modules/.bin/node setup/packages/npm.ts >build/package.path || stop 78 "could not build the npm package; see above"
+	printf '%s\n' "$wanted" >build/package.stamp
+}
+
+# Builds the Debian package from the npm package.
+build_deb() {
+	is_stamped build/deb.stamp "$wanted" && [ -f "$(cat build/deb.path)" ] && return 0
+	has strip || stop 78 "strip is missing; install it: apt-get install binutils"
+	say "building the Debian package"
+	rm -f build/deb.stamp
+	node_modules/.bin/node setup/packages/deb.ts >build/deb.path || stop 78 "could not build the Debian package; see above"
+	printf '%s\n' "$wanted" >build/deb.stamp
+}
+
 # link_command DIRECTORY: makes the command available as "glovebox". Never replaces another program with this name, or the
-# link of another copy of the source code that works; a link to a copy that was deleted is replaced.
+# link of another copy of the source code that works; a link to a copy that was deleted is replaced. The link leads through
+# ../etc, which runs don't see: sandboxed code reads no path of this machine from it.
 link_command() {
 	program=$root/bin/glovebox
 	[ -x "$program" ] || return 0
-	[ "$(readlink -f "$(command -v glovebox)" 2>/dev/null)" != "$program" ] || return 0
-	if [ "$(id -u)" = 0 ] && [ -d "$1" ] && is_free "$1/glovebox" && ! has glovebox && link_new "$1/glovebox"; then
+	if [ "$(readlink -f "$(command -v glovebox)" 2>/dev/null)" = "$program" ]; then
+		if [ "$(id -u)" = 0 ] && [ "$(readlink "$1/glovebox")" = "$program" ]; then link_new "$1" || :; fi
+		return 0
+	fi
+	if [ "$(id -u)" = 0 ] && [ -d "$1" ] && is_free "$1" && ! has glovebox && link_new "$1"; then
 		case :$PATH: in
 		*":$1:"*)
 			say "the command glovebox is available: $1/glovebox"
@@ -187,21 +240,29 @@ link_command() {
 	say "to use the command glovebox, add it to PATH: export PATH=\"$root/bin:\$PATH\""
 }
 
-# is_free PATH: whether there is nothing, or the link to a deleted copy of this program.
+# is_free DIRECTORY: whether there is nothing of this name in it, or the link to a deleted copy of this program.
 is_free() {
-	[ -e "$1" ] && return 1
-	[ -L "$1" ] || return 0
-	case $(readlink "$1") in
-	*/bin/glovebox) ;;
-	*) return 1 ;;
-	esac
+	[ -e "$1/glovebox" ] && return 1
+	for link in "$1/glovebox" "$1/../etc/glovebox-command"; do
+		[ -L "$link" ] || continue
+		case $(readlink "$link") in
+		*/bin/glovebox | ../etc/glovebox-command) ;;
+		*) return 1 ;;
+		esac
+	done
 }
 
-# Fails if another setup creates the link at the same time. The temporary name belongs to this process alone.
+# Fails if another setup creates the link at the same time. The temporary names belong to this process alone.
 link_new() {
-	if [ -L "$1" ]; then
-		ln -s "$program" "$1.$$" && mv -T "$1.$$" "$1"
+	mkdir -p "$1/../etc" && replace_link "$program" "$1/../etc/glovebox-command" &&
+		replace_link ../etc/glovebox-command "$1/glovebox"
+}
+
+# replace_link TARGET LINK
+replace_link() {
+	if [ -L "$2" ]; then
+		ln -s "$1" "$2.$$" && mv -T "$2.$$" "$2"
 	else
-		ln -s "$program" "$1"
+		ln -s "$1" "$2"
 	fi 2>/dev/null
 }

@@ -1,22 +1,29 @@
 import type { AddressInfo } from 'node:net'
 import { Cleanup } from './base/cleanup.ts'
 import { StartRefused } from './base/errors.ts'
+import { parseWorkspace } from './base/host-workspace.ts'
 import type { Instance } from './base/instance.ts'
-import { type Config, readProfile } from './config.ts'
+import { type Config, readProfile, settingViews } from './config.ts'
 import { masterKeySource, openVault } from './core/access/master-key.ts'
 import { createCore } from './core/core.ts'
+import type { RuntimeFacts } from './core/runtime/runtime.ts'
 import { Gateway } from './gateway/gateway.ts'
 import { inspectUpstream } from './gateway/inspect.ts'
+import { upstreamOAuth } from './gateway/oauth/logins.ts'
 import { toDelivered } from './http/rest/execution.ts'
 import { buildServer } from './http/server.ts'
+import type { TlsFiles } from './http/tls.ts'
+import { packagesNetwork, toPreviewLimits } from './network-settings.ts'
 import type { Log } from './observe/log.ts'
 import { Metrics } from './observe/metrics.ts'
+import { OtlpExporter } from './observe/otlp.ts'
+import { Tracing } from './observe/tracing.ts'
 import { AllowedDestinations } from './outbound/destination.ts'
 import { Outbound } from './outbound/outbound.ts'
 import { RunnerClient } from './runner/client/client.ts'
 import { databasePath, openStore } from './store/sqlite.ts'
 import type { OnDiskProblem } from './store/sqlite-health.ts'
-import { productInventory } from './tools/catalog.ts'
+import { describeTools, productInventory } from './tools/catalog.ts'
 
 /** How far an upload may be behind `upload_min_rate`: longer than a common break of a mobile connection. */
 const uploadWindowMs = 30_000
@@ -40,19 +47,23 @@ export interface App {
 export async function openApp(config: Config, instance: Instance, version: string, log: Log): Promise<App> {
   const undo = new Cleanup()
   try {
-    const store = await openStore(databasePath(instance.frontHome), reportTo(log))
+    const metrics = new Metrics()
+    metrics.tracing = openTracing(config, version, metrics, log)
+    undo.add(() => metrics.tracing?.close())
+    const store = await openStore(databasePath(instance.frontHome), reportTo(log), metrics.recent.queries)
     undo.add(() => store.close())
     const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'runner is unusable'))
     undo.add(() => runner.close())
     const vault = await openVault(store, masterKeySource(config, instance.frontHome))
     const outbound = new Outbound(new AllowedDestinations(config.outboundAllow))
-    const agent = outbound.agent()
+    // Each call of a client is one connection. Organizations can have upstreams at one origin, and must not wait for others.
+    const agent = outbound.agent(config.connectionsMax)
     undo.add(() => agent.destroy())
-    const metrics = new Metrics()
     const core = await createCore({
       ...{ store, runner, vault, metrics, log },
       profiles: Object.values(config.profiles),
       readProfile: (name, written) => readProfile(config.values, name, written),
+      hostWorkspaces: config.workspace.map(parseWorkspace),
       tools: productInventory.tools,
       region: config.region,
       runHistoryMs: config.runHistoryMs,
@@ -62,13 +73,31 @@ export async function openApp(config: Config, instance: Instance, version: strin
         transfersPerKey: config.transfersPerKey,
         bufferBytes: config.bufferBytes,
       },
+      previewDomain: config.previewDomain,
+      previewLimits: toPreviewLimits(config),
       webhooks: { outbound, toBody: (run) => JSON.stringify(toDelivered(run)) },
-      inspectUpstream: (target) => inspectUpstream(agent, version, target),
+      inspectUpstream: (...given) => inspectUpstream(agent, version, ...given),
+      upstreamPrograms: {
+        limits: {
+          ...{ max: config.upstreamProgramsMax, perOrg: config.upstreamProgramsPerOrg },
+          ...{ memoryBytes: config.upstreamProgramMemoryBytes, diskBytes: config.upstreamProgramDiskBytes },
+        },
+        packages: packagesNetwork(config.values),
+      },
+      upstreamOAuth: upstreamOAuth(agent, config.publicUrl),
+      runtimeFacts: factsOf(config, instance, version),
     })
     undo.add(() => core.close('leave', 0))
     const uploadPace = { minBytesPerSecond: config.uploadMinRate, windowMs: uploadWindowMs }
     const gateway = new Gateway(core, agent, version)
-    const server = await buildServer({ core, gateway, config: { ...config, version, uploadPace }, metrics, log })
+    undo.add(() => gateway.close())
+    const server = await buildServer({
+      core,
+      gateway,
+      config: { ...config, tls: tlsOf(config), version, uploadPace },
+      metrics,
+      log,
+    })
     undo.add(() => server.close())
     const url = await listen(server, config)
     return {
@@ -84,6 +113,32 @@ export async function openApp(config: Config, instance: Instance, version: strin
   }
 }
 
+const tlsOf = ({ tlsCertificate: certificate, tlsKey: key }: Config): TlsFiles | undefined =>
+  certificate === '' ? undefined : { certificate, key }
+
+function openTracing(config: Config, version: string, metrics: Metrics, log: Log): Tracing | undefined {
+  const { traceEndpoint: endpoint, traceHeaders, traceRatio } = config
+  if (endpoint === '') return undefined
+  const headers = Object.fromEntries(
+    traceHeaders.map((header) => [header.split('=', 1)[0]!, header.replace(/^[^=]*=/, '')]),
+  )
+  return new Tracing(
+    new OtlpExporter({ endpoint, headers, version }, (...sent) => metrics.spans(...sent), log),
+    traceRatio,
+  )
+}
+
+/** What reports on the running server say about its configuration. */
+const factsOf = (config: Config, instance: Instance, version: string): RuntimeFacts => ({
+  version,
+  settings: settingViews(config),
+  directories: { home: config.home, state: instance.stateDir },
+  heapDumpDir: config.heapDumpDir,
+  queueWaitMaxMs: config.queueWaitMs,
+  connectionsMax: config.connectionsMax,
+  tools: describeTools,
+})
+
 const reportTo =
   (log: Log): OnDiskProblem =>
   (problem, cause) => {
@@ -91,7 +146,8 @@ const reportTo =
     else log.error({ err: cause, problem }, 'the database cannot be written')
   }
 
-async function listen(server: Awaited<ReturnType<typeof buildServer>>, { host, port }: Config): Promise<string> {
+async function listen(server: Awaited<ReturnType<typeof buildServer>>, config: Config): Promise<string> {
+  const { host, port } = config
   try {
     await server.listen({ host, port })
   } catch (error) {
@@ -102,5 +158,5 @@ async function listen(server: Awaited<ReturnType<typeof buildServer>>, { host, p
     )
   }
   const address = server.server.address() as AddressInfo
-  return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`
+  return `${config.tlsCertificate === '' ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${address.port}`
 }

@@ -67,7 +67,8 @@ function fromText(setting: Setting, written: unknown): unknown {
   }
 }
 
-function fromSize(text: string): unknown {
+/** Returns the number of bytes of a size such as `512MiB`, and any other text as it is. */
+export function fromSize(text: string): unknown {
   const [, amount, unit = 'B'] = /^(\d+(?:\.\d+)?) ?([KMGT]i?B|B)?$/.exec(text) ?? []
   const factor = sizes[unit]
   return amount === undefined || factor === undefined ? text : Math.round(Number(amount) * factor)

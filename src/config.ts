@@ -1,6 +1,6 @@
 /** Resolves the configuration from flags, environment variables, the configuration file and defaults. */
 import { isIP } from 'node:net'
-import { StartRefused } from './base/errors.ts'
+import { ProfileRefused, type SettingProblem, StartRefused } from './base/errors.ts'
 import type { Profile } from './base/profile.ts'
 import { asMap, readFileText, readSetting, refuseUnknown, type Source } from './config-sources.ts'
 import { type ProfileValues, toProfile } from './profile-settings.ts'
@@ -67,6 +67,7 @@ export function loadConfig(given: ConfigSources): Config {
   }
   const checked = values as Values
   checkServer(checked)
+  checkTls(checked)
   return {
     ...toProperties(serverSettings, checked),
     host: withoutBrackets(checked.host),
@@ -146,6 +147,12 @@ function checkServer(values: Values): void {
       'Start without --dev and create keys with `glovebox keys create`, or listen on 127.0.0.1 or ::1.',
     )
   }
+  if (values.workspace.length > 0 && !values.dev) {
+    refuse(
+      'workspace shares directories of this machine, which is possible in development mode only.',
+      'Start with --dev, or remove the setting.',
+    )
+  }
   if (values.slots_ready > values.slots_max) {
     refuse(
       `slots_ready (${values.slots_ready}) is greater than slots_max (${values.slots_max}).`,
@@ -166,7 +173,13 @@ function checkServer(values: Values): void {
       'Lower id_base or slots_max: each slot uses 65,536 ids.',
     )
   }
-  for (const name of ['front_uid', 'front_gid'] as const) {
+  if (values.egress_uid === values.front_uid || values.egress_uid === values.front_gid) {
+    refuse(
+      `egress_uid (${values.egress_uid}) is the user or group of the API server process.`,
+      'Set it to another id, so that neither process can reach into the other one.',
+    )
+  }
+  for (const name of ['front_uid', 'front_gid', 'egress_uid'] as const) {
     // The id ranges of slots are used in turn up to the last one, however small slots_max is.
     if (values[name] >= values.id_base && values[name] < slotIdsEnd) {
       refuse(
@@ -175,6 +188,13 @@ function checkServer(values: Values): void {
       )
     }
   }
+}
+
+/** @throws StartRefused when only one of the two files is named. */
+function checkTls(values: Values): void {
+  if ((values.tls_certificate === '') === (values.tls_key === '')) return
+  const missing = values.tls_key === '' ? 'tls_key' : 'tls_certificate'
+  throw new StartRefused(`TLS needs two files, but ${missing} is not set.`, `Set ${missing} to a PEM file.`)
 }
 
 /** Whether an address can be reached from this machine only. */
@@ -209,6 +229,17 @@ function readProfiles(
   return profiles
 }
 
+/** Values of secret settings, and of variables, which often are. */
+const isHidden = (name: string): boolean => (settings[name as SettingName] as Setting).secret || name === 'env'
+
+/** Lists the settings with their values and where these come from. Secrets are hidden. */
+export const settingViews = ({ values, sources }: Pick<Config, 'values' | 'sources'>) =>
+  settingNames.map((name) => {
+    const { default: byDefault, meaning } = settings[name] as Setting
+    const value = isHidden(name) ? '[hidden]' : values[name]
+    return { name, value, default: byDefault, source: sources[name], meaning }
+  })
+
 /** How problems of a profile are reported. */
 export interface ProfileReport {
   /** How a refusal names the place of a setting; by default its name. */
@@ -219,7 +250,7 @@ export interface ProfileReport {
 
 /**
  * Makes a profile: `values` with some settings overridden.
- * @throws StartRefused with the setting, when one is unknown, malformed or contradicts another.
+ * @throws ProfileRefused with all settings that are unknown or malformed; StartRefused when one contradicts another.
  */
 export function readProfile(
   values: ProfileValues,
@@ -228,13 +259,23 @@ export function readProfile(
   { placeOf = (setting) => setting, deprecated = () => undefined }: ProfileReport = {},
 ): Profile {
   const own: Record<string, unknown> = { ...values }
+  const refused: (SettingProblem & { remedy: string })[] = []
   for (const [key, value] of Object.entries(written)) {
-    const current = renamedSettings[key] ?? key
-    if (!isProfileSettingName(current)) {
-      refuseUnknown(placeOf(key), key, settingNames.filter(isProfileSettingName))
+    try {
+      const current = profileSetting(key, placeOf(key))
+      if (current !== key) deprecated(`${placeOf(key)} is deprecated; use ${current}.`)
+      own[current] = readSetting(settings[current], value, placeOf(key))
+    } catch (error) {
+      if (!(error instanceof StartRefused)) throw error
+      refused.push({ setting: key, problem: error.message, remedy: error.remedy })
     }
-    if (current !== key) deprecated(`${placeOf(key)} is deprecated; use ${current}.`)
-    own[current] = readSetting(settings[current], value, placeOf(key))
   }
+  if (refused.length > 0) throw new ProfileRefused(refused, refused[0]!.remedy)
   return toProfile(name, own as unknown as ProfileValues)
+}
+
+/** Returns the current name of a setting of profiles. @throws StartRefused when it does not exist. */
+function profileSetting(key: string, place: string): SettingName {
+  const current = renamedSettings[key] ?? key
+  return isProfileSettingName(current) ? current : refuseUnknown(place, key, settingNames.filter(isProfileSettingName))
 }

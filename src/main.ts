@@ -37,6 +37,11 @@ const exitCode = await runProgram(process.argv.slice(2), {
   onRepeatedSignal: (handle) => {
     repeated = handle
   },
+  parent: process.send && {
+    send: (message) => void (process.connected && process.send?.(message)),
+    receive: (take) => void process.on('message', take),
+    gone: new Promise((resolve) => process.once('disconnect', resolve)),
+  },
 })
 
 /** How long the output of a process that was asked to end waits for its reader, in milliseconds. */

@@ -2,8 +2,11 @@
 import { createHash } from 'node:crypto'
 import Type, { type Static } from 'typebox'
 import { StartRefused } from './base/errors.ts'
+import { defaultImage, imageNameMax, imageNamePattern } from './base/image.ts'
 import { busyAnswers, type MountedVolume, type Profile, toolsets } from './base/profile.ts'
 import { languages, moduleNamePattern, reuses, volumesMax } from './base/run.ts'
+import { checkNetwork, networkSettings, toNetwork } from './network-settings.ts'
+import { sandboxSettings, toSandboxPolicy } from './sandbox-settings.ts'
 import { bytes, count, GiB, KiB, MiB, seconds, setting } from './setting.ts'
 
 const inProfiles = true
@@ -13,6 +16,12 @@ export const profileSettings = {
     Type.Array(Type.Enum(languages), { minItems: 1, uniqueItems: true }),
     [...languages],
     'Languages that runs may use.',
+    { inProfiles },
+  ),
+  image: setting(
+    Type.String({ pattern: imageNamePattern, maxLength: imageNameMax }),
+    defaultImage,
+    'Image that runs use. default is the /usr of the machine, in development mode the image data if it was built.',
     { inProfiles },
   ),
   default_language: setting(Type.Enum(languages), 'python', 'Language of a call that does not set one.', {
@@ -78,6 +87,8 @@ export const profileSettings = {
     "Volumes of the key's organization that every run sees at /volumes/<slug>, as slug:ro or slug:rw.",
     { inProfiles },
   ),
+  ...networkSettings,
+  ...sandboxSettings,
   output_soft: setting(
     bytes(1 * KiB, 64 * MiB),
     1 * MiB,
@@ -156,6 +167,24 @@ export const profileSettings = {
     'Characters of output that a call over MCP returns. execution_get and REST return all that is kept.',
     { unit: 'count', inProfiles },
   ),
+  redact_output: setting(
+    Type.Boolean(),
+    false,
+    'Whether the results of all tools are searched for secrets, which [REDACTED:name] replaces. REST returns them unchanged.',
+    { inProfiles },
+  ),
+  mcp_upstreams: setting(
+    Type.Boolean(),
+    false,
+    'Whether /mcp offers the tools of upstream MCP servers too, as /v1/mcp does.',
+    { inProfiles },
+  ),
+  workspace_read_only: setting(
+    Type.Boolean(),
+    false,
+    'Whether workspaces can only be read and searched. The tools that change them are not offered.',
+    { inProfiles },
+  ),
   thread_busy_wait_s: setting(
     seconds(0, 3600),
     30,
@@ -178,6 +207,7 @@ export function toProfile(name: string, values: ProfileValues): Profile {
   const content: Omit<Profile, 'revision'> = {
     name,
     languages: values.languages,
+    image: values.image,
     defaultLanguage: values.default_language,
     timeoutDefaultMs: values.timeout_default_s * 1000,
     timeoutMaxMs: values.timeout_max_s * 1000,
@@ -200,6 +230,9 @@ export function toProfile(name: string, values: ProfileValues): Profile {
       detachAfterMs: values.detach_after_s === 0 ? null : values.detach_after_s * 1000,
       onBusyThread: values.thread_busy,
       mcpOutputCharacters: values.mcp_output,
+      redactOutput: values.redact_output,
+      upstreamsInMcp: values.mcp_upstreams,
+      workspaceReadOnly: values.workspace_read_only,
       busyWaitMs: values.thread_busy_wait_s * 1000,
       structuredResults: values.structured_results,
       exitCodeIsError: values.exit_code_is_error,
@@ -213,7 +246,9 @@ export function toProfile(name: string, values: ProfileValues): Profile {
             quota: { bytes: values.limit_thread, inodes: values.limit_thread_files },
             retentionDays: values.thread_retention_days === 0 ? null : values.thread_retention_days,
           },
+    sandboxes: toSandboxPolicy(values),
     volumes: values.volumes.map(toMountedVolume),
+    ...toNetwork(values),
     orgs: values.orgs,
   }
   return { ...content, revision: createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16) }
@@ -237,6 +272,13 @@ function checkProfile(name: string, values: ProfileValues): void {
   }
   if (values.output_soft > values.output_hard) {
     refuse('output_soft is greater than output_hard', 'Set output_soft to at most output_hard, or raise output_hard.')
+  }
+  checkNetwork(values, refuse)
+  if (values.sandbox_disk > values.sandbox_disk_max) {
+    refuse(
+      'sandbox_disk is greater than sandbox_disk_max',
+      'Set sandbox_disk to at most sandbox_disk_max, or raise sandbox_disk_max.',
+    )
   }
   if (new Set(values.volumes.map((written) => toMountedVolume(written).slug)).size < values.volumes.length) {
     refuse('volumes lists a volume twice', 'Mount each volume once, as ro or as rw.')

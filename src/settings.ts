@@ -4,9 +4,12 @@
  */
 import { isIP } from 'node:net'
 import Type, { type Static } from 'typebox'
+import { workspacesProblem } from './base/host-workspace.ts'
 import { defaultHome, defaultStateDir } from './base/instance.ts'
+import { previewSettings, sharedNetworkSettings } from './network-settings.ts'
 import { logFormats, logLevels } from './observe/log.ts'
 import { profileSettings } from './profile-settings.ts'
+import { registriesProblem } from './registry/reference.ts'
 import { bytes, count, GiB, KiB, MiB, names, type Setting, seconds, setting } from './setting.ts'
 
 const absolutePath = Type.String({ pattern: '^/[^\\0]*$' })
@@ -25,6 +28,12 @@ const server = {
     false,
     'Development mode: callers on this machine need no key. Otherwise every path except /healthz, /readyz and /openapi.json requires one.',
   ),
+  workspace: setting(
+    Type.Array(Type.String({ pattern: '^[^,\\0]+$' })),
+    [],
+    'Directories of this machine that are workspaces in development mode, as [NAME=]DIRECTORY[:MODE]. MODE is read-write, read-only, or review: changes are kept apart until the operator applies or drops them. Without NAME it is the workspace of calls that name none.',
+    { problem: workspacesProblem },
+  ),
   region: setting(
     Type.String({ pattern: '^[a-z0-9]{1,16}$' }),
     'us',
@@ -41,10 +50,25 @@ const server = {
     'The master key itself instead of a file, best set as GLOVEBOX_MASTER_KEY.',
     { secret: true },
   ),
+  tls_certificate: setting(
+    Type.String({ pattern: '^(/[^\\0]*)?$' }),
+    '',
+    'PEM file with the certificate and those of intermediate authorities; with it, the server speaks HTTPS only. Replaced files are used within ten seconds, without a restart. front_uid must be able to read it.',
+  ),
+  tls_key: setting(
+    Type.String({ pattern: '^(/[^\\0]*)?$' }),
+    '',
+    'PEM file with the private key of tls_certificate. front_uid must be able to read it.',
+  ),
   public_url: setting(
     Type.String({ pattern: '^(https?://[^\\s?#]+)?$' }),
     '',
-    'Address of this server as clients see it, such as https://code.example; used in links to files. Empty: as trusted_proxies forward it, otherwise http and the Host header of each request.',
+    'Address of this server as clients see it, such as https://code.example; used in links to files. Empty: as trusted_proxies forward it, otherwise the Host header of each request.',
+  ),
+  preview_domain: setting(
+    Type.String({ pattern: '^([A-Za-z0-9](?:[A-Za-z0-9.-]{0,180}[A-Za-z0-9])?(?::[0-9]{1,5})?)?$' }),
+    '',
+    'Domain, such as preview.example, whose names <port>-<id>.preview.example all lead to this server, with its port where it is not the usual one. Published ports of sandboxes then have origins of their own. Empty: only addresses below /preview/, whose pages have no origin. Use a domain that serves nothing else.',
   ),
   allowed_hosts: setting(
     names,
@@ -94,6 +118,8 @@ const server = {
     'Maximum number of open requests and streams of one organization; further ones are refused with 429.',
     { unit: 'count' },
   ),
+  ...sharedNetworkSettings,
+  ...previewSettings,
   transfers_per_key: setting(
     count(1, 1_000),
     8,
@@ -110,6 +136,33 @@ const server = {
     256 * MiB,
     'Memory for request bodies and for responses that clients have not read. One organization can use a quarter of it.',
     { unit: 'bytes' },
+  ),
+  runtime_allowed: setting(
+    names,
+    ['127.0.0.0/8', '::1'],
+    'Addresses and networks from which admin tokens may use the runtime tools, at /runtime/rpc and over MCP; trusted_proxies decide the address of the client. An empty list allows every address.',
+    { problem: (list) => notAddresses(list, () => true, 'Write addresses, or networks such as 10.0.0.0/8.') },
+  ),
+  trace_endpoint: setting(
+    Type.String({ pattern: '^(https?://[^\\s#]+)?$' }),
+    '',
+    'Address of an OpenTelemetry collector that receives traces with OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces. Empty: no traces are recorded.',
+  ),
+  trace_headers: setting(
+    names,
+    [],
+    'Headers of requests to the collector, as NAME=value, best set as GLOVEBOX_TRACE_HEADERS.',
+    { secret: true },
+  ),
+  trace_ratio: setting(
+    Type.Number({ minimum: 0, maximum: 1 }),
+    1,
+    'Share of the traces that are recorded. A client that sends a traceparent decides on its own traces.',
+  ),
+  heap_dump_dir: setting(
+    Type.String({ pattern: '^(/[^\\0]*)?$' }),
+    '',
+    'Directory for the heap dumps that the runtime tools write, which contain data of callers; it must be writable by front_uid. Empty: no heap dumps are written.',
   ),
   log_level: setting(Type.Enum(logLevels), 'info', 'Minimum level of log messages.'),
   log_format: setting(Type.Enum(logFormats), 'auto', 'auto is pretty on a terminal and JSON lines otherwise.'),
@@ -129,6 +182,12 @@ const machine = {
   ),
   front_uid: setting(id, 61_000, 'User id of the API server process; needs no entry in /etc/passwd.', { unit: 'id' }),
   front_gid: setting(id, 61_000, 'Group id of the API server process.', { unit: 'id' }),
+  egress_uid: setting(
+    id,
+    61_001,
+    'User and group id of the process that connects runs to the network; needs no entry in /etc/passwd.',
+    { unit: 'id' },
+  ),
   id_base: setting(
     Type.Integer({ minimum: 0x1_0000, maximum: 0x7fff_0000, multipleOf: 0x1_0000 }),
     0x7000_0000,
@@ -139,6 +198,25 @@ const machine = {
 
 const capacity = {
   slots_max: setting(count(1, 4096), 32, 'Maximum number of slots, busy and idle.', { unit: 'count' }),
+  sandboxes_max: setting(
+    count(0, 4096),
+    16,
+    'Maximum number of named sandboxes that run at once; at most slots_max less runs_max, since each has a slot.',
+    { unit: 'count' },
+  ),
+  upstream_programs_max: setting(
+    count(0, 4096),
+    8,
+    'Maximum number of upstream MCP servers that run as programs at once; each has a sandbox that counts for sandboxes_max.',
+    { unit: 'count' },
+  ),
+  upstream_programs_per_org: setting(count(0, 4096), 4, 'The same for one organization.', { unit: 'count' }),
+  upstream_program_memory: setting(bytes(32 * MiB, 1024 * GiB), 2 * GiB, 'Maximum memory of one such program.', {
+    unit: 'bytes',
+  }),
+  upstream_program_disk: setting(bytes(16 * MiB, 1024 * GiB), 8 * GiB, 'Maximum disk of one such program.', {
+    unit: 'bytes',
+  }),
   slots_ready: setting(count(0, 256), 2, 'Unused slots that are kept ready.', { unit: 'count' }),
   slot_idle_s: setting(seconds(0, 86_400), 60, 'Time that an idle slot is kept for the next run of its key.', {
     unit: 'seconds',
@@ -180,9 +258,31 @@ const capacity = {
   thread_idle_s: setting(seconds(0, 86_400), 300, 'Time that an idle thread stays mounted for its next run.', {
     unit: 'seconds',
   }),
+  thread_durability: setting(
+    Type.Enum(['answer', 'seconds']),
+    'seconds',
+    'When the files of a thread that an answer calls changed survive a power cut: with the answer, which then waits for the disk, or at most five seconds later.',
+  ),
   storage_reserve: setting(bytes(0, 1024 * GiB), GiB, 'Free disk space below which no thread is created or mounted.', {
     unit: 'bytes',
   }),
+  image_size: setting(
+    bytes(64 * MiB, 1024 * GiB),
+    16 * GiB,
+    'Size of one image with all its files. Only what is used takes room on the disk.',
+    { unit: 'bytes' },
+  ),
+  image_files: setting(count(1_000, 10_000_000), 1_000_000, 'Files, directories and links of one image.', {
+    unit: 'count',
+  }),
+  image_registries: setting(
+    Type.Record(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9.:-]{0,255}$' }), Type.String({ maxLength: 4096 }), {
+      additionalProperties: false,
+    }),
+    {},
+    'Addresses of registries by name, such as docker.io: https://user:token@mirror.example https://registry-1.docker.io. They are tried in order, and need not be public. http is for loopback only.',
+    { secret: true, problem: registriesProblem },
+  ),
   storage_iops: setting(
     count(100, 1_000_000),
     2_000,

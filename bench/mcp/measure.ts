@@ -45,7 +45,6 @@ const modern = (method: string, name?: string) => ({
   ...(name && { 'mcp-name': name }),
 })
 
-const relays: readonly Kind[] = ['bare relay', 'gateway']
 const both: readonly Kind[] = ['glovebox', 'sdk v2']
 const questions: readonly Question[] = [
   { what: 'constant answer', headers: legacy, body: rpc('ping', {}), kinds: ['bare'], holds: 'result' },
@@ -72,7 +71,6 @@ const questions: readonly Question[] = [
     kinds: both,
     holds: '"text":"x"',
   },
-  { what: 'relayed call', headers: legacy, body: rpc('tools/call', call), kinds: relays, holds: '"text":"x"' },
 ]
 
 interface Served {
@@ -88,7 +86,7 @@ export async function measureMcp(
 ): Promise<McpFigure[]> {
   const servers = new Map<Kind, Served & { process: ChildProcess }>()
   try {
-    for (const kind of kinds) servers.set(kind, await launch(kind, servers.get('bare')?.url.href))
+    for (const kind of kinds) servers.set(kind, await launch(kind))
     const cells = [1, 32].flatMap((connections) =>
       questions.flatMap((question) =>
         question.kinds.map((kind) => new Cell(question, servers.get(kind)!, connections)),
@@ -166,13 +164,12 @@ class Cell {
 
 const program = fileURLToPath(new URL('server.ts', import.meta.url))
 
-/** @param target of a relay. */
-async function launch(kind: Kind, target = ''): Promise<Served & { process: ChildProcess }> {
-  const child = spawn(process.execPath, [program, kind, target], { stdio: ['ignore', 'pipe', 'inherit'] })
+async function launch(kind: Kind): Promise<Served & { process: ChildProcess }> {
+  const child = spawn(process.execPath, [program, kind], { stdio: ['ignore', 'pipe', 'inherit'] })
   const exited = once(child, 'exit').then(() => {
     throw new Error(`the server ${kind} did not start; its words are above`)
   })
   exited.catch(() => {})
   const [line] = (await Promise.race([once(createInterface({ input: child.stdout }), 'line'), exited])) as [string]
-  return { kind, url: new URL(kind === 'gateway' ? line : `${line}/mcp`), pid: child.pid!, process: child }
+  return { kind, url: new URL(`${line}/mcp`), pid: child.pid!, process: child }
 }

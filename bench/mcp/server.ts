@@ -1,13 +1,12 @@
 /**
- * One MCP server for the benchmark, in its own process: `node bench/mcp/server.ts KIND [TARGET]` prints its address.
- * All of them offer the same instant tool; `bare` answers everything with the same bytes. The relays pass every message on
- * to TARGET.
+ * One MCP server for the benchmark, in its own process: `node bench/mcp/server.ts KIND` prints its address.
+ * All of them offer the same instant tool; `bare` answers everything with the same bytes.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Tool } from '../../src/tools/tool.ts'
 
-export const kinds = ['bare', 'glovebox', 'sdk v1', 'sdk v2', 'bare relay', 'gateway'] as const
+export const kinds = ['bare', 'glovebox', 'sdk v1', 'sdk v2'] as const
 export type Kind = (typeof kinds)[number]
 
 const listing = {
@@ -32,10 +31,12 @@ const config = {
   dev: true,
   version: '0',
   uploadPace: { minBytesPerSecond: 0, windowMs: 30_000 },
+  runtimeAllowed: [],
   publicUrl: '',
+  previewDomain: '',
 }
 
-async function start(kind: Kind, target: string): Promise<string> {
+async function start(kind: Kind): Promise<string> {
   switch (kind) {
     case 'bare':
       return serve(async (_request, response) => {
@@ -48,10 +49,6 @@ async function start(kind: Kind, target: string): Promise<string> {
       return startV1()
     case 'sdk v2':
       return startV2()
-    case 'bare relay':
-      return startRelay(target)
-    case 'gateway':
-      return startGateway(target)
   }
 }
 
@@ -114,40 +111,6 @@ async function startGlovebox(): Promise<string> {
   return app.listen({ host: '127.0.0.1', port: 0 })
 }
 
-/** What a relay costs at least: the body is passed on, and the response streamed back. */
-async function startRelay(target: string): Promise<string> {
-  const { Agent } = await import('undici')
-  const { pipeline } = await import('node:stream/promises')
-  const { origin, pathname: path } = new URL(target)
-  const agent = new Agent({ connections: 256 })
-  return serve(async (request, response) => {
-    const answer = await agent.request({
-      ...{ origin, path, method: 'POST', body: request },
-      headers: { 'content-type': 'application/json', accept: request.headers.accept ?? '*/*' },
-    })
-    response.writeHead(answer.statusCode, { 'content-type': String(answer.headers['content-type']) })
-    await pipeline(answer.body, response)
-  })
-}
-
-/** Our own gateway, HTTP server, core and database. */
-async function startGateway(target: string): Promise<string> {
-  const [{ gatewayOf, openCore }, { buildServer }, { createUpstream }, { operator }] = await Promise.all([
-    import('../../test/support/front.ts'),
-    import('../../src/http/server.ts'),
-    import('../../src/core/admin/upstreams.ts'),
-    import('../../src/core/admin/admin.ts'),
-  ])
-  const opened = await openCore()
-  const { orgId } = opened.caller
-  const credential = { in: 'header', name: 'Authorization', prefix: 'Bearer ', values: ['secret'] } as const
-  const upstream = { orgId, name: 'bench/instant' }
-  await createUpstream(opened.core.adminContext, operator, upstream, { url: target, credential })
-  const { core, metrics, log } = opened
-  const app = await buildServer({ core, gateway: gatewayOf(core), metrics, log, config })
-  return `${await app.listen({ host: '127.0.0.1', port: 0 })}/bench/instant/sse`
-}
-
 async function toRequest(request: IncomingMessage): Promise<Request> {
   const pieces: Buffer[] = []
   for await (const piece of request) pieces.push(piece as Buffer)
@@ -172,4 +135,4 @@ async function serve(answer: (request: IncomingMessage, response: ServerResponse
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-if (import.meta.main) console.log(await start(process.argv[2] as Kind, process.argv[3] ?? ''))
+if (import.meta.main) console.log(await start(process.argv[2] as Kind))

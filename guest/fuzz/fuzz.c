@@ -1,4 +1,5 @@
-/* Hostile bytes against what reads them: the frame reader and the PREPARE parser, under sanitizers.
+/* Hostile bytes against what reads them: the frame reader, the PREPARE parser and the SPAWN parser of the agent of a
+ * sandbox, under sanitizers.
  *
  * Starts from well-formed streams, which it first proves to be understood whole, then spends its time on mutations of
  * them, cut into pieces at random places as a socket would. The same seed gives the same sequence.
@@ -12,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/request.h"
 #include "frames.h"
 #include "prepare.h"
 
@@ -29,6 +31,8 @@ struct tally {
 	uint64_t refused_streams;
 	uint64_t prepared;
 	uint64_t refused_preparations;
+	uint64_t spawned;
+	uint64_t refused_spawns;
 };
 
 static uint64_t state;
@@ -99,8 +103,11 @@ static void put_preparation(struct stream *records)
 	for (uint32_t i = 0, words = random_below(4); i < words; i++)
 		put_text(records, RECORD_ENV, "LANG=C.UTF-8");
 	put_text(records, RECORD_HOME, "/home/baponi");
-	if (random_below(2) == 0)
+	if (random_below(2) == 0) {
 		put_text(records, RECORD_CODE_FILE, "main.py");
+		if (random_below(2) == 0)
+			put_text(records, RECORD_CERTIFICATES, "-----BEGIN CERTIFICATE-----\n");
+	}
 	if (random_below(2) == 0)
 		put_text(records, RECORD_HOME_CODE_FILE, ".main.py");
 	if (random_below(2) == 0)
@@ -200,7 +207,7 @@ static void take(const struct frame *frame, struct tally *tally)
 
 	tally->frames++;
 	demand(frame->length <= FRAME_IN_MAX_BYTES, "a payload has a bound");
-	demand(frame->kind >= FRAME_PREPARE && frame->kind <= FRAME_PICTURE_CREDIT, "a kind is known");
+	demand(frame->kind >= FRAME_PREPARE && frame->kind <= FRAME_INPUT, "a kind is known");
 	take_as_others(frame);
 	if (frame->kind != FRAME_PREPARE)
 		return;
@@ -228,7 +235,7 @@ static int read_stream(struct inbox *inbox, const struct stream *stream, struct 
 		demand(write(ends[1], stream->bytes + at, piece) == (ssize_t)piece, "the pipe takes a piece");
 		at += piece;
 		demand(inbox_fill(inbox, ends[0]) == INBOX_DATA, "what was written is read");
-		while ((next = inbox_next(inbox, &frame)) == INBOX_FRAME) {
+		while ((next = inbox_next(inbox, &frame, FRAME_INPUT)) == INBOX_FRAME) {
 			take(&frame, tally);
 			frames++;
 		}
@@ -240,6 +247,56 @@ static int read_stream(struct inbox *inbox, const struct stream *stream, struct 
 	tally->streams++;
 	tally->refused_streams += next == INBOX_BAD;
 	return next == INBOX_BAD ? -1 : frames;
+}
+
+static void make_spawn(struct stream *records)
+{
+	static const uint8_t terminal[4] = {80, 0, 24, 0};
+
+	records->length = 0;
+	for (uint32_t i = 0, words = 1 + random_below(4); i < words; i++)
+		put_text(records, SPAWN_ARG, "python3");
+	for (uint32_t i = 0, words = random_below(4); i < words; i++)
+		put_text(records, SPAWN_ENV, "LANG=C.UTF-8");
+	put_text(records, SPAWN_CWD, "/workspace");
+	put_text(records, SPAWN_USER, "baponi");
+	if (random_below(2) == 0)
+		put_record(records, SPAWN_TERMINAL, terminal, sizeof(terminal));
+	if (random_below(2) == 0)
+		put_record(records, SPAWN_STDIN, "", 0);
+	if (random_below(2) == 0)
+		put_record(records, SPAWN_CHANNEL, "", 0);
+	if (random_below(2) == 0)
+		put_record(records, SPAWN_BUILTIN, terminal, sizeof(terminal));
+	if (random_below(2) == 0)
+		put_record(records, SPAWN_MAKE_CWD, "", 0);
+}
+
+/* From memory of exactly its size, so that a sanitizer sees each read beyond it. */
+static void parse_spawn(const struct stream *records, struct tally *tally)
+{
+	struct spawn_request request;
+	uint8_t *payload = malloc(records->length > 0 ? records->length : 1);
+	size_t total = 0;
+
+	demand(payload != NULL, "memory");
+	memcpy(payload, records->bytes, records->length);
+	const char *error = request_parse(&request, payload, records->length);
+	free(payload);
+	if (error != NULL) {
+		tally->refused_spawns++;
+		demand(request.text == NULL && request.args == NULL && request.env == NULL, "a refused SPAWN holds nothing");
+		return;
+	}
+	tally->spawned++;
+	demand(request.args[0] != NULL && request.cwd != NULL && request.user != NULL, "ARG, CWD and USER are there");
+	demand((request.columns == 0) == (request.rows == 0), "a terminal has both sizes");
+	for (char **word = request.args; *word != NULL; word++)
+		total += strlen(*word) + 1;
+	for (char **word = request.env; *word != NULL; word++)
+		total += strlen(*word) + 1;
+	demand(total + strlen(request.cwd) + strlen(request.user) + 2 == request.text_bytes, "all strings lie in the text");
+	request_forget(&request);
 }
 
 int main(int count, char **words)
@@ -254,16 +311,24 @@ int main(int count, char **words)
 	for (int i = 0; i < 200; i++) {
 		make_stream(&stream);
 		demand(read_stream(&inbox, &stream, &tally) == (int)FRAMES_PER_STREAM, "a well-formed stream is read whole");
+		make_spawn(&stream);
+		parse_spawn(&stream, &tally);
 	}
 	demand(tally.prepared > 0 && tally.refused_preparations == 0, "well-formed PREPAREs are understood");
+	demand(tally.refused_spawns == 0, "well-formed SPAWNs are understood");
 	do {
 		make_stream(&stream);
 		mutate(&stream);
 		read_stream(&inbox, &stream, &tally);
+		make_spawn(&stream);
+		mutate(&stream);
+		parse_spawn(&stream, &tally);
 	} while (time(NULL) < end);
-	demand(tally.refused_streams > 0 && tally.refused_preparations > 0, "mutations reach the refusals");
-	printf("streams %lu frames %lu refused_streams %lu prepared %lu refused_preparations %lu\n",
+	demand(tally.refused_streams > 0 && tally.refused_preparations > 0 && tally.refused_spawns > 0,
+	       "mutations reach the refusals");
+	printf("streams %lu frames %lu refused_streams %lu prepared %lu refused_preparations %lu spawned %lu refused_spawns %lu\n",
 	       (unsigned long)tally.streams, (unsigned long)tally.frames, (unsigned long)tally.refused_streams,
-	       (unsigned long)tally.prepared, (unsigned long)tally.refused_preparations);
+	       (unsigned long)tally.prepared, (unsigned long)tally.refused_preparations,
+	       (unsigned long)tally.spawned, (unsigned long)tally.refused_spawns);
 	return 0;
 }

@@ -54,7 +54,7 @@ static int enter_jail(const struct join *join, const int passed[JOIN_DESCRIPTORS
 		if (setns(passed[namespaces[i].descriptor], namespaces[i].type) < 0)
 			return fail("join a namespace of the jail");
 	if (dup2(passed[JOIN_IN], 0) < 0 || dup2(passed[JOIN_OUT], 1) < 0 || dup2(passed[JOIN_ERR], 2) < 0 ||
-	    dup2(passed[JOIN_PICTURES], PICTURES_FD) < 0 || descriptors_close_from_but(CONTROL_FD + 1, PICTURES_FD) < 0)
+	    dup2(passed[JOIN_PICTURES], PICTURES_FD) < 0 || descriptors_close_from_but(CONTROL_FD + 1, PICTURES_FD, PICTURES_FD) < 0)
 		return fail("take the run's streams");
 	umask(022);
 	if (ids_offer_to_oom_killer() < 0 || ids_limit(&limits) < 0 || ids_become_user() < 0)

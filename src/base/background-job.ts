@@ -25,6 +25,20 @@ export interface JobOptions {
   timers?: Timers
 }
 
+/** What a job has done since it was created. */
+export interface JobState {
+  runs: number
+  failures: number
+  /** Failures since the last success. */
+  failing: number
+  /** ISO 8601; `null` before the first run. */
+  lastStartedAt: string | null
+  lastMs: number | null
+  lastProblem: string | null
+  isRunning: boolean
+  isPaused: boolean
+}
+
 /** Repeats work in the background. Runs never overlap, and a failure delays the next run. */
 export class BackgroundJob {
   readonly #options: Required<JobOptions>
@@ -32,6 +46,9 @@ export class BackgroundJob {
   #cancelTimer: (() => void) | undefined
   #running: Promise<void> | undefined
   #failures = 0
+  #isPaused = false
+  readonly #totals = { runs: 0, failures: 0 }
+  #last: { startedAt: string; ms: number | null } | undefined
   #lastProblem: string | undefined
 
   constructor(options: JobOptions) {
@@ -41,6 +58,30 @@ export class BackgroundJob {
   /** Schedules the first run. Does nothing when the job was started before. */
   start(): void {
     if (this.#cancelTimer === undefined && this.#running === undefined) this.#schedule()
+  }
+
+  get state(): JobState {
+    return {
+      ...this.#totals,
+      failing: this.#failures,
+      lastStartedAt: this.#last?.startedAt ?? null,
+      lastMs: this.#last?.ms ?? null,
+      lastProblem: this.#lastProblem ?? null,
+      isRunning: this.#running !== undefined,
+      isPaused: this.#isPaused,
+    }
+  }
+
+  /** Skips the scheduled runs until `resume`. `run` still works. */
+  pause(): void {
+    this.#isPaused = true
+    this.#cancelTimer?.()
+  }
+
+  resume(): void {
+    if (!this.#isPaused) return
+    this.#isPaused = false
+    if (this.#running === undefined) this.#schedule()
   }
 
   /** Runs the work now, or waits for the run that is under way. Never rejects: a failure is reported as any other. */
@@ -62,20 +103,26 @@ export class BackgroundJob {
 
   async #runOnce(): Promise<void> {
     this.#cancelTimer?.()
+    const startedMs = performance.now()
+    this.#last = { startedAt: new Date().toISOString(), ms: null }
+    this.#totals.runs += 1
     try {
       await this.#options.work(this.#closing.signal)
       this.#failures = 0
       this.#lastProblem = undefined
     } catch (error) {
       this.#failures += 1
+      this.#totals.failures += 1
       const problem = String(error)
       if (problem !== this.#lastProblem) this.#options.onFault(error)
       this.#lastProblem = problem
+    } finally {
+      this.#last.ms = performance.now() - startedMs
     }
   }
 
   #schedule(): void {
-    if (this.#closing.signal.aborted) return
+    if (this.#closing.signal.aborted || this.#isPaused) return
     this.#cancelTimer = this.#options.timers.after(this.#delayMs(), () => void this.run())
   }
 

@@ -58,3 +58,20 @@ export class StartRefused extends Error {
     this.remedy = remedy
   }
 }
+
+/** What is wrong with one setting. */
+export interface SettingProblem {
+  setting: string
+  problem: string
+}
+
+/** Some settings of a profile cannot be used. Names all of them, not only the first one. */
+export class ProfileRefused extends StartRefused {
+  readonly problems: readonly SettingProblem[]
+
+  constructor(problems: readonly SettingProblem[], remedy: string) {
+    super(problems.map(({ problem }) => problem).join(' '), remedy)
+    this.name = 'ProfileRefused'
+    this.problems = problems
+  }
+}

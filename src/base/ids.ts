@@ -1,4 +1,4 @@
-import { randomFillSync } from 'node:crypto'
+import { randomBytes, randomFillSync } from 'node:crypto'
 
 const prefixes = {
   run: 'trc',
@@ -11,10 +11,12 @@ const prefixes = {
   token: 'tok',
   task: 'tsk',
   volume: 'vol',
+  image: 'img',
   upstream: 'ups',
   front: 'frt',
   session: 'ses',
   event: 'evt',
+  context: 'ctx',
 } as const
 
 const idBytes = 15
@@ -32,3 +34,10 @@ export function newId(kind: keyof typeof prefixes): string {
   used += idBytes
   return `${prefixes[kind]}_${pool.toString('base64url', used - idBytes, used)}`
 }
+
+const sandboxIdPattern = /^sbx[0-9a-f]{32}$/
+
+/** Returns a new unguessable ID of a sandbox. It is a valid label of a host name, since previews use it as one. */
+export const newSandboxId = (): string => `sbx${randomBytes(16).toString('hex')}`
+
+export const isSandboxId = (text: string): boolean => sandboxIdPattern.test(text)

@@ -1,3 +1,4 @@
+import type { JailNetwork } from './network.ts'
 import type { Language, Limits, Quota, Reuse } from './run.ts'
 
 /** Which files the runs of a profile can keep. */
@@ -18,8 +19,26 @@ export interface MountedVolume {
 }
 
 /** Groups of tools: a profile allows them, a client can select fewer. */
-export const toolsets = ['execute', 'files', 'executions'] as const
-export type Toolset = (typeof toolsets)[number]
+export const toolsets = ['execute', 'files', 'executions', 'sandbox', 'workspace'] as const
+/** Offered to admin tokens of the instance alone: no profile can allow it. */
+export const adminToolset = 'runtime'
+export type Toolset = (typeof toolsets)[number] | typeof adminToolset
+
+/** Toolsets that a client gets only if it selects them: their tools would distract a model that does not need them. */
+export const selectedToolsets: readonly Toolset[] = ['sandbox', 'workspace']
+
+/** What the named sandboxes of a key may use. */
+export interface SandboxPolicy {
+  memoryMaxBytes: number
+  cpusMax: number
+  /** Disk of a sandbox that does not set its own. */
+  disk: Quota
+  diskMaxBytes: number
+  /** Time without calls after which a sandbox stops that does not set its own; `null`: never. */
+  idleMs: number | null
+  /** Longest time from a start to its end; `null`: unlimited. */
+  lifetimeMaxMs: number | null
+}
 
 /** How a call on a busy thread is handled: an error, a result that the model sees, or waiting. */
 export const busyAnswers = ['refuse', 'result', 'wait'] as const
@@ -38,6 +57,12 @@ export interface CallPolicy {
   exitCodeIsError: boolean
   /** Characters of output, over both streams, that a call over MCP returns. */
   mcpOutputCharacters: number
+  /** Secrets are removed from the results of all tools; those of the workspace never contain any. */
+  redactOutput: boolean
+  /** `/mcp` offers what upstreams do too, as `/v1/mcp` always does. */
+  upstreamsInMcp: boolean
+  /** Workspaces can be read and searched, and nothing else. */
+  workspaceReadOnly: boolean
   /** How long `wait` waits before it returns an error. */
   busyWaitMs: number
   /** The webhook address for runs that do not specify one. */
@@ -50,6 +75,8 @@ export interface Profile {
   /** Hash of all fields below; a slot serves only one revision. */
   revision: string
   languages: readonly Language[]
+  /** The image of its runs. */
+  image: string
   /** The language of calls that do not specify one; one of `languages`. */
   defaultLanguage: Language
   timeoutDefaultMs: number
@@ -62,8 +89,13 @@ export interface Profile {
   preload: readonly string[]
   calls: CallPolicy
   storage: Storage
+  sandboxes: SandboxPolicy
   /** Volumes of the organization of the key; slugs are unique. */
   volumes: readonly MountedVolume[]
+  /** What its runs can reach; absent: nothing. */
+  network?: JailNetwork
+  /** Names of secrets that its network has; absent: none. */
+  secrets?: readonly string[]
   /** Organizations that may use it, where it is a profile of the configuration; none: all. */
   orgs: readonly string[]
 }

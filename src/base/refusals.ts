@@ -62,6 +62,11 @@ export const refusalTexts = {
     message: '{what} named {name} already exists.',
     hint: 'Choose another name or use the existing one.',
   },
+  declaration_invalid: {
+    kind: 'invalid_params',
+    message: 'The declaration has {count} mistakes, so nothing was changed.',
+    hint: 'Correct what `problems` lists, then retry.',
+  },
   in_use: {
     kind: 'in_use',
     message: '{what} is in use by {by}.',
@@ -88,6 +93,16 @@ export const refusalTexts = {
     kind: 'unauthenticated',
     message: 'No API key was sent. Send the header Authorization: Bearer KEY, or x-api-key: KEY.',
     hint: 'Add the header to the configuration of the client. An operator creates a key with glovebox keys create.',
+  },
+  login_expired: {
+    kind: 'unauthenticated',
+    message: 'The login of this browser has ended.',
+    hint: 'Log in again with an admin token.',
+  },
+  csrf_token_missing: {
+    kind: 'forbidden',
+    message: 'This request changes something and does not have the CSRF token of the login.',
+    hint: 'Send the csrf_token of GET /console/login as the header X-CSRF-Token, or an admin token instead of a cookie.',
   },
   oauth_unsupported: {
     kind: 'not_found',
@@ -123,6 +138,11 @@ export const refusalTexts = {
     kind: 'forbidden',
     message: "This key is bound to the profile '{profile}', which no longer exists in the configuration.",
     hint: 'Ask the operator to restore the profile or to issue a key for another one.',
+  },
+  address_not_allowed: {
+    kind: 'forbidden',
+    message: 'Runtime tools cannot be used from the address {address}.',
+    hint: 'Call from an allowed address, or add this one to runtime_allowed.',
   },
   host_not_allowed: {
     kind: 'forbidden',
@@ -234,6 +254,38 @@ export const refusalTexts = {
     hint: 'Use source thread with the thread_id of the call that wrote the file.',
   },
 
+  // Images
+  image_unknown: {
+    kind: 'not_found',
+    message: "The image '{image}' does not exist on this server.",
+    hint: 'Omit image for the default one, or ask an operator to add it.',
+  },
+  image_invalid: {
+    kind: 'invalid_argument',
+    message: "The image '{image}' cannot be used: {problem}.",
+    hint: 'Check the image with the tool that built it, then import or pull it again.',
+  },
+  image_too_large: {
+    kind: 'resource_too_large',
+    message: "The image '{image}' exceeds {setting} ({limit}).",
+    hint: 'Use a smaller image, or raise the setting.',
+  },
+  images_full: {
+    kind: 'state_conflict',
+    message: 'This server has reached the maximum of {limit} images.',
+    hint: 'Remove images that are not needed.',
+  },
+  registry_failed: {
+    kind: 'upstream_error',
+    message: "The registry {registry} could not provide '{image}': {problem}.",
+    hint: 'Check the reference and image_registries, then retry. Parts that have arrived are kept.',
+  },
+  build_failed: {
+    kind: 'unavailable',
+    message: "The image '{image}' could not be built: {problem}.",
+    hint: 'Fix the cause, then retry. Packages that were downloaded are kept.',
+  },
+
   // Threads, volumes and the files in them
   thread_unknown: {
     kind: 'not_found',
@@ -269,6 +321,11 @@ export const refusalTexts = {
     kind: 'conflict',
     message: 'The profile of this key mounts the volume {volume}, which does not exist.',
     hint: 'Ask the operator to create it (glovebox volumes create) or to remove it from the profile.',
+  },
+  secret_missing: {
+    kind: 'conflict',
+    message: 'The profile of this key names the secret {secret}, which does not exist.',
+    hint: 'Ask the operator to register it (glovebox secrets set) or to remove it from the profile.',
   },
   storage_unavailable: {
     kind: 'invalid_argument',
@@ -317,13 +374,19 @@ export const refusalTexts = {
   },
   transfers_full: {
     kind: 'rate_limited',
-    message: 'This key has reached the maximum of {limit} files that are read and written at the same time.',
+    message:
+      'This key has reached the maximum of {limit} files or large requests that are transferred at the same time.',
     hint: 'Wait for the others to finish, then retry in {retryAfterSeconds} s.',
   },
   range_unsatisfiable: {
     kind: 'range_not_satisfiable',
     message: 'The range starts after the end of the file, which is {sizeBytes} bytes.',
     hint: 'Request a range within the file.',
+  },
+  run_image_unknown: {
+    kind: 'not_found',
+    message: 'The run has no image {number}, or its output is no longer kept.',
+    hint: 'Get the run to see its images. They are numbered from 1.',
   },
   path_not_found: {
     kind: 'not_found',
@@ -359,6 +422,11 @@ export const refusalTexts = {
     kind: 'range_invalid',
     message: 'The range starts at byte {offset}; the file has {sizeBytes} bytes.',
     hint: 'Request a range within the file.',
+  },
+  path_denied: {
+    kind: 'forbidden',
+    message: 'The user of the sandbox has no permission for {path}.',
+    hint: 'Use a path that this user can access, or another user, such as root of the sandbox.',
   },
   file_busy: {
     kind: 'busy',
@@ -401,6 +469,21 @@ export const refusalTexts = {
     kind: 'unavailable',
     message: 'All slots are busy ({running} running); the run waited {waitedSeconds} s without getting one.',
     hint: 'Retry in {retryAfterSeconds} s.',
+  },
+  runtime_busy: {
+    kind: 'rate_limited',
+    message: 'The tool {tool} is running, and expensive tools run one at a time.',
+    hint: 'Retry in {retryAfterSeconds} s.',
+  },
+  tool_failed: {
+    kind: 'internal_error',
+    message: 'The tool failed (id {faultId}).',
+    hint: 'Read the cause with logging_search_entries, with this id as the keyword.',
+  },
+  heap_dump_refused: {
+    kind: 'conflict',
+    message: 'No heap dump was written: {problem}.',
+    hint: 'Use node_get_top_allocators, which needs no memory and contains no data.',
   },
   unavailable: {
     kind: 'unavailable',
@@ -448,6 +531,165 @@ export const refusalTexts = {
     hint: 'No action is needed: a run that has ended cannot be cancelled.',
   },
 
+  // Stateful code in sandboxes
+  context_unknown: {
+    kind: 'not_found',
+    message: "The context '{context}' does not exist in this sandbox.",
+    hint: 'List the contexts of the sandbox, or omit the context to use the default one of the language.',
+  },
+  contexts_full: {
+    kind: 'rate_limited',
+    message: 'This sandbox has reached the maximum of {limit} contexts.',
+    hint: 'Delete a context that is not needed.',
+  },
+  context_language: {
+    kind: 'invalid_argument',
+    message: "The context '{context}' runs {language}.",
+    hint: 'Use a context of the language of the code, or omit the context.',
+  },
+  context_busy: {
+    kind: 'busy',
+    message: "The context '{context}' has reached the maximum of {limit} waiting calls.",
+    hint: 'Wait until calls have ended, or use another context: calls of one context run one after another.',
+  },
+  interpreter_missing: {
+    kind: 'invalid_argument',
+    message: "The image of this sandbox cannot run '{language}': {reason}.",
+    hint: 'Use another language, or a sandbox with an image that contains its interpreter.',
+  },
+  rewind_unavailable: {
+    kind: 'state_conflict',
+    message: "The context '{context}' cannot be rewound: {reason}.",
+    hint: 'Restart the context for an empty state, or run code that undoes the change.',
+  },
+
+  // Named sandboxes
+  sandbox_unknown: {
+    kind: 'not_found',
+    message: "Sandbox '{sandbox}' does not exist in the namespace '{namespace}'.",
+    hint: 'List the sandboxes, or start one with this name.',
+  },
+  port_closed: {
+    kind: 'upstream_error',
+    message: 'Nothing accepts connections on port {port} of the sandbox.',
+    hint: 'Start a server in the sandbox that listens on this port of 127.0.0.1, ::1 or all addresses, then retry.',
+  },
+  port_unpublished: {
+    kind: 'not_found',
+    message: 'Port {port} of this sandbox is not published.',
+    hint: 'List the published ports of the sandbox.',
+  },
+  ports_full: {
+    kind: 'state_conflict',
+    message: 'The sandbox has {max} published ports, which is the limit.',
+    hint: 'Withdraw one of them first.',
+  },
+  preview_invalid: {
+    kind: 'not_found',
+    message: 'This preview address is invalid, has expired or was withdrawn.',
+    hint: 'Publish the port again to get a new address.',
+  },
+  preview_failed: {
+    kind: 'upstream_error',
+    message:
+      'The server in the sandbox closed the connection before it had responded, or its response is not valid HTTP.',
+    hint: 'Check the output of the server in the sandbox.',
+  },
+  preview_denied: {
+    kind: 'unauthenticated',
+    message: 'This preview is for keys of its organization.',
+    hint: 'Open its signed link, or send a key as a bearer token.',
+  },
+  previews_full: {
+    kind: 'rate_limited',
+    message: 'The {owner} has {max} connections to previews, which is the limit.',
+    hint: 'Close some of them, or retry in {retryAfterSeconds} s.',
+  },
+  preview_traffic: {
+    kind: 'rate_limited',
+    message: 'The previews of the {owner} have transferred {max} bytes within an hour, which is the limit.',
+    hint: 'Retry in {retryAfterSeconds} s.',
+  },
+  sandbox_exists: {
+    kind: 'conflict',
+    message: "Conflict: sandbox '{sandbox}' already exists in the namespace '{namespace}'.",
+    hint: 'Use the existing one, delete it, or choose another name.',
+  },
+  sandbox_not_running: {
+    kind: 'state_conflict',
+    message: "Sandbox '{sandbox}' is {state}.",
+    hint: 'Start it, or resume it if it is paused, then retry. Its disk is kept.',
+  },
+  sandbox_busy: {
+    kind: 'busy',
+    message: "Conflict: sandbox '{sandbox}' is changing its state.",
+    hint: 'Retry when it has started or stopped.',
+  },
+  sandbox_failed: {
+    kind: 'unavailable',
+    message: "Sandbox '{sandbox}' could not be started: {reason}.",
+    hint: 'Retry. If it fails again, delete the sandbox and create it with other settings.',
+  },
+  sandboxes_full: {
+    kind: 'rate_limited',
+    message: 'This organization has reached the maximum of {limit} sandboxes, stopped ones included.',
+    hint: 'Delete sandboxes that are not needed.',
+  },
+  namespace_denied: {
+    kind: 'forbidden',
+    message: "This key cannot use the namespace '{namespace}'.",
+    hint: 'Use a namespace of this key, or ask an administrator to add it.',
+  },
+  process_unknown: {
+    kind: 'not_found',
+    message: 'The process {process} does not exist in this sandbox.',
+    hint: 'List the processes of the sandbox. Processes end when it stops.',
+  },
+  command_is_shell: {
+    kind: 'invalid_argument',
+    message: 'command must be the name of one program; {command} is a command line.',
+    hint: 'Pass the arguments in args. For pipes, redirections, && and variables, run a shell: command "bash", args ["-c", "…"].',
+  },
+
+  // The transport of 2024-11-05
+  message_session_missing: {
+    kind: 'invalid_params',
+    message: 'Missing sessionId.',
+    hint: 'Send messages to the address in the endpoint event of GET /sse.',
+  },
+  message_session_unknown: {
+    kind: 'invalid_params',
+    message: 'Invalid session ID.',
+    hint: 'The stream of this session has ended. Open a new one with GET /sse.',
+  },
+  messages_full: {
+    kind: 'rate_limited',
+    message: '{limit} messages of this session are being answered, which is the maximum.',
+    hint: 'Wait for one of the answers.',
+  },
+
+  // Workspaces
+  workspace_failed: {
+    kind: 'unavailable',
+    message: 'The agent of the workspace failed: {reason}.',
+    hint: 'Retry: it is started again. If it fails again, check that the image has Python 3.8 or later.',
+  },
+  workspace_read_only: {
+    kind: 'read_only',
+    message: 'The workspaces of this key are read-only.',
+    hint: 'Use a tool that only reads, or ask an administrator for a key with another profile.',
+  },
+  workspace_busy: {
+    kind: 'rate_limited',
+    message: '{limit} calls of this workspace are in progress, which is the maximum.',
+    hint: 'Wait for one of them to end.',
+  },
+  review_unavailable: {
+    kind: 'invalid_argument',
+    message: 'The workspace {workspace} has the mode {mode}, so no changes wait for review.',
+    hint: 'Changes are made in the directory itself. Start the server with the mode review to keep them apart.',
+  },
+
   // Upstreams
   upstream_unknown: {
     kind: 'not_found',
@@ -469,15 +711,40 @@ export const refusalTexts = {
     message: 'Upstream server did not respond within {seconds} seconds',
     hint: 'Retry later, split the operation, or ask an administrator for a longer timeout.',
   },
+  upstream_login_required: {
+    kind: 'configuration_error',
+    message: 'The upstream server {upstream} requires a login: {problem}. {remedy}.',
+    hint: 'Retry after the login.',
+  },
+  upstream_login_failed: {
+    kind: 'upstream_error',
+    message: 'The login to {upstream} failed: {problem}.',
+    hint: 'Start a new login. Some authorization servers require a client that was registered by hand; set its client_id.',
+  },
   upstream_tool_denied: {
     kind: 'forbidden',
     message: 'The tool {tool} of {upstream} cannot be called: {reason}.',
     hint: 'Use another tool, or ask an administrator to allow it.',
   },
+  upstream_session_unknown: {
+    kind: 'session_not_found',
+    message: 'The session does not exist or has ended.',
+    hint: 'Open a new session with a GET request to the address of the server.',
+  },
+  upstream_rate_limited: {
+    kind: 'rate_limited',
+    message: 'This key may send {limit} requests to upstream servers per minute.',
+    hint: 'Retry in {retryAfterSeconds} s.',
+  },
   upstream_full: {
     kind: 'rate_limited',
     message: 'Too many calls to {upstream} are in progress ({limit}).',
     hint: 'Retry in {retryAfterSeconds} s.',
+  },
+  upstream_programs_full: {
+    kind: 'rate_limited',
+    message: 'The program of {upstream} cannot be started: {limit} {what} are in use.',
+    hint: 'Retry in {retryAfterSeconds} s, or ask the operator for a higher limit.',
   },
   fault: {
     kind: 'internal_error',

@@ -1,3 +1,5 @@
+import type { JailNetwork, NetworkUse } from './network.ts'
+
 /**
  * The types of a run that all modules share: its request, its events and its ending.
  * Plain data, sent unchanged over the socket between front and runner.
@@ -103,6 +105,8 @@ export interface RunSpec {
   profileRevision: string
   reuse: Reuse
   language: Language
+  /** Name of a stored image; absent: the default image. */
+  image?: string
   /** Python modules that are imported in advance. */
   preload?: readonly string[]
   /** Merged and validated variables of the caller; they override the fixed ones of the engine. */
@@ -114,6 +118,8 @@ export interface RunSpec {
   thread?: RunThread
   /** Slugs and names are unique. */
   volumes?: readonly RunVolume[]
+  /** Absent: its jail has no network except its loopback. */
+  network?: JailNetwork
 }
 
 export interface RunInput {
@@ -243,6 +249,8 @@ export interface RunResult {
   files?: ChangedFiles
   /** Present for a run that displayed images. */
   images?: ImageCounts
+  /** Present for a run with a network. */
+  network?: NetworkUse[]
 }
 
 /**

@@ -38,6 +38,18 @@ export function compile<Schema extends TObject>(
   }
 }
 
+/** As `compile`, when it is first called: compiling one takes milliseconds, and a server has some hundred. */
+export function compileLater<Schema extends TObject>(
+  schema: Schema,
+  options: CheckOptions = {},
+): CheckArguments<Static<Schema>> {
+  let check: CheckArguments<Static<Schema>> | undefined
+  return (given, warn) => {
+    check ??= compile(schema, options)
+    return check(given, warn)
+  }
+}
+
 /** Removes `_meta` of the protocol, which some clients repeat inside the arguments. */
 function withoutMeta(given: unknown): unknown {
   if (typeof given !== 'object' || given === null || !Object.hasOwn(given, '_meta')) return given
@@ -143,7 +155,77 @@ const article = (type: string): string => `${/^[aeiou]/.test(type) ? 'an' : 'a'}
 const under = (path: string, name: string): string => (path ? `${path}.${name}` : name)
 
 /** `/env_vars/KEY` as `env_vars.KEY`. */
-function fieldName(pointer: string): string {
-  const words = pointer.split('/').slice(1)
-  return words.map((word) => word.replaceAll('~1', '/').replaceAll('~0', '~').slice(0, 128)).join('.')
+const fieldName = (pointer: string): string =>
+  wordsOf(pointer)
+    .map((word) => word.slice(0, 128))
+    .join('.')
+
+const wordsOf = (pointer: string): string[] =>
+  pointer
+    .split('/')
+    .slice(1)
+    .map((word) => word.replaceAll('~1', '/').replaceAll('~0', '~'))
+
+/** What is wrong at one place of a value. */
+export interface SchemaProblem {
+  path: readonly string[]
+  problem: string
+}
+
+/** Reports every problem. For files of operators only: its cost is not bounded by the schema. */
+const thorough = new Ajv2020({ strict: true, strictTypes: false, allErrors: true, ownProperties: true, verbose: true })
+
+/** Compiles a schema into a check that returns all problems of a value, by their place. */
+export function problemsIn(schema: TObject): (given: unknown) => SchemaProblem[] {
+  const validate = thorough.compile(schema)
+  return (given) => {
+    if (validate(given)) return []
+    const errors = validate.errors ?? []
+    // What each alternative lacks says less than that none of them fits.
+    const places = errors.filter(({ keyword }) => keyword === 'anyOf').map(({ instancePath }) => instancePath)
+    const isWithin = (error: ErrorObject) =>
+      error.keyword !== 'anyOf' && places.some((place) => `${error.instancePath}/`.startsWith(`${place}/`))
+    return errors.filter((error) => !isWithin(error)).map(toProblem)
+  }
+}
+
+function toProblem(error: ErrorObject): SchemaProblem {
+  const { keyword, params, parentSchema, instancePath } = error
+  const path = wordsOf(instancePath)
+  if (keyword === 'required') return { path, problem: `must contain ${params.missingProperty}` }
+  if (keyword === 'additionalProperties') {
+    const known = Object.keys((parentSchema as { properties?: object } | undefined)?.properties ?? {})
+    const name = String(params.additionalProperty)
+    const meant = closestName(name, known)
+    const hint = meant === undefined ? `known fields: ${known.join(', ')}` : `did you mean ${meant}?`
+    return { path: [...path, name], problem: `is not a known field; ${hint}` }
+  }
+  if (keyword === 'anyOf') {
+    const { description } = parentSchema as { description?: string }
+    return { path, problem: `must be one of the accepted forms${description ? `: ${description}` : ''}` }
+  }
+  return { path, problem: `${expected(error)}; ${actual(error.data)}` }
+}
+
+/** Compiles schemas of administrators. Unknown keywords are errors, so that a misspelled one does not permit everything. */
+const narrowing = new Ajv2020({
+  strictSchema: true,
+  strictTypes: false,
+  strictRequired: false,
+  allErrors: false,
+  ownProperties: true,
+})
+
+/**
+ * Compiles a schema that narrows the arguments of a tool.
+ * @returns a function that says what is wrong with arguments, or returns `undefined` if they match.
+ * @throws Error if the schema is invalid.
+ */
+export function narrowingCheck(schema: object): (given: unknown) => string | undefined {
+  const validate = narrowing.compile(structuredClone(schema))
+  return (given) => {
+    if (validate(given)) return undefined
+    const { instancePath = '', message = 'is invalid' } = validate.errors?.[0] ?? {}
+    return `${instancePath.replaceAll('/', '.').replace(/^\./, '') || 'arguments'} ${message}`
+  }
 }

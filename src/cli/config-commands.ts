@@ -1,16 +1,33 @@
-/** `glovebox config`: the effective configuration. */
+/** `glovebox config`: the effective configuration, and that of MCP clients. */
 import type { Command } from 'commander'
 import type { Config } from '../config.ts'
 import { sizeText } from '../config-sources.ts'
+import { mcpClientNames } from '../gateway/client-config.ts'
 import type { Setting } from '../setting.ts'
 import { type SettingName, settingNames, settings } from '../settings.ts'
+import { reporting, withServer } from './api-client.ts'
+import { type ClientConfigOptions, clientConfigCommand } from './client-config-command.ts'
 import { type Cli, withExamples } from './command.ts'
 import { printJson, printTable, withJson } from './output.ts'
 import type { ProcessIo } from './process-io.ts'
 import { addSettingOptions, configOf } from './setting-options.ts'
 
-export function register(program: Command, { io }: Cli): void {
-  const config = program.command('config').description('Inspect the configuration.')
+export function register(program: Command, { io, exit }: Cli): void {
+  const config = withServer(
+    program
+      .command('config')
+      .description('Inspect the configuration, or connect an MCP client.')
+      .argument('[client]', `MCP client whose configuration is printed: ${mcpClientNames.join(', ')}`),
+  )
+    .option('--upstream <name>', 'connect it to an upstream instead of this server')
+    .option('--all', 'connect it to /v1/mcp, which has the tools of all upstreams')
+    .option('--write', 'merge the entry into the file of the client, after showing the change')
+    .option('--file <path>', 'file of the client')
+    .action(async (client: string | undefined, options: ClientConfigOptions, command: Command) => {
+      if (client === undefined) command.help({ error: true })
+      exit(await reporting('config', io, () => clientConfigCommand(client, options, io)))
+    })
+  withExamples(config, 'glovebox config cursor --url https://glovebox.example.com --key-file key --write')
   withExamples(
     addSettingOptions(
       withJson(config.command('show').description('Print every setting, its value and where it was set.')),

@@ -2,13 +2,14 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Command } from 'commander'
+import { StartRefused } from '../base/errors.ts'
 import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
 import { type Cli, withExamples } from './command.ts'
 import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
 import { receiveConfig, sendConfig } from './hand-over.ts'
-import { type Check, inspect } from './inspect.ts'
+import { attempt, type Check, inspect } from './inspect.ts'
 import { inspectStorage } from './inspect-storage.ts'
 import { printJson, withJson } from './output.ts'
 import { requirePrivilege } from './privilege.ts'
@@ -63,7 +64,9 @@ async function doctor(config: Config, { json = false }: Options, io: ProcessIo):
   sendConfig(child.stdin, config)
   child.stdout.pipe(io.stdout, { end: false })
   child.stderr.pipe(io.stderr, { end: false })
-  const [code] = await once(child, 'close')
+  const [code] = await once(child, 'close').catch((error: Error) => {
+    throw new StartRefused(`unshare cannot be started: ${error.message}.`, 'Install the package util-linux.')
+  })
   return (code as number | null) ?? exitCodes.software
 }
 
@@ -78,9 +81,9 @@ async function doctorInside(config: Config, { json = false }: Options, io: Proce
     stateDir: join(config.stateDir, `${instance.id}-doctor`),
   }
   const memoryBytes = Math.max(...Object.values(config.profiles).map(({ limits }) => limits.memoryBytes))
-  const checks = await inspect(settings, memoryBytes, preloadsOf(config))
+  const checks = await inspect(settings, config.home, memoryBytes, preloadsOf(config))
   const hasThreads = Object.values(config.profiles).some(({ storage }) => storage.kind === 'threads')
-  if (hasThreads) checks.push(await inspectStorage(config.home))
+  if (hasThreads) checks.push(...(await attempt('threads', async () => [await inspectStorage(config.home)])))
   lock.release()
   if (json) printJson(checks, io)
   else print(checks, io)

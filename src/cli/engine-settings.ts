@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { defaultImage } from '../base/image.ts'
 import type { Instance } from '../base/instance.ts'
 import type { Config } from '../config.ts'
 import { type EngineSettings, engineDefaults } from '../engine/settings.ts'
@@ -19,8 +20,9 @@ export function engineSettingsOf(config: Config, instance: Instance): EngineSett
   }
 }
 
-/** The preload lists of all profiles, without duplicates. */
+/** The preload lists of the profiles with the default image, without duplicates. */
 export function preloadsOf(config: Config): string[][] {
-  const lists = Object.values(config.profiles).map(({ preload }) => JSON.stringify(preload))
+  const profiles = Object.values(config.profiles).filter(({ image }) => image === defaultImage)
+  const lists = profiles.map(({ preload }) => JSON.stringify(preload))
   return [...new Set(lists)].map((list) => JSON.parse(list) as string[]).filter((modules) => modules.length > 0)
 }

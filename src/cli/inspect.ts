@@ -1,5 +1,4 @@
-import { readFileSync, readlinkSync } from 'node:fs'
-import { statfs } from 'node:fs/promises'
+import { readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -11,6 +10,7 @@ import { capture, probeLimits, usable } from '../engine/probe.ts'
 import { type EngineSettings, type RuntimeName, runtimeNames } from '../engine/settings.ts'
 import { createSlot } from '../engine/slots/create-slot.ts'
 import type { Slot } from '../engine/slots/slot.ts'
+import { checkClock, checkDisks, checkEscapes, checkKernel, checkMemory } from './inspect-machine.ts'
 
 /** The result of one check. */
 export interface Check {
@@ -21,12 +21,10 @@ export interface Check {
   remedy?: string
 }
 
-/** With less free space, the database and slots soon fail. */
-const diskFreeMinBytes = 1024 ** 3
-
 /**
  * Checks whether this machine can run sandboxes: creates a slot, and verifies every isolation layer from inside a jail.
  * @param settings of a separate instance, so that a running server is not affected
+ * @param home of the server, where its data is
  * @param memoryBytes the largest memory limit of the profiles
  * @param preloads lists of modules that profiles preload
  * @returns the results in the order of their dependencies. A missing feature of the machine is a failed check, not an
@@ -34,23 +32,42 @@ const diskFreeMinBytes = 1024 ** 3
  */
 export async function inspect(
   settings: EngineSettings,
+  home: string,
   memoryBytes: number,
   preloads: readonly (readonly string[])[] = [],
 ): Promise<Check[]> {
-  const machine = [checkMemory(memoryBytes), await checkDisk(settings.stateDir)]
-  let host: Machine
+  const machine = [
+    ...(await attempt('kernel', () => [checkKernel()])),
+    ...(await attempt('memory', () => [checkMemory(memoryBytes)])),
+    ...(await attempt('disks', () => checkDisks({ home, state_dir: settings.stateDir }))),
+    ...(await attempt('clock', () => [checkClock()])),
+  ]
+  const engine = await attempt('start', async () => {
+    const host = await openMachine(settings)
+    try {
+      return [
+        ...(await attempt('runtime', () => checkRuntimes(host, settings))),
+        ...(await attempt('known escapes', async () => [await checkEscapes(host)])),
+        ...checkHost(host),
+        ...(await attempt('slot', () => checkSlot(host))),
+        ...(await attempt('preload', () => checkPreloads(host, preloads))),
+      ]
+    } finally {
+      await host.close()
+    }
+  })
+  return [...engine, ...machine]
+}
+
+/** Runs some checks. Whatever prevents them is a failed check, so that the others are reported as well. */
+export async function attempt(name: string, checks: () => Check[] | Promise<Check[]>): Promise<Check[]> {
   try {
-    host = await openMachine(settings)
+    return await checks()
   } catch (error) {
-    if (!(error instanceof StartRefused)) throw error
-    return [{ name: 'start', ok: false, detail: error.message, remedy: error.remedy }, ...machine]
-  }
-  try {
-    const preloaded = await checkPreloads(host, preloads)
-    const own = [...(await checkRuntimes(host, settings)), ...checkHost(host), ...(await checkSlot(host))]
-    return [...own, ...preloaded, ...machine]
-  } finally {
-    await host.close()
+    const detail = error instanceof Error ? error.message : String(error)
+    const remedy =
+      error instanceof StartRefused ? error.remedy : 'Correct what this message names, and run the command again.'
+    return [{ name, ok: false, detail, remedy }]
   }
 }
 
@@ -220,41 +237,3 @@ function layer(name: string, ok: boolean, detail: string): Check {
   if (ok) return { name, ok, detail }
   return { name, ok, detail, remedy: 'This is a defect: do not use this machine as a server, and report it.' }
 }
-
-function checkMemory(wantedBytes: number): Check {
-  const availableKb = /^MemAvailable:\s+(\d+) kB$/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]
-  const bytes = Number(availableKb ?? 0) * 1024
-  const ok = bytes >= wantedBytes
-  const detail = `${inMebibytes(bytes)} available; one run can use ${inMebibytes(wantedBytes)}`
-  return {
-    name: 'memory',
-    ok,
-    detail,
-    ...(ok ? {} : { remedy: 'Free memory, or decrease limit_memory of the profiles.' }),
-  }
-}
-
-async function checkDisk(stateDir: string): Promise<Check> {
-  const { path, bytes } = await freeBytes(stateDir)
-  const ok = bytes >= diskFreeMinBytes
-  const detail = `${inMebibytes(bytes)} free at ${path}`
-  return {
-    name: 'disk',
-    ok,
-    detail,
-    ...(ok ? {} : { remedy: `Free at least ${inMebibytes(diskFreeMinBytes)} there.` }),
-  }
-}
-
-/** Reads the free space of the directory, or of its nearest existing parent. */
-async function freeBytes(path: string): Promise<{ path: string; bytes: number }> {
-  try {
-    const { bavail, bsize } = await statfs(path)
-    return { path, bytes: bavail * bsize }
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    return freeBytes(path.slice(0, path.lastIndexOf('/')) || '/')
-  }
-}
-
-const inMebibytes = (bytes: number): string => `${Math.floor(bytes / 1024 ** 2)} MiB`

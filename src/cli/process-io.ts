@@ -1,11 +1,15 @@
 import type { Readable, Writable } from 'node:stream'
 
 /** An output of this process, which may be a terminal. */
-export type OutputStream = Writable & { isTTY?: boolean | undefined; columns?: number | undefined }
+export type OutputStream = Writable & {
+  isTTY?: boolean | undefined
+  columns?: number | undefined
+  rows?: number | undefined
+}
 
 /** What a command sees of its process. Only `main.ts` creates one from the real process. */
 export interface ProcessIo {
-  stdin: Readable & { isTTY?: boolean | undefined }
+  stdin: Readable & { isTTY?: boolean | undefined; setRawMode?(isRaw: boolean): unknown }
   stdout: OutputStream
   stderr: OutputStream
   env: Readonly<Record<string, string | undefined>>
@@ -19,6 +23,16 @@ export interface ProcessIo {
    * @param handle receives the conventional exit code, 128 and the number of the signal.
    */
   onRepeatedSignal(handle: (exitCode: number) => void): void
+  /** The channel to a process of this program that started it with one. */
+  parent?: ParentChannel | undefined
+}
+
+/** Messages of Node.js between two processes, with sockets: https://nodejs.org/api/child_process.html */
+export interface ParentChannel {
+  send(message: object): void
+  receive(take: (message: unknown, handle: unknown) => void): void
+  /** Resolves when the other process has ended. */
+  readonly gone: Promise<void>
 }
 
 /** Exit codes as sysexits.h has them: https://man.openbsd.org/sysexits */

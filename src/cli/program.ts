@@ -11,6 +11,7 @@ import { version } from './version.ts'
 const commands: Readonly<Record<string, () => Promise<CommandModule>>> = {
   serve: () => import('./serve.ts'),
   doctor: () => import('./doctor.ts'),
+  'install-service': () => import('./systemd/install-unit.ts'),
   config: () => import('./config-commands.ts'),
   run: () => import('./run.ts'),
   runs: () => import('./runs.ts'),
@@ -18,12 +19,18 @@ const commands: Readonly<Record<string, () => Promise<CommandModule>>> = {
   push: () => import('./transfer.ts'),
   pull: () => import('./transfer.ts'),
   threads: () => import('./threads.ts'),
+  sandbox: () => import('./sandboxes/sandboxes.ts'),
+  workspaces: () => import('./workspaces.ts'),
   status: () => import('./status.ts'),
+  top: () => import('./top.ts'),
   stdio: () => import('./stdio-command.ts'),
+  apply: () => import('./admin/apply.ts'),
+  diff: () => import('./admin/apply.ts'),
   orgs: () => import('./admin/orgs.ts'),
   keys: () => import('./admin/keys.ts'),
   profiles: () => import('./admin/profiles.ts'),
   volumes: () => import('./admin/volumes.ts'),
+  images: () => import('./admin/images.ts'),
   upstreams: () => import('./admin/upstreams.ts'),
   tools: () => import('./admin/tools.ts'),
   limits: () => import('./admin/limits.ts'),
@@ -34,13 +41,17 @@ const commands: Readonly<Record<string, () => Promise<CommandModule>>> = {
   subjects: () => import('./admin/subjects.ts'),
   tokens: () => import('./admin/tokens.ts'),
   secrets: () => import('./admin/secrets.ts'),
+  backup: () => import('./backup/commands.ts'),
+  restore: () => import('./backup/commands.ts'),
   completion: () => import('./completion.ts'),
 }
 
 /** Commands that the product starts itself; they are not in the help. */
 const innerCommands: Readonly<Record<string, () => Promise<CommandModule>>> = {
+  broker: () => import('./broker.ts'),
   runner: () => import('./runner.ts'),
   front: () => import('./front.ts'),
+  'image-puller': () => import('./image-puller.ts'),
   'doctor-inside': () => import('./doctor.ts'),
 }
 
@@ -76,7 +87,7 @@ async function loadProgram(name: string | undefined, cli: Cli): Promise<Command>
 }
 
 /** Loads all commands that the help lists. */
-async function loadCommands(cli: Cli): Promise<Command> {
+export async function loadCommands(cli: Cli): Promise<Command> {
   return defineProgram(await Promise.all(Object.values(commands).map((load) => load())), cli)
 }
 

@@ -1,6 +1,5 @@
 import { mkdirSync, rmSync, statSync } from 'node:fs'
-import { dirname, join, relative, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { dirname, join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import { StartRefused } from '../base/errors.ts'
 import { type Instance, openInstance } from '../base/instance.ts'
@@ -10,39 +9,22 @@ import { createLog } from '../observe/log.ts'
 import { Child, whenAborted } from './child.ts'
 import { type Cli, withExamples } from './command.ts'
 import { prepareFrontHome } from './front-home.ts'
-import { requirePrivilege } from './privilege.ts'
+import { withHostWorkspaces } from './host-workspaces.ts'
+import { requirePrivilege, runnerCapabilities } from './privilege.ts'
 import type { ProcessIo } from './process-io.ts'
 import { recordServer } from './server-record.ts'
 import { addSettingOptions, configOf } from './setting-options.ts'
-
-const programRoot = resolve(fileURLToPath(new URL('../..', import.meta.url)))
+import { openServiceManager } from './systemd/notify.ts'
+import { frontCommand, isInProgram, mainFile, programRoot, treeMountPoint } from './unprivileged-command.ts'
 
 export function register(program: Command, { io, exit }: Cli): void {
   withExamples(
     addSettingOptions(program.command('serve').description('Start a server for MCP and REST on this machine.')),
     'glovebox serve --dev',
+    'glovebox serve --dev --workspace .:review',
     'glovebox serve --config /etc/glovebox.yaml --host 0.0.0.0',
   ).action(async (_: object, command: Command) => exit(await serve(configOf(command, io), io)))
 }
-
-/**
- * The capabilities of the runner: creating namespaces and mounts, changing ids, ending processes of other users, writing
- * cgroup files, setting limits. None for devices, kernel modules, raw sockets or the clock.
- */
-const runnerCapabilities = [
-  'chown',
-  'dac_override',
-  'fowner',
-  'kill',
-  'net_admin',
-  'setgid',
-  'setpcap',
-  'setuid',
-  'sys_admin',
-  'sys_chroot',
-  'sys_ptrace',
-  'sys_resource',
-]
 
 /**
  * The supervisor: starts the runner and the front, restarts them when they die, and stops both. It runs as root and
@@ -50,13 +32,14 @@ const runnerCapabilities = [
  * @returns the exit code: 0 after an orderly stop, 128 and its number after a second signal, 78 when the product cannot start as configured.
  * @throws StartRefused for what the supervisor checks itself.
  */
-async function serve(config: Config, io: ProcessIo): Promise<number> {
+async function serve(given: Config, io: ProcessIo): Promise<number> {
   requirePrivilege('serve')
-  requireReadable(config)
-  const instance = openInstance(config.home, config.stateDir)
+  requireReadable(given)
+  const instance = openInstance(given.home, given.stateDir)
   // Without waiting: another server holds it, not a child of this one that is still ending.
-  const lock = await InstanceLock.acquire(config.home, 'supervisor', false)
-  prepareDirectories(config, instance)
+  const lock = await InstanceLock.acquire(given.home, 'supervisor', false)
+  prepareDirectories(given, instance)
+  const config = withHostWorkspaces(given, instance.stateDir)
   recordServer(instance, config, process.pid)
   const log = createLog({
     level: config.logLevel,
@@ -65,7 +48,9 @@ async function serve(config: Config, io: ProcessIo): Promise<number> {
     bindings: { process: 'supervisor' },
   })
   for (const deprecation of config.deprecations) log.warn(deprecation)
+  const manager = await openServiceManager(io.env, log)
   const stopping = new AbortController()
+  whenAborted(stopping.signal, () => manager?.stopping())
   whenAborted(io.stop, () => stopping.abort())
   const hurry = new AbortController()
   io.onRepeatedSignal((exitCode) => hurry.abort(exitCode))
@@ -74,12 +59,14 @@ async function serve(config: Config, io: ProcessIo): Promise<number> {
   const front = new Child('front', frontCommand(config, instance), config, log, stopping)
   const runnerCode = await runner.start()
   const frontCode = runnerCode ?? (await front.start())
+  if (frontCode === undefined) manager?.ready()
   if (frontCode === undefined) await new Promise((stopped) => whenAborted(stopping.signal, () => stopped(undefined)))
   // On a second signal no run and no answer is waited for, but nothing is left on the machine either.
   await front.end(config.drainMs + endingMs, hurry.signal)
   await runner.end(endingMs)
   rmSync(join(instance.stateDir, 'link'), { recursive: true, force: true })
   lock.release()
+  manager?.close()
   return hurry.signal.aborted ? (hurry.signal.reason as number) : (runner.refusal ?? front.refusal ?? 0)
 }
 
@@ -91,7 +78,7 @@ const endingMs = 15_000
 
 /** @throws StartRefused when the front's user cannot read the program. */
 function requireReadable(config: Config): void {
-  for (const path of [join(programRoot, 'src', 'main.ts'), process.execPath]) {
+  for (const path of [join(programRoot, mainFile), process.execPath]) {
     if ((statSync(path).mode & 0o004) === 0) {
       throw new StartRefused(
         `The user of the API server (id ${config.frontUid}) cannot read ${path}.`,
@@ -99,14 +86,15 @@ function requireReadable(config: Config): void {
       )
     }
   }
+  if (!isInProgram(process.execPath)) requirePassable(dirname(process.execPath), config.frontUid)
 }
 
 function prepareDirectories(config: Config, instance: Instance): void {
-  const { stateDir, frontProgram } = instance
+  const { stateDir } = instance
   requirePassable(config.home, config.frontUid)
   mkdirSync(dirname(stateDir), { recursive: true, mode: 0o711 })
   mkdirSync(stateDir, { recursive: true, mode: 0o711 })
-  mkdirSync(frontProgram, { recursive: true, mode: 0o755 })
+  mkdirSync(treeMountPoint(instance), { recursive: true, mode: 0o755 })
   prepareFrontHome(config, instance)
 }
 
@@ -128,24 +116,6 @@ function runnerCommand(): string[] {
   return [
     ...['unshare', '--mount', '--propagation', 'slave', '--'],
     ...['setpriv', `--bounding-set=${bounds}`, '--inh-caps=-all', '--'],
-    ...[process.execPath, join(programRoot, 'src', 'main.ts'), 'runner'],
-  ]
-}
-
-/**
- * No code of the front ever runs as root: the program is bind-mounted read-only, in a mount namespace of its own, where
- * the front's user can read it, and only then Node.js starts, without any capability.
- */
-function frontCommand({ frontUid, frontGid }: Config, { frontProgram }: Instance): string[] {
-  const script =
-    'mount --rbind "$1" "$2" && mount -o remount,bind,ro,nosuid,nodev "$2" && cd "$2" && shift 2 && exec setpriv "$@"'
-  const node = relative(programRoot, process.execPath)
-  return [
-    ...['unshare', '--mount', '--propagation', 'slave', '--'],
-    ...['sh', '-c', script, 'sh', programRoot, frontProgram],
-    ...[`--reuid=${frontUid}`, `--regid=${frontGid}`, '--clear-groups'],
-    ...['--no-new-privs', '--bounding-set=-all', '--inh-caps=-all', '--'],
-    ...[node.startsWith('..') ? process.execPath : join(frontProgram, node)],
-    ...[join(frontProgram, 'src', 'main.ts'), 'front'],
+    ...[process.execPath, join(programRoot, mainFile), 'runner'],
   ]
 }

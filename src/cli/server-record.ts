@@ -68,7 +68,8 @@ export function readAddress(home: string): string | undefined {
 
 /** A server that listens on all addresses is reached on loopback. */
 function toLocalUrl(text: string): string | undefined {
-  const [, host, port] = /^http:\/\/(127\.\d+\.\d+\.\d+|0\.0\.0\.0|localhost|\[::1?\]):(\d{1,5})$/.exec(text) ?? []
+  const [, scheme, host, port] =
+    /^(https?):\/\/(127\.\d+\.\d+\.\d+|0\.0\.0\.0|localhost|\[::1?\]):(\d{1,5})$/.exec(text) ?? []
   if (host === undefined) return undefined
-  return `http://${host === '0.0.0.0' ? '127.0.0.1' : host === '[::]' ? '[::1]' : host}:${port}`
+  return `${scheme}://${host === '0.0.0.0' ? '127.0.0.1' : host === '[::]' ? '[::1]' : host}:${port}`
 }

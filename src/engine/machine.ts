@@ -1,15 +1,17 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Cleanup } from '../base/cleanup.ts'
 import { StartRefused } from '../base/errors.ts'
 import { openCgroups } from './cgroups/cgroups.ts'
 import { Processors } from './cgroups/processors.ts'
-import { openImage } from './images/image.ts'
-import { makeMountsSlaves, mountEmpty, requireOwnMountNamespace, unmount } from './mounts.ts'
+import { makeDir } from './images/generated-files.ts'
+import { openImage, writeImage } from './images/image.ts'
+import { makeMountsSlaves, mountEmpty, requireOwnMountNamespace, uncoverProc, unmount } from './mounts.ts'
 import { probe, type RejectedRuntime } from './probe.ts'
 import type { EngineSettings, RuntimeName } from './settings.ts'
 import type { SlotMachine } from './slots/create-slot.ts'
 import { IdRanges } from './slots/id-ranges.ts'
+import { MountTurns } from './slots/mount-turns.ts'
 import { type Reclaimed, reclaim, removeTree } from './slots/reclaim.ts'
 import type { OpenDock } from './slots/slot.ts'
 
@@ -24,6 +26,10 @@ export interface Machine extends SlotMachine {
   /** Runtimes that come before the one in use, and why they are not it. */
   rejected: readonly RejectedRuntime[]
   reclaimed: Reclaimed
+  /** Root directory of builders. */
+  builderRoot: string
+  /** Where the roots of slots of stored images are generated. */
+  rootsDir: string
   /** Undoes what `openMachine` did; every slot is destroyed before. */
   close(): Promise<void>
 }
@@ -47,6 +53,7 @@ export async function openMachine(settings: EngineSettings, openDock?: OpenDock)
   const undo = new Cleanup()
   try {
     await makeMountsSlaves()
+    await uncoverProc()
     makeStateDir(stateDir)
     undo.add(() => removeTree(stateDir))
     const shadow = await hideEmptyUnified(settings.cgroupRoot)
@@ -59,16 +66,29 @@ export async function openMachine(settings: EngineSettings, openDock?: OpenDock)
     // The runtimes look for what is in these as the ids of slots, too.
     for (const dir of [docksDir, devicesDir]) makeStateDir(dir)
     const image = undo.owns(await openImage(rootsDir, settings))
+    const builderRoot = writeBuilderRoot(rootsDir)
     const processors = cgroups.processors && new Processors(cgroups.processors)
     const dirs = { bundlesDir, docksDir, devicesDir }
     const { storageIops } = settings
-    const host = { cgroups, ids, image, ...dirs, openDock, processors, storageIops, openFilesMax: openFilesMax() }
+    const kernel = { cgroups, processors, mountTurns: new MountTurns(), storageIops, openFilesMax: openFilesMax() }
+    const host = { ...kernel, ids, image, ...dirs, openDock }
     const { runtime, version, rejected, languages } = await probe(settings.runtime, host, runtimeRoot)
-    return { ...host, runtime, runtimeVersion: version, languages, rejected, reclaimed, close: closing(undo.keep()) }
+    const found = { runtime, runtimeVersion: version, languages, rejected, reclaimed, builderRoot, rootsDir }
+    return { ...host, ...found, close: closing(undo.keep()) }
   } catch (error) {
     await undo.run()
     throw error
   }
+}
+
+/** The image of the machine with mount points and the program of builders. */
+function writeBuilderRoot(rootsDir: string): string {
+  const root = join(rootsDir, 'builder')
+  writeImage(root)
+  for (const point of ['dock', 'debs', 'builder']) makeDir(join(root, point))
+  for (const name of ['builder.py', 'layer.py', 'install-packages.sh'])
+    copyFileSync(new URL(`../../guest/images/${name}`, import.meta.url), join(root, 'builder', name))
+  return root
 }
 
 const closing = (undo: Cleanup) => () => undo.run()

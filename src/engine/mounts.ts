@@ -41,6 +41,20 @@ export async function makeMountsSlaves(): Promise<void> {
 }
 
 /**
+ * Mounts a whole /proc in this mount namespace if parts of it are covered, as in a container. A slot can mount one of its
+ * own only where a whole one is visible: https://man7.org/linux/man-pages/man7/mount_namespaces.7.html
+ */
+export async function uncoverProc(): Promise<void> {
+  const proc = '/proc'
+  const points = readFileSync(`${proc}/self/mountinfo`, 'utf8')
+    .split('\n')
+    .map((line) => line.split(' ')[4] ?? '')
+  // The kernel offers an empty directory for binfmt_misc, which covers nothing.
+  const covers = points.filter((point) => point.startsWith(`${proc}/`) && point !== `${proc}/sys/fs/binfmt_misc`)
+  if (covers.length > 0) await mounting('mount /proc', kernel.mountProc(Buffer.from(proc)))
+}
+
+/**
  * Binds a file or directory, without what is mounted below it: read-only, without devices or set-uid. A mount namespace
  * that belongs to a user namespace below ours cannot take these flags back.
  */

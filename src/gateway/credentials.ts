@@ -31,6 +31,10 @@ export class Credentials {
       case 'query':
         url.searchParams.set(credential.name, value)
         return { url, headers: { ...headers }, intoBody: undefined }
+      case 'env':
+        throw new Refusal('upstream_misconfigured', {
+          ...{ upstream: target.name, problem: 'its credential is a variable, which only a program has' },
+        })
       case 'body':
         return { url, headers: { ...headers }, intoBody: (message) => setPath(message, credential.name, value) }
     }
@@ -72,21 +76,3 @@ const define = (object: object, name: string, value: unknown): void => {
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
-
-const redacted = '[redacted]'
-
-/**
- * Replaces the secrets of an upstream in a text that it sent, also in their URL-encoded and base64 forms. Values of fewer
- * than 4 characters are not replaced.
- */
-export function redactSecrets(text: string, { secrets }: Pick<UpstreamTarget, 'secrets'>): string {
-  const values = [...Object.values(secrets.headers), ...(secrets.credential?.values ?? [])]
-  let clean = text
-  for (const value of values.filter(({ length }) => length >= 4)) {
-    const base64 = Buffer.from(value).toString('base64')
-    for (const form of [value, encodeURIComponent(value), base64, base64.replaceAll('=', '')]) {
-      clean = clean.replaceAll(form, redacted)
-    }
-  }
-  return clean
-}

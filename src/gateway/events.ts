@@ -21,7 +21,8 @@ export class EventBoundary {
   #lastWasReturn = false
 
   get isBetween(): boolean {
-    return this.#isBetween && !this.#lastWasReturn
+    // Also between the CR and the LF of an empty line: what is inserted ends with an empty line, and one more has no effect.
+    return this.#isBetween
   }
 
   /** Adds a piece of the stream. Only its last bytes determine the state. */

@@ -4,6 +4,7 @@ import { Refusal } from '../base/errors.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 import { UpstreamProblem } from './failures.ts'
 import { isRestricted, tryParse } from './message.ts'
+import { traceHeaders } from './trace-context.ts'
 
 /** A request of a client to an upstream. */
 export interface RelayRequest {
@@ -25,7 +26,7 @@ export interface UpstreamAnswer {
 /** Headers of a client that are forwarded. Credentials and cookies are never forwarded. */
 const requestHeaders: ReadonlySet<string> = new Set([
   ...['mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name', 'last-event-id'],
-  ...['traceparent', 'tracestate', 'accept-language'],
+  ...[...traceHeaders, 'accept-language'],
 ])
 /** Headers that repeat arguments of a call (`x-mcp-header`). */
 const argumentHeader = /^mcp-param-[a-z0-9-]{1,64}$/
@@ -33,6 +34,8 @@ const responseHeaders: readonly string[] = ['mcp-session-id', 'mcp-protocol-vers
 
 /** Maximum size of a body that is read completely. */
 const bodyMaxBytes = 1024 * 1024
+/** Time to read it. */
+const bodyMaxMs = 30_000
 
 /** Returns the headers of the request to an upstream, without its credentials. */
 export function passedOn({ headers, method }: RelayRequest): Record<string, string> {
@@ -88,19 +91,30 @@ export function pick(received: IncomingHttpHeaders): Record<string, string> {
   return picked
 }
 
-/** Reads a whole body. @throws UpstreamProblem if it is larger than 1 MiB. */
-export async function bodyOf({ body }: UpstreamAnswer): Promise<Buffer> {
-  const pieces: Uint8Array[] = []
-  let bytes = 0
-  for await (const piece of body as AsyncIterable<Uint8Array>) {
-    bytes += piece.length
-    if (bytes > bodyMaxBytes) {
-      body.destroy()
-      throw new UpstreamProblem('its response is too large')
+/** Reads a whole body. @throws UpstreamProblem if it is larger than 1 MiB, or incomplete after 30 s. */
+export function bodyOf(answer: UpstreamAnswer): Promise<Buffer> {
+  return within(answer, async () => {
+    const pieces: Uint8Array[] = []
+    let bytes = 0
+    for await (const piece of answer.body as AsyncIterable<Uint8Array>) {
+      bytes += piece.length
+      if (bytes > bodyMaxBytes) throw new UpstreamProblem('its response is too large')
+      pieces.push(piece)
     }
-    pieces.push(piece)
+    return Buffer.concat(pieces)
+  })
+}
+
+/** Reads a response that the gateway needs itself, and then closes it. @throws UpstreamProblem after 30 s. */
+export async function within<T>({ body }: UpstreamAnswer, read: () => Promise<T>): Promise<T> {
+  const timer = setTimeout(() => body.destroy(new UpstreamProblem('it did not complete its response')), bodyMaxMs)
+  body.on('error', () => {})
+  try {
+    return await read()
+  } finally {
+    clearTimeout(timer)
+    body.destroy()
   }
-  return Buffer.concat(pieces)
 }
 
 /** Closes a response without reading it. @returns an error with the message `problem`. */

@@ -1,24 +1,20 @@
 /** Reads the servers in the configuration files of MCP clients, and in `server.json` of the MCP registry. */
 import { Refusal } from '../base/errors.ts'
 import { upstreamName } from '../core/upstreams/grants.ts'
+import { entryOfRegistry } from './import-registry.ts'
+import { isObject, type Json } from './json-object.ts'
 
 /** A server of a configuration file that can be registered as an upstream. */
-export interface ImportedServer {
-  name: string
-  url: string
-  description?: string
-  headers: Record<string, string>
-}
+export type ImportedServer = { name: string; description?: string } & (
+  | { transport: 'http' | 'sse'; url: string; headers: Record<string, string> }
+  | { transport: 'stdio'; program: { command: string; args: string[] }; env: Record<string, string> }
+)
 
 export interface Imported {
   servers: ImportedServer[]
   /** Servers that cannot be registered, with the reason. */
   skipped: { name: string; reason: string }[]
 }
-
-type Json = Record<string, unknown>
-
-const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Fields that contain the servers, in the files of different clients. */
 const listFields = ['mcpServers', 'servers', 'mcp_servers', 'context_servers', 'mcp'] as const
@@ -34,7 +30,12 @@ const headerFields = ['headers', 'http_headers'] as const
  */
 export function importServers(content: unknown, vendor: string): Imported {
   if (isObject(content) && Array.isArray(content.remotes ?? content.packages) && typeof content.name === 'string') {
-    return fromRegistry(content, vendor)
+    const imported: Imported = { servers: [], skipped: [] }
+    const name = toName(String(content.name), vendor)
+    const entry = entryOfRegistry(content)
+    if (typeof entry === 'string') imported.skipped.push({ name, reason: entry })
+    else add(imported, name, entry)
+    return imported
   }
   const list = isObject(content) ? listFields.map((field) => content[field]).find(isObject) : undefined
   if (list === undefined) {
@@ -48,56 +49,54 @@ export function importServers(content: unknown, vendor: string): Imported {
   return imported
 }
 
-/**
- * Reads a `server.json` of the registry.
- * https://github.com/modelcontextprotocol/registry/blob/main/docs/reference/server-json/generic-server-json.md
- */
-function fromRegistry(content: Json, vendor: string): Imported {
-  const imported: Imported = { servers: [], skipped: [] }
-  const name = toName(String(content.name), vendor)
-  const remotes = Array.isArray(content.remotes) ? content.remotes.filter(isObject) : []
-  const remote = remotes.find(({ type }) => type === 'streamable-http')
-  if (remote === undefined) {
-    imported.skipped.push({ name, reason: 'it has no remote of the type streamable-http' })
-    return imported
-  }
-  const headers = (Array.isArray(remote.headers) ? remote.headers : []).filter(isObject)
-  add(imported, name, {
-    url: remote.url,
-    description: content.description,
-    headers: Object.fromEntries(headers.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]]))),
-  })
-  return imported
+function add({ servers, skipped }: Imported, name: string, entry: Json): void {
+  const server = upstreamName.test(name) ? serverIn(name, entry) : 'its name cannot be written as vendor/name'
+  if (typeof server === 'string') skipped.push({ name, reason: server })
+  else servers.push(server)
 }
 
-function add({ servers, skipped }: Imported, name: string, entry: Json): void {
-  const skip = (reason: string): void => {
-    skipped.push({ name, reason })
-  }
+/** Returns the server of an entry, or why it cannot be registered. */
+function serverIn(name: string, entry: Json): ImportedServer | string {
   const url = urlFields.map((field) => entry[field]).find((value) => typeof value === 'string')
+  const described = typeof entry.description === 'string' && { description: entry.description.slice(0, 1_000) }
   if (typeof url !== 'string') {
-    skip(entry.command === undefined ? 'it has no address' : 'it is a program, not an address')
-    return
-  }
-  if (entry.type === 'sse') {
-    skip('it uses the SSE transport of 2024-11-05')
-    return
-  }
-  if (!upstreamName.test(name)) {
-    skip('its name cannot be written as vendor/name')
-    return
+    const program = programIn(entry)
+    return typeof program === 'string' ? program : { name, transport: 'stdio', ...program, ...described }
   }
   const headers = headerFields.map((field) => entry[field]).find(isObject) ?? {}
-  const odd = Object.entries(headers).find(([, value]) => typeof value !== 'string' || /\$\{|\{[a-z_]+\}/i.test(value))
-  if (odd) {
-    skip(`the value of its header ${odd[0].slice(0, 64)} is a placeholder`)
-    return
-  }
-  servers.push({
-    ...{ name, url, headers: headers as Record<string, string> },
-    ...(typeof entry.description === 'string' && { description: entry.description.slice(0, 1_000) }),
-  })
+  const odd = placeholderIn(headers)
+  if (odd !== undefined) return `the value of its header ${odd} is a placeholder`
+  const transport = entry.type === 'sse' ? 'sse' : 'http'
+  return { name, transport, url, headers: headers as Record<string, string>, ...described }
 }
+
+/** Programs that need what a sandbox does not have. */
+const impossible: readonly string[] = ['docker', 'podman', 'nerdctl']
+
+/** Returns the program of an entry, or why it cannot be registered. */
+function programIn(
+  entry: Json,
+): { program: { command: string; args: string[] }; env: Record<string, string> } | string {
+  // Some clients write the command and its arguments as one list.
+  const [command, ...first] = Array.isArray(entry.command) ? (entry.command as unknown[]) : [entry.command]
+  if (typeof command !== 'string' || command === '') return 'it has no address and no command'
+  if (impossible.includes(command.slice(command.lastIndexOf('/') + 1))) {
+    return `its command is ${command}, and there are no containers in a sandbox`
+  }
+  const args = [...first, ...(Array.isArray(entry.args) ? (entry.args as unknown[]) : [])]
+  const env = [entry.env, entry.environment].find(isObject) ?? {}
+  const oddArg = placeholderIn(Object.fromEntries(args.map((arg, at) => [at + 1, arg])))
+  if (oddArg !== undefined) return `its argument ${oddArg} is a placeholder`
+  const oddVariable = placeholderIn(env)
+  if (oddVariable !== undefined) return `the value of its variable ${oddVariable} is a placeholder`
+  return { program: { command, args: args as string[] }, env: env as Record<string, string> }
+}
+
+/** Returns the name of a value that is no text, or that the client would replace. */
+const placeholderIn = (values: Json): string | undefined =>
+  Object.entries(values)
+    .find(([, value]) => typeof value !== 'string' || /\$\{|\{[a-z_]+\}/i.test(value))?.[0]
+    .slice(0, 64)
 
 /** Converts a name in a configuration file to the name of an upstream: `GitHub Copilot` to `imported/github-copilot`. */
 function toName(key: string, vendor: string): string {

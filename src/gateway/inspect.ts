@@ -1,10 +1,18 @@
-import type { Agent, RequestInit as UndiciRequestInit } from 'undici'
-import { fetch } from 'undici'
+import type { Client } from '@modelcontextprotocol/client'
+import type { Agent } from 'undici'
 import { Refusal } from '../base/errors.ts'
-import type { UpstreamListing, UpstreamTool } from '../core/upstreams/listing.ts'
+import type { UpstreamListing, UpstreamPrompt, UpstreamResource, UpstreamTool } from '../core/upstreams/listing.ts'
+import type { UpstreamProcess } from '../core/upstreams/programs/program-process.ts'
+import { toProgramTarget } from '../core/upstreams/programs/sandbox-spec.ts'
+import { redactSecrets } from '../core/upstreams/redact-secrets.ts'
+import type { StoredCredentials } from '../core/upstreams/stored-credentials.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
-import { Credentials, redactSecrets } from './credentials.ts'
+import { boundedFetch } from './bounded-fetch.ts'
+import { Credentials } from './credentials.ts'
 import { toRefusal, UpstreamProblem, UpstreamTimeout } from './failures.ts'
+import { AccessTokens } from './oauth/access-tokens.ts'
+import type { ProgramHost } from './stdio/connector.ts'
+import { ProcessTransport } from './stdio/transport.ts'
 
 /** Maximum number of pages of one list, since a server can return pages without end. */
 const pagesMax = 64
@@ -14,20 +22,61 @@ const itemsMax = 2_000
 const listingMaxBytes = 4 * 1024 * 1024
 /** Maximum total size of the responses. */
 const receivedMaxBytes = 16 * 1024 * 1024
+/** Longest description of a problem, in characters. */
+const problemMax = 500
 
 /**
  * Connects to an upstream of any protocol version and reads all of its tools, prompts and resources.
  * @param version version of this server, which the upstream receives.
- * @throws Refusal `upstream_failed`, `upstream_timeout`, `upstream_misconfigured`.
+ * @param credentials contains the tokens of logins.
+ * @param programs starts upstreams that are programs.
+ * @throws Refusal `upstream_failed`, `upstream_timeout`, `upstream_misconfigured`, `upstream_login_required`,
+ * `upstream_login_failed`.
  */
-export async function inspectUpstream(agent: Agent, version: string, target: UpstreamTarget): Promise<UpstreamListing> {
+export async function inspectUpstream(
+  agent: Agent,
+  version: string,
+  given: UpstreamTarget,
+  credentials: StoredCredentials,
+  programs: ProgramHost,
+): Promise<UpstreamListing> {
+  if (given.transport === 'stdio') return inspectProgram(version, given, await programs.start(toProgramTarget(given)))
+  const target = await new AccessTokens(credentials, agent).authorized(given)
+  return timed(target, (signal) => inspect(agent, version, target, signal))
+}
+
+/** Reads what a program offers, after it was installed and started, which can take longer. */
+async function inspectProgram(
+  version: string,
+  target: UpstreamTarget,
+  process: UpstreamProcess,
+): Promise<UpstreamListing> {
+  const { Client } = await import('@modelcontextprotocol/client')
+  const client = new Client({ name: 'glovebox', version }, { listMaxPages: pagesMax })
+  const transport = new ProcessTransport(process)
+  let problem: Error | undefined
+  client.onerror = (error) => {
+    if (error instanceof UpstreamProblem) problem = error
+  }
+  try {
+    return await timed(target, () => listingOf(client, transport))
+  } catch (error) {
+    // The end of the program is the cause of the error of the client.
+    throw problem === undefined ? error : redacted(toRefusal(problem, target), target)
+  } finally {
+    await process.kill()
+  }
+}
+
+/** Runs `work` within the timeout of the upstream. @throws Refusal in place of its errors. */
+async function timed<Result>(target: UpstreamTarget, work: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
   const timeout = new AbortController()
   const timer = setTimeout(() => timeout.abort(new UpstreamTimeout()), target.timeoutMs)
   try {
-    return await within(timeout.signal, inspect(agent, version, target, timeout.signal))
+    return await within(timeout.signal, work(timeout.signal))
   } catch (error) {
     const refusal = toRefusal(timeout.signal.aborted ? timeout.signal.reason : problemOf(error), target)
-    throw new Refusal(refusal.code, { ...refusal.details, ...redactedProblem(refusal, target) })
+    throw redacted(refusal, target)
   } finally {
     clearTimeout(timer)
     timeout.abort()
@@ -41,8 +90,11 @@ function problemOf(error: unknown): unknown {
   return cause instanceof Error ? problemOf(cause) : new UpstreamProblem(message)
 }
 
-const redactedProblem = ({ details: { problem } }: Refusal, target: UpstreamTarget) =>
-  typeof problem === 'string' ? { problem: redactSecrets(problem, target).slice(0, 300) } : {}
+function redacted({ code, details }: Refusal, target: UpstreamTarget): Refusal {
+  const { problem } = details
+  if (typeof problem !== 'string') return new Refusal(code, details)
+  return new Refusal(code, { ...details, problem: redactSecrets(problem, target).slice(0, problemMax) })
+}
 
 /** Resolves with the promise, or rejects with the reason of the signal if it aborts first. */
 function within<T>(signal: AbortSignal, coming: Promise<T>): Promise<T> {
@@ -60,30 +112,33 @@ async function inspect(
   signal: AbortSignal,
 ): Promise<UpstreamListing> {
   // Loaded on first use: the package is large, and runs do not need it.
-  const { Client, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client')
+  const { Client, SSEClientTransport, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client')
   const { url, headers } = new Credentials().authorize(target)
   const client = new Client(
     { name: 'glovebox', version },
-    { versionNegotiation: { mode: 'auto' }, listMaxPages: pagesMax },
+    { ...(target.transport === 'http' && { versionNegotiation: { mode: 'auto' } }), listMaxPages: pagesMax },
   )
-  const transport = new StreamableHTTPClientTransport(url, {
-    requestInit: { headers, redirect: 'error' },
-    fetch: boundedFetch(agent, signal),
-  })
+  const options = {
+    ...{ requestInit: { headers, redirect: 'error' as const }, fetch: boundedFetch(agent, signal, receivedMaxBytes) },
+  }
+  const transport =
+    target.transport === 'sse' ? new SSEClientTransport(url, options) : new StreamableHTTPClientTransport(url, options)
+  return listingOf(client, transport)
+}
+
+/** Connects and reads everything. */
+async function listingOf(client: Client, transport: Parameters<Client['connect']>[0]): Promise<UpstreamListing> {
   try {
     await client.connect(transport)
     const { tools, prompts, resources } = client.getServerCapabilities() ?? {}
     const server = client.getServerVersion()
     const listing: UpstreamListing = {
       tools: tools ? (await client.listTools()).tools.map(toTool) : [],
-      prompts: prompts
-        ? (await client.listPrompts()).prompts.map(({ name, description }) => ({ name, ...described(description) }))
-        : [],
+      prompts: prompts ? (await client.listPrompts()).prompts.map(toPrompt) : [],
       resources: resources
-        ? (await client.listResources()).resources.map(({ name, description, uri }) => ({
-            ...{ name, uri, ...described(description) },
-          }))
+        ? (await client.listResources()).resources.map((resource) => ({ uri: resource.uri, ...toResource(resource) }))
         : [],
+      templates: resources ? await templatesOf(client) : [],
       server: `${server?.name ?? ''} ${server?.version ?? ''}`.trim().slice(0, 128),
     }
     return checked(listing)
@@ -107,11 +162,40 @@ function toTool({ name, title, description, inputSchema, outputSchema, annotatio
   }
 }
 
+type Listed<Item> = { [Name in keyof Item]: Item[Name] | undefined } & { name: string }
+
+const toPrompt = ({ name, title, description, arguments: given }: Listed<UpstreamPrompt>): UpstreamPrompt => ({
+  ...{ name, ...described(description) },
+  ...(title !== undefined && { title }),
+  ...(given !== undefined && {
+    arguments: given.map(({ name, description, required }) => ({ name, description, required })),
+  }),
+})
+
+const toResource = ({ name, title, description, mimeType }: Listed<UpstreamResource>): UpstreamResource => ({
+  ...{ name, ...described(description) },
+  ...(title !== undefined && { title }),
+  ...(mimeType !== undefined && { mimeType }),
+})
+
+/** Many upstreams have resources, but do not know the method that lists templates. */
+async function templatesOf(client: Client): Promise<NonNullable<UpstreamListing['templates']>> {
+  try {
+    const { resourceTemplates } = await client.listResourceTemplates()
+    return resourceTemplates.map((template) => ({ uriTemplate: template.uriTemplate, ...toResource(template) }))
+  } catch (error) {
+    if ((error as { code?: unknown }).code === methodNotFound) return []
+    throw error
+  }
+}
+
+const methodNotFound = -32601
+
 const described = (description: string | undefined) => (description === undefined ? {} : { description })
 
 function checked(listing: UpstreamListing): UpstreamListing {
-  for (const kind of ['tools', 'prompts', 'resources'] as const) {
-    if (listing[kind].length > itemsMax) throw new Error(`it has more than ${itemsMax} ${kind}`)
+  for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
+    if ((listing[kind]?.length ?? 0) > itemsMax) throw new Error(`it has more than ${itemsMax} ${kind}`)
   }
   const names = listing.tools.map(({ name }) => name)
   if (new Set(names).size < names.length) throw new Error('two of its tools have the same name')
@@ -119,27 +203,4 @@ function checked(listing: UpstreamListing): UpstreamListing {
     throw new Error(`the descriptions of its tools exceed ${listingMaxBytes} bytes`)
   }
   return listing
-}
-
-/** Returns a `fetch` that connects with `agent` and fails after `receivedMaxBytes` in total. */
-function boundedFetch(agent: Agent, signal: AbortSignal): typeof globalThis.fetch {
-  let receivedBytes = 0
-  const bounded = async (url: string | URL, init: UndiciRequestInit = {}) => {
-    const signals = init.signal ? AbortSignal.any([init.signal, signal]) : signal
-    const response = await fetch(url, { ...init, signal: signals, dispatcher: agent })
-    const counted = response.body?.pipeThrough(
-      new TransformStream<Uint8Array, Uint8Array>({
-        transform(piece, controller) {
-          receivedBytes += piece.length
-          if (receivedBytes > receivedMaxBytes) controller.error(new Error('its responses are too large'))
-          else controller.enqueue(piece)
-        },
-      }),
-    )
-    const { status, statusText, headers } = response
-    return new Response((counted as ReadableStream | undefined) ?? null, {
-      ...{ status, statusText, headers: [...headers] as [string, string][] },
-    })
-  }
-  return bounded as unknown as typeof globalThis.fetch
 }

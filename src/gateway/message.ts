@@ -41,8 +41,18 @@ const harmless: readonly string[] = [
   ...['notifications/initialized', 'notifications/cancelled', 'notifications/progress'],
 ]
 
+/** Returns how many requests of a body count for the rate of a key. A body that is not JSON counts as one. */
+export function countedRequests(message: unknown): number {
+  const all: unknown[] = Array.isArray(message) ? message : [message]
+  return all.filter((one) => {
+    const { method } = sketchOf(one)
+    return one === undefined || (method !== '' && !harmless.includes(method))
+  }).length
+}
+
 /** Returns whether messages to this upstream must be checked before they are forwarded. */
-export const isRestricted = ({ tools, suspended }: UpstreamTarget): boolean => tools !== 'all' || suspended.size > 0
+export const isRestricted = ({ tools, suspended, constraints }: UpstreamTarget): boolean =>
+  tools !== 'all' || suspended.size > 0 || constraints.size > 0
 
 /**
  * Checks a message, or each message of a batch, against the tools that the caller may call.
@@ -56,13 +66,19 @@ export function requireAllowed(message: unknown, target: UpstreamTarget): void {
   for (const one of Array.isArray(message) ? (message as unknown[]) : [message]) requireOne(one, target)
 }
 
-function requireOne(message: unknown, { name: upstream, tools, suspended }: UpstreamTarget): void {
+function requireOne(message: unknown, target: UpstreamTarget): void {
+  const { name: upstream, tools, suspended, constraints, readOnly } = target
   const { method, tool } = sketchOf(message)
   const denied = (what: string, reason: string) =>
     new Refusal('upstream_tool_denied', { tool: what.slice(0, 128), upstream, reason })
   if (method === 'tools/call') {
     if (suspended.has(tool)) throw denied(tool, 'it has changed since an administrator approved it')
-    if (tools !== 'all' && !tools.has(tool)) throw denied(tool, 'this key is limited to other tools')
+    if (tools !== 'all' && !tools.has(tool)) {
+      throw denied(tool, readOnly ? 'this key may only call read-only tools' : 'this key is limited to other tools')
+    }
+    const { params } = message as { params?: { arguments?: unknown } }
+    const problem = constraints.get(tool)?.problemOf(params?.arguments ?? {})
+    if (problem !== undefined) throw denied(tool, `this key may not use these arguments: ${problem}`)
     return
   }
   // A message without a method is a response to a request of the upstream.

@@ -4,10 +4,18 @@ import { monotonicMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
+import { loginRequired } from '../core/upstreams/login-required.ts'
+import { redactSecrets } from '../core/upstreams/redact-secrets.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 import type { CircuitBreaker } from './breaker.ts'
-import { type Credentials, redactSecrets } from './credentials.ts'
-import { asEvent, discardPartialEvent, EventBoundary, errorEvent } from './events.ts'
+import type { CallRates } from './call-rates.ts'
+import { deferred } from './connected-answers.ts'
+import type { ConnectedUpstreams } from './connected-upstreams.ts'
+import type { Credentials } from './credentials.ts'
+import { LegacyUpstreams } from './eras/legacy-upstreams.ts'
+import type { SendMessage } from './eras/messages.ts'
+import { ModernUpstreams } from './eras/modern-upstreams.ts'
+import { asEvent, EventBoundary } from './events.ts'
 import {
   bodyOf,
   bodyToSend,
@@ -21,8 +29,11 @@ import {
   type UpstreamAnswer,
 } from './exchange.ts'
 import { toRefusal, UpstreamTimeout } from './failures.ts'
-import { isRestricted, requireAllowed, type Sketch, sketchOf, tryParse } from './message.ts'
+import { countedRequests, isRestricted, requireAllowed, sketchOf, tryParse } from './message.ts'
+import type { AccessTokens } from './oauth/access-tokens.ts'
+import { type Call, events, plain } from './reply-pieces.ts'
 import type { UpstreamSessions } from './sessions.ts'
+import { beginCall, partOf, traceOf } from './trace-context.ts'
 
 /** The response to the client. */
 export type RelayReply =
@@ -48,38 +59,53 @@ const retryAfterSeconds = 1
 const legacyVersion = '2025-11-25'
 
 export interface RelayDeps {
-  core: Pick<Core, 'countUpstreamCall'>
+  core: Pick<Core, 'announceUpstreamChange' | 'countUpstreamCall' | 'tracing'>
   agent: Agent
   credentials: Credentials
   breaker: CircuitBreaker
   sessions: UpstreamSessions
+  tokens: AccessTokens
+  rates: CallRates
+  /** Upstreams that keep connections. */
+  connected: Readonly<Record<'sse' | 'stdio', Pick<ConnectedUpstreams<unknown>, 'exchange' | 'isSlow'>>>
   version: string
 }
 
 /** Forwards messages to upstreams, and streams their responses back. */
 export class Relay {
   readonly #deps: RelayDeps
+  readonly #modern: ModernUpstreams
+  readonly #legacy: LegacyUpstreams
   /** Number of calls in progress, by ID of the upstream, and by that ID with the one of the key. */
   readonly #calls = new Map<string, number>()
 
   constructor(deps: RelayDeps) {
     this.#deps = deps
+    this.#modern = new ModernUpstreams(deps.version)
+    this.#legacy = new LegacyUpstreams(deps.version)
+  }
+
+  /** Ends the calls that wait for input of a client. */
+  close(): void {
+    this.#legacy.close()
   }
 
   /**
    * Sends one request to an upstream.
    * @returns the response, as soon as its headers have arrived.
    * @throws Refusal `upstream_failed`, `upstream_timeout`, `upstream_misconfigured`, `upstream_tool_denied`,
-   * `upstream_full`, `invalid_request`.
+   * `upstream_full`, `invalid_request`, `upstream_login_required`, `upstream_login_failed`,
+   * `upstream_rate_limited`.
    */
   async relay(caller: Caller, target: UpstreamTarget, request: RelayRequest): Promise<RelayReply> {
     const call = this.#begin(caller, target, request)
     try {
+      call.target = await this.#deps.tokens.authorized(target)
       const answer = await this.#send(call)
       return await this.#toReply(call, answer)
     } catch (error) {
       try {
-        const refusal = toRefusal(error, target)
+        const refusal = toRefusal(error, call.target)
         const isOfUpstream = refusal.code === 'upstream_failed' || refusal.code === 'upstream_timeout'
         if (isOfUpstream && !request.signal.aborted) call.end('failed')
         throw refusal
@@ -102,6 +128,7 @@ export class Relay {
     }
     const message = request.body.length === 0 ? undefined : tryParse(request.body)
     if (request.method === 'POST' && isRestricted(target)) requireAllowed(message, target)
+    if (request.method === 'POST') this.#deps.rates.count(caller, countedRequests(message))
     const waitSeconds = this.#deps.breaker.enter(id)
     if (waitSeconds > 0) {
       const problem = 'it failed several times in a row'
@@ -110,13 +137,16 @@ export class Relay {
     for (const [of] of counted) this.#calls.set(of, (this.#calls.get(of) ?? 0) + 1)
     const startMs = monotonicMs()
     const sketch = sketchOf(message)
+    const { tracing } = this.#deps.core
+    const span = tracing && beginCall(tracing, name, message)
     let bytes = request.body.length
     let hasEnded = false
     return {
-      ...{ caller, target, request, message, sketch },
+      ...{ caller, target, request: span ? partOf(span, request) : request, message, sketch },
       count: (more) => {
         bytes += more
       },
+      announceChange: () => this.#deps.core.announceUpstreamChange(caller.orgId, name),
       end: (outcome) => {
         if (hasEnded) return
         hasEnded = true
@@ -125,40 +155,72 @@ export class Relay {
           if (left === 0) this.#calls.delete(of)
           else this.#calls.set(of, left)
         }
+        span?.end({ 'glovebox.outcome': outcome }, outcome === 'failed')
         this.#deps.breaker.leave(id, outcome === 'rejected' ? 'succeeded' : outcome)
         if (sketch.method === '') return
         const latencyMs = monotonicMs() - startMs
         this.#deps.core.countUpstreamCall(caller, {
-          ...{
-            upstream: name,
-            tool: target.listed.has(sketch.tool) ? sketch.tool : '',
-            failed: outcome === 'failed' || outcome === 'rejected',
-            latencyMs,
-            bytes,
-          },
+          ...{ upstream: name, tool: target.listed.has(sketch.tool) ? sketch.tool : '', latencyMs, bytes },
+          failed: outcome === 'failed' || outcome === 'rejected',
         })
       },
     }
   }
 
-  /** Sends the message. If the upstream requires a session and the client has none, uses a session of the gateway. */
+  /**
+   * Sends the message. If the upstream requires a session and the client has none, uses a session of the gateway; if the
+   * upstream and the client have no version in common, translates.
+   */
   async #send(call: Call): Promise<UpstreamAnswer> {
     const { target, caller, request, sketch } = call
-    const needsOwn =
-      request.method === 'POST' && sketch.method !== 'initialize' && request.headers['mcp-session-id'] === undefined
-    const isModern = request.headers['mcp-method'] !== undefined
-    if (!needsOwn || isModern) return this.#request(call, {})
+    if (request.method !== 'POST') return this.#request(call, {})
+    if (request.headers['mcp-method'] !== undefined) return this.#sendModern(call)
+    if (this.#modern.has(target.id)) return this.#toModern(call)
+    const needsOwn = sketch.method !== 'initialize' && request.headers['mcp-session-id'] === undefined
     const { sessions } = this.#deps
-    const known = sessions.get(target.id, caller.keyId)
+    const known = needsOwn ? sessions.get(target.id, caller.keyId) : undefined
     const answer = await this.#request(call, known ? sessionHeaders(known) : {})
-    if (answer.status !== 400 && answer.status !== 404) return answer
+    if (answer.status !== 400 && (answer.status !== 404 || !needsOwn)) return answer
     // The upstream rejected the request before executing it: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-    sessions.delete(target.id, caller.keyId)
     const refused = await bodyOf(answer)
+    if (this.#modern.learn(target.id, refused)) return this.#toModern(call)
+    const unchanged = { ...answer, body: Readable.from([refused]) }
+    if (!needsOwn) return unchanged
+    sessions.delete(target.id, caller.keyId)
     const session = await this.#openSession(call)
-    if (session === undefined) return { ...answer, body: Readable.from([refused]) }
+    if (session === undefined) return unchanged
     sessions.set(target.id, caller.keyId, session)
     return this.#request(call, sessionHeaders(session))
+  }
+
+  /** Sends a message of 2026-07-28. Translates it for an upstream that only speaks older versions. */
+  async #sendModern(call: Call): Promise<UpstreamAnswer> {
+    const { target, caller, request, message, sketch } = call
+    if (sketch.method === '') return this.#request(call, {})
+    const { transport } = target
+    if (transport !== 'http' && call.isDeferred !== true && (await this.#deps.connected[transport].isSlow(call))) {
+      // The gateway itself reads the first answers, within a time in which no upstream is installed.
+      call.isDeferred = true
+      return deferred(this.#sendModern(call))
+    }
+    const sent = { message, target, keyId: caller.keyId, signal: request.signal }
+    if (this.#legacy.has(target)) return this.#legacy.send(sent, this.#sender(call))
+    const answer = await this.#request(call, {})
+    const isProbe = sketch.method === 'server/discover' && answer.status === 200
+    if (answer.status !== 400 && answer.status !== 404 && !isProbe) return answer
+    const body = await bodyOf(answer)
+    const retried = await this.#legacy.retry(sent, answer, body, this.#sender(call))
+    return retried ?? { ...answer, body: Readable.from([body]) }
+  }
+
+  #toModern(call: Call): Promise<UpstreamAnswer> {
+    const { message, caller, request } = call
+    const sessionId = request.headers['mcp-session-id'] as string | undefined
+    return this.#modern.send({ message, sessionId, keyId: caller.keyId, signal: request.signal }, this.#sender(call))
+  }
+
+  #sender(call: Call): SendMessage {
+    return (message, headers, signal) => this.#post(call, message, headers, signal)
   }
 
   async #openSession(call: Call): Promise<{ id: string; protocolVersion: string } | undefined> {
@@ -178,29 +240,60 @@ export class Relay {
     return session
   }
 
-  #post(call: Call, message: object, headers: Record<string, string>): Promise<UpstreamAnswer> {
+  /** Sends a message of the gateway. Of the headers of the client, only those of tracing are sent. */
+  #post(
+    call: Call,
+    message: object,
+    more: Record<string, string>,
+    signal: AbortSignal = call.request.signal,
+  ): Promise<UpstreamAnswer> {
     const body = Buffer.from(JSON.stringify(message))
-    return this.#request({ ...call, request: { ...call.request, headers: {}, body }, message }, headers)
+    const headers = { ...traceOf(call.request), ...more }
+    return this.#request({ ...call, request: { method: 'POST', headers, body, signal }, message }, more)
   }
 
+  /** Sends a message. If the upstream rejects the token of a login, renews it and sends the message once more. */
   async #request(call: Call, more: Record<string, string>): Promise<UpstreamAnswer> {
+    const answer = await this.#attempt(call, more)
+    if (answer.status !== 401 || !call.target.secrets.oauth) return answer
+    await bodyOf(answer)
+    call.target = await this.#deps.tokens.renewed(call.target)
+    const again = await this.#attempt(call, more)
+    if (again.status !== 401) return again
+    await bodyOf(again)
+    const { name, credentialOf } = call.target
+    throw loginRequired(name, credentialOf, 'it rejects the access token, also after a renewal')
+  }
+
+  async #attempt(call: Call, more: Record<string, string>): Promise<UpstreamAnswer> {
+    const { transport } = call.target
+    if (transport !== 'http') return this.#deps.connected[transport].exchange(call)
     const { target, request, message } = call
     const { url, headers: own, intoBody } = this.#deps.credentials.authorize(target)
     const { timeoutMs } = target
-    const timeout = new AbortController()
-    const timer = setTimeout(() => timeout.abort(new UpstreamTimeout()), timeoutMs)
+    const ending = new AbortController()
+    const timer = setTimeout(() => ending.abort(new UpstreamTimeout()), timeoutMs)
+    // Cheaper than AbortSignal.any, and this is done for each call.
+    const leave = () => ending.abort(request.signal.reason)
+    const settle = () => request.signal.removeEventListener('abort', leave)
+    request.signal.addEventListener('abort', leave, { once: true })
+    if (request.signal.aborted) leave()
     const isLong = request.method === 'GET'
     try {
       const { statusCode, headers, body } = await this.#deps.agent.request({
         ...{ origin: url.origin, path: `${url.pathname}${url.search}`, method: request.method },
         headers: { ...passedOn(request), ...more, ...own },
         body: request.method === 'POST' ? bodyToSend(request.body, message, target, intoBody) : null,
-        signal: AbortSignal.any([request.signal, timeout.signal]),
+        signal: ending.signal,
         headersTimeout: 0,
         // The stream of a GET is silent until the upstream sends a message.
         bodyTimeout: isLong ? 0 : idleMs,
       })
+      body.once('close', settle)
       return { status: statusCode, headers, body }
+    } catch (error) {
+      settle()
+      throw error
     } finally {
       clearTimeout(timer)
     }
@@ -249,68 +342,5 @@ export class Relay {
     headers['content-type'] = wantsJson ? 'application/json; charset=utf-8' : 'text/event-stream'
     const pieces = plain(call, wantsJson ? body : asEvent(body))
     return { kind: 'stream', headers, pieces, isBetween: () => false, discard }
-  }
-}
-
-/** The outcome of a call. `rejected`: the upstream responded with a status below 500; `neutral`: unknown. */
-type Outcome = 'succeeded' | 'rejected' | 'failed' | 'neutral'
-
-/** One message that is being relayed. */
-interface Call {
-  caller: Caller
-  target: UpstreamTarget
-  request: RelayRequest
-  /** The parsed body; `undefined` if it is empty or not JSON. */
-  message: unknown
-  sketch: Sketch
-  /** Adds bytes of the response to the usage. */
-  count(bytes: number): void
-  /** Records the outcome and the usage. Only the first call has an effect. */
-  end(outcome: Outcome): void
-}
-
-/** Yields an event stream as it arrives. If the upstream interrupts it, yields an error as the response to the request. */
-async function* events(
-  call: Call,
-  body: Readable,
-  boundary: EventBoundary,
-): AsyncGenerator<string | Uint8Array, void, undefined> {
-  let outcome: Outcome = 'succeeded'
-  try {
-    for await (const piece of body as AsyncIterable<Uint8Array>) {
-      call.count(piece.length)
-      boundary.add(piece)
-      yield piece
-    }
-  } catch (error) {
-    outcome = 'neutral'
-    if (call.request.signal.aborted) return
-    outcome = 'failed'
-    const { message } = toRefusal(error, call.target)
-    if (!boundary.isBetween) yield discardPartialEvent
-    yield errorEvent(call.sketch.id, -32603, message)
-  } finally {
-    // Also reached when the reader has found its result and stops.
-    call.end(outcome)
-    body.destroy()
-  }
-}
-
-/** Yields a body as it arrives. @throws Refusal if the upstream interrupts it, which closes the connection to the client. */
-async function* plain(
-  call: Call,
-  body: AsyncIterable<string | Uint8Array>,
-): AsyncGenerator<string | Uint8Array, void, undefined> {
-  let outcome: Outcome = 'succeeded'
-  try {
-    for await (const piece of body) {
-      call.count(piece.length)
-      yield piece
-    }
-  } catch (error) {
-    outcome = call.request.signal.aborted ? 'neutral' : 'failed'
-    throw toRefusal(error, call.target)
-  } finally {
-    call.end(outcome)
   }
 }

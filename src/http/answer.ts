@@ -60,12 +60,13 @@ const headersOf = (reply: FastifyReply): [string, string | number | string[]][] 
  * The body of every error outside JSON-RPC. `unauthorized` has `error`, which is also its code, and `message` only: its
  * clients know no other fields. What OAuth clients show to people is `error_description`: https://www.rfc-editor.org/rfc/rfc7591#section-3.2.2
  */
-export const errorBody = ({ code, row, message, hint }: Refusal): string =>
+export const errorBody = ({ code, row, message, hint, details }: Refusal): string =>
   JSON.stringify({
     error: row.error,
     ...(code !== 'unauthorized' && { code }),
     message,
     ...(code !== 'unauthorized' && { hint, retry: row.retry }),
+    ...(code === 'declaration_invalid' && { problems: details.problems }),
     ...(code === 'oauth_unsupported' && { error_description: `${message} ${hint}` }),
   })
 

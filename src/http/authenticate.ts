@@ -4,22 +4,33 @@ import type { FastifyRequest } from 'fastify'
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal, StartRefused } from '../base/errors.ts'
 import { type Admin, requireInstance } from '../core/admin/admin.ts'
+import { authenticateAdminByHash, tokenPrefix } from '../core/admin/tokens.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
+import { adminCaller, adminProfile } from '../core/runtime/admin-caller.ts'
+import { runtimeTools } from '../tools/runtime/tools.ts'
 import { AuthFailureLimiter } from './auth-failure-limiter.ts'
 import { clientNetwork } from './client-address.ts'
-import type { ReadForwarded } from './forwarded.ts'
+import { hasLoginCookie, type Login, type Logins } from './console/logins.ts'
+import { type ReadForwarded, toBlockList, withoutPort } from './forwarded.ts'
 
 /**
  * Identifies the sender of a request.
  * @throws Refusal `key_missing`, `unauthorized`, `too_many_failures`, `profile_gone`.
  */
-export type Authenticate<Who> = (request: FastifyRequest) => Who | Promise<Who>
+export type Authenticate<Who> = (request: Sender) => Who | Promise<Who>
+
+/** The part of a request that says who sent it. */
+export type Sender = Pick<FastifyRequest, 'headers' | 'socket' | 'raw'> & { login?: Login | null }
 
 /** Callers and administrators have different credentials; neither is accepted in place of the other. */
 export interface Authentication {
   caller: Authenticate<Caller>
   admin: Authenticate<Admin>
+  /** Accepts a key, or an admin token of the whole instance, whose caller has the runtime tools. */
+  callerOrAdmin: Authenticate<Caller>
+  /** As `operator`, and requires an address of `runtime_allowed`. @throws Refusal `address_not_allowed`. */
+  runtime: Authenticate<Admin>
   /** Requires an admin token of the whole instance; in development mode the developer is accepted too. */
   operator: Authenticate<void>
 }
@@ -77,6 +88,8 @@ const sendsNoSecret = ({ authorization = '', 'x-api-key': apiKey = '' }: Incomin
 export function secretOf(headers: IncomingHttpHeaders): string | undefined {
   const apiKey = headers['x-api-key']
   if (apiKey !== undefined) return Array.isArray(apiKey) ? undefined : apiKey.trim()
+  // Clients of microsandbox may send their key alone.
+  if (/^msb_\S+$/.test(headers.authorization ?? '')) return headers.authorization
   return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1]
 }
 
@@ -86,15 +99,35 @@ export function secretOf(headers: IncomingHttpHeaders): string | undefined {
  */
 export async function authenticator(
   core: Core,
-  { dev, host }: { dev: boolean; host: string },
+  { dev, host, runtimeAllowed }: { dev: boolean; host: string; runtimeAllowed: readonly string[] },
   forwarded: ReadForwarded,
+  logins: Logins,
 ): Promise<Authentication> {
   const failures = new AuthFailureLimiter()
-  const admin = bySecret((secret) => core.authenticateAdmin(secret), failures, forwarded)
+  const byToken = bySecret((secret) => core.authenticateAdmin(secret), failures, forwarded)
+  const admin: Authenticate<Admin> = (request) => {
+    const login = sendsNoSecret(request.headers) ? logins.find(request.headers, request.raw.method ?? 'GET') : undefined
+    if (login === undefined) return byToken(request)
+    request.login = login
+    return authenticateAdminByHash(core.adminContext, login.tokenHash)
+  }
+  const requireAddress = addressCheck(runtimeAllowed, forwarded)
+  const ofInstance = async (request: Sender) => {
+    requireAddress(request)
+    const who = await admin(request)
+    requireInstance(who, 'member')
+    return who
+  }
+  const profile = adminProfile(core.runtime.profile)
+  const asCaller = async (request: Sender) => adminCaller(profile, runtimeTools, await ofInstance(request))
+  const orAdmin =
+    (caller: Authenticate<Caller>): Authenticate<Caller> =>
+    (request) =>
+      secretOf(request.headers)?.startsWith(tokenPrefix) ? asCaller(request) : caller(request)
   if (!dev) {
     const caller = bySecret((secret) => core.authenticate(secret), failures, forwarded)
-    const operator = async (request: FastifyRequest) => requireInstance(await admin(request), 'member')
-    return { admin, caller, operator }
+    const operator = async (request: Sender) => requireInstance(await admin(request), 'member')
+    return { admin, caller, operator, callerOrAdmin: orAdmin(caller), runtime: ofInstance }
   }
   if (host !== 'localhost' && !isLoopback(host)) {
     throw new StartRefused(
@@ -103,5 +136,24 @@ export async function authenticator(
     )
   }
   const caller = await asDeveloper(core)
-  return { admin, caller, operator: (request) => void caller(request) }
+  const runtime: Authenticate<Admin> = (request) => {
+    if (!sendsNoSecret(request.headers) || hasLoginCookie(request.headers)) return ofInstance(request)
+    requireAddress(request)
+    caller(request)
+    return developingAdmin
+  }
+  return { admin, caller, operator: (request) => void caller(request), callerOrAdmin: orAdmin(caller), runtime }
+}
+
+/** A caller without a token in development mode. It can read and change nothing. */
+const developingAdmin: Admin = { id: 'developer', role: 'member', orgId: null }
+
+/** @throws Refusal `address_not_allowed`, when the returned function is called from another address. */
+function addressCheck(networks: readonly string[], forwarded: ReadForwarded): (request: Sender) => void {
+  const allowed = toBlockList(networks)
+  return ({ raw }) => {
+    const address = withoutPort(forwarded(raw).address)
+    if (networks.length === 0 || allowed.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')) return
+    throw new Refusal('address_not_allowed', { address })
+  }
 }

@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { Server as TlsServer } from 'node:tls'
 import { monotonicMs } from '../base/clock.ts'
+import { descriptorLimit } from '../base/descriptor-limit.ts'
 import { Refusal } from '../base/errors.ts'
 
 /** Unread body that is dropped after a response to keep its connection usable: more than any JSON body has by default. */
@@ -49,7 +50,8 @@ export class Connections {
   constructor(server: Server, limits: ConnectionLimits, everyMs = checkEveryMs) {
     this.#limits = { ...limits, max: Math.min(limits.max, Math.max(descriptorLimit() - descriptorsReserved, 16)) }
     server.maxConnections = this.#limits.max + excessMax
-    server.on('connection', (socket: Socket) => this.#add(socket))
+    // Requests over TLS arrive on the decrypted socket.
+    server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => this.#add(socket))
     this.#timer = setInterval(() => this.#check(), everyMs).unref()
   }
 
@@ -80,6 +82,11 @@ export class Connections {
     connection.active -= 1
     if (!request.complete) this.#drain(socket, request)
     else if (connection.active === 0) this.#idle.add(socket)
+  }
+
+  /** Registers that a connection has changed its protocol: it is in use until it closes. */
+  upgraded(socket: Socket): void {
+    this.#idle.delete(socket)
   }
 
   stop(): void {
@@ -155,10 +162,4 @@ export class Connections {
       setTimeout(() => socket.destroy(), drainMs).unref()
     }
   }
-}
-
-/** Returns the number of descriptors that this process may open. */
-function descriptorLimit(): number {
-  const found = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))
-  return found === null ? Number.POSITIVE_INFINITY : Number(found[1])
 }

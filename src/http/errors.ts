@@ -14,7 +14,8 @@ export async function answerError(error: unknown, request: FastifyRequest, reply
       if (Number(request.headers['content-length'] ?? 0) > drainMaxBytes) reply.header('connection', 'close')
       else if (refusal.code !== 'connections_full') reply.removeHeader('connection')
     }
-    await sendJson(reply, refusal.row.http, errorBody(refusal))
+    const { errorBody: write = errorBody } = request.routeOptions.config ?? {}
+    await sendJson(reply, refusal.row.http, write(refusal))
   } catch (failure) {
     request.log.error({ err: failure }, 'answering an error failed')
     reply.raw.destroy()

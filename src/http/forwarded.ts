@@ -36,7 +36,7 @@ export function forwardedReader(networks: readonly string[]): ReadForwarded {
   }
   return ({ headers, socket }) => {
     const address = socket.remoteAddress ?? ''
-    const direct: Forwarded = { address, protocol: 'http', host: headers.host ?? 'localhost', prefix: '' }
+    const direct: Forwarded = { address, protocol: protocolOf(socket), host: headers.host ?? 'localhost', prefix: '' }
     if (networks.length === 0 || !isTrusted(address)) return direct
     const hops = hopsOf(headers)
     // The client is the first address that is not a trusted proxy, or the farthest one.
@@ -53,9 +53,13 @@ export function forwardedReader(networks: readonly string[]): ReadForwarded {
   }
 }
 
+/** Requests over TLS arrive on the decrypted socket. */
+const protocolOf = (socket: object): 'http' | 'https' => ('encrypted' in socket ? 'https' : 'http')
+
 const hosts = /^(?:[a-z0-9](?:[a-z0-9._-]{0,252})|\[[0-9a-f:.]{2,45}\])(?::\d{1,5})?$/i
 
-function toBlockList(networks: readonly string[]): BlockList {
+/** @param networks addresses, and networks such as `10.0.0.0/8`. */
+export function toBlockList(networks: readonly string[]): BlockList {
   const list = new BlockList()
   for (const network of networks) {
     const [address = '', bits] = network.split('/')

@@ -4,7 +4,7 @@ import { Refusal } from '../base/errors.ts'
 import { escapeLineBreaks } from '../base/json.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Gateway } from '../gateway/gateway.ts'
-import { readsEvents } from '../mcp/accept.ts'
+import { readsEvents, readsOnlyEvents } from '../mcp/accept.ts'
 import { ActiveCalls } from '../mcp/active-calls.ts'
 import type { ChangeFeed } from '../mcp/change-feed.ts'
 import { isModernHeader } from '../mcp/era.ts'
@@ -14,9 +14,10 @@ import { Sessions } from '../mcp/legacy/sessions.ts'
 import { LiveTasks } from '../mcp/modern/live-tasks.ts'
 import { readResultOptions, resultParameters } from '../mcp/result-options.ts'
 import { fault } from '../observe/log.ts'
-import { type Catalog, chooseToolsets, type Offer, withTools } from '../tools/catalog.ts'
+import { type Catalog, chooseToolsets, type Offer, withContents, withTools } from '../tools/catalog.ts'
 import { discoveryListings, discoveryTools } from '../tools/upstreams/discovery.ts'
-import { listingOf, namedTools, toTool } from '../tools/upstreams/upstream-tools.ts'
+import { upstreamContents } from '../tools/upstreams/upstream-contents.ts'
+import { listingOf, namedTools, toTool, upstreamsOf } from '../tools/upstreams/upstream-tools.ts'
 import { sendJson, startWriting } from './answer.ts'
 import { baseUrlOf } from './base-url.ts'
 import type { Group, HttpDeps, Operation, QueryParameters } from './operation.ts'
@@ -34,22 +35,26 @@ export interface McpEndpoint {
   delete: RouteHandlerMethod
 }
 
+/** @param closing aborts when this process is about to exit. */
+export const mcpState = (changes: ChangeFeed, closing: AbortSignal): McpState => ({
+  calls: new ActiveCalls(),
+  sessions: new Sessions(),
+  tasks: new LiveTasks(changes),
+  changes,
+  closing,
+})
+
 /** MCP over Streamable HTTP: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports */
-export function mcpEndpoint(deps: HttpDeps, catalog: Catalog, changes: ChangeFeed, closing: AbortSignal): McpEndpoint {
-  const state: McpState = {
-    calls: new ActiveCalls(),
-    sessions: new Sessions(),
-    tasks: new LiveTasks(changes),
-    changes,
-    closing,
-  }
+export function mcpEndpoint(deps: HttpDeps, catalog: Catalog, state: McpState): McpEndpoint {
   return {
     post: async (request, reply) => {
       const context = await contextOf(request, reply, deps, catalog, state)
       const body = request.body as Buffer
       // A stream may stay open for hours; it must not keep the body of its request.
       request.body = undefined
-      return send(reply, await handle(headersOf(request), body, context), context.log)
+      const header = headersOf(request)
+      const answer = await handle(header, body, context)
+      return send(reply, readsOnlyEvents(header) ? toEvents(reply, answer) : answer, context.log)
     },
     get: async (request, reply) => {
       const header = headersOf(request)
@@ -88,10 +93,10 @@ async function contextOf(
   const { caller } = request
   const wanted = queryOf(request, 'toolsets')
   const discovery = queryOf(request, 'discovery')
-  const hasUpstreams = request.routeOptions.url === aggregatedPath
+  const isAggregated = request.routeOptions.url === aggregatedPath
   const offerTo = async (to: Caller) => {
     const own = catalog.offer(to.profile, chooseToolsets(wanted, to.profile), await core.hiddenTools(to), to.tools)
-    return hasUpstreams ? withUpstreams(own, gateway, to, discovery) : own
+    return isAggregated || to.profile.calls.upstreamsInMcp ? withUpstreams(own, gateway, to, discovery) : own
   }
   return {
     ...state,
@@ -111,27 +116,29 @@ async function contextOf(
   }
 }
 
-/** Adds the tools of upstreams, or those that find and call them. @throws Refusal `invalid_argument`. */
+/** Adds what upstreams offer; instead of their tools, those that find and call them if requested. @throws Refusal `invalid_argument`. */
 async function withUpstreams(
   own: Offer,
   gateway: Gateway,
   caller: Caller,
   discovery: string | undefined,
 ): Promise<Offer> {
-  const tools = await namedTools(
-    gateway,
-    caller,
+  const upstreams = await upstreamsOf(gateway, caller)
+  const tools = namedTools(
+    upstreams,
     own.tools.map(({ name }) => name),
   )
+  const contents = upstreamContents(gateway, upstreams, (name) => own.prompts.some((prompt) => prompt.name === name))
+  const offer = withContents(own, contents)
   switch (discovery) {
     case undefined:
       return withTools(
-        own,
+        offer,
         tools.map(listingOf),
         tools.map((tool) => toTool(gateway, tool)),
       )
     case 'search':
-      return withTools(own, discoveryListings(tools.length), discoveryTools(gateway, tools))
+      return withTools(offer, discoveryListings(tools.length), discoveryTools(gateway, tools))
     default:
       throw new Refusal('invalid_argument', { field: 'discovery', problem: 'must be search' })
   }
@@ -173,6 +180,17 @@ async function send(reply: FastifyReply, answer: McpReply, log: HttpDeps['log'])
   }
 }
 
+/** Turns the answer to a request into the only message of a stream. An error of HTTP stays JSON. */
+function toEvents(reply: FastifyReply, answer: McpReply): McpReply {
+  if (answer.kind !== 'json' || answer.status !== 200) return answer
+  if (answer.sessionId !== undefined) reply.header('mcp-session-id', answer.sessionId)
+  return { kind: 'stream', messages: onlyMessage(answer.body) }
+}
+
+async function* onlyMessage(message: string): AsyncGenerator<string, void, undefined> {
+  yield message
+}
+
 /** Sends each message as a server-sent event, until the client disconnects. */
 async function sendEvents(
   reply: FastifyReply,
@@ -205,8 +223,9 @@ function queryOf(
 
 const group: Group = { name: 'MCP', description: 'The Model Context Protocol.' }
 
-/** Each tool requires its own capability. */
-const protocol = { access: 'key', capability: null, group } as const
+/** Each tool requires its own capability. Admin tokens have the runtime tools. */
+const protocol = { capability: null, group } as const
+const accessOf = (path: string) => (path === aggregatedPath ? 'key' : 'key or admin token')
 
 const query = {
   toolsets: 'Toolsets to offer, separated by commas.',
@@ -217,7 +236,7 @@ const query = {
 /** The operations of one path. @param suffix of their ids. */
 const operationsOf = (path: string, suffix: string, summary: string, more: QueryParameters): readonly Operation[] => [
   {
-    ...{ ...protocol, path, id: `mcp${suffix}`, method: 'POST', summary },
+    ...{ ...protocol, access: accessOf(path), path, id: `mcp${suffix}`, method: 'POST', summary },
     query: { ...query, ...more },
     body: { mediaType: 'application/json' },
     answers: { 200: { mediaType: 'application/json' }, 202: null },
@@ -225,14 +244,14 @@ const operationsOf = (path: string, suffix: string, summary: string, more: Query
     handler: ({ mcp }) => mcp.post,
   },
   {
-    ...{ ...protocol, path, id: `mcpEvents${suffix}`, method: 'GET' },
+    ...{ ...protocol, access: accessOf(path), path, id: `mcpEvents${suffix}`, method: 'GET' },
     summary: 'Open the stream of server messages, for MCP clients before 2026-07-28',
     answers: { 200: { mediaType: 'text/event-stream' } },
     refusals: ['method_not_allowed'],
     handler: ({ mcp }) => mcp.get,
   },
   {
-    ...{ ...protocol, path, id: `endMcpSession${suffix}`, method: 'DELETE' },
+    ...{ ...protocol, access: accessOf(path), path, id: `endMcpSession${suffix}`, method: 'DELETE' },
     summary: 'End an MCP session',
     answers: { 204: null },
     refusals: ['method_not_allowed'],

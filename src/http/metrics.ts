@@ -15,7 +15,7 @@ export const metricsOperation: Operation = {
   handler:
     ({ metrics, core }) =>
     async (_request, reply) => {
-      const text = await metrics.text(await core.figures())
+      const text = await core.runtime.metricsText()
       return reply.code(200).header('content-type', metrics.contentType).send(text)
     },
 }

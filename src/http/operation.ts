@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest, RouteHandlerMethod } from 'fastify'
 import type { Static, TObject, TSchema } from 'typebox'
 import type { Capability } from '../base/capabilities.ts'
-import type { RefusalCode } from '../base/errors.ts'
+import type { Refusal, RefusalCode } from '../base/errors.ts'
 import { parseJson } from '../base/json.ts'
 import { type CheckOptions, compile } from '../base/schema-check.ts'
 import type { Admin, AdminContext } from '../core/admin/admin.ts'
@@ -15,9 +15,11 @@ import type { Metrics } from '../observe/metrics.ts'
 import type { Catalog, Inventory } from '../tools/catalog.ts'
 import { sendJson, sendLines } from './answer.ts'
 import type { Addressing } from './base-url.ts'
+import type { Logins } from './console/logins.ts'
 import type { McpEndpoint } from './mcp.ts'
 import { readQuery } from './query.ts'
 import type { UploadPace } from './rest/upload-body.ts'
+import type { EventsEndpoint, EventTimes } from './sse.ts'
 
 /** What the server is built from. */
 export interface HttpDeps extends Addressing {
@@ -25,8 +27,14 @@ export interface HttpDeps extends Addressing {
   gateway: Gateway
   metrics: Metrics
   version: string
+  /** Whether callers need no key. */
+  dev: boolean
   uploadPace: UploadPace
+  /** The browsers of operators. */
+  logins: Logins
   log: Log
+  /** Replaces the times of connections of the transport of 2024-11-05, for tests. */
+  eventTimes?: Partial<EventTimes>
   /** Replaces the tools of the product, for tests. */
   offers?: { inventory: Inventory; changes: ChangeFeed }
 }
@@ -35,6 +43,9 @@ export interface HttpDeps extends Addressing {
 export interface ServerContext extends HttpDeps {
   catalog: Catalog
   mcp: McpEndpoint
+  events: EventsEndpoint
+  /** Aborts when the server begins to stop: streams end then. */
+  closing: AbortSignal
   /** The OpenAPI document as JSON text. */
   openApiJson: string
 }
@@ -42,10 +53,11 @@ export interface ServerContext extends HttpDeps {
 export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
 /**
- * Which credential an operation requires: an API key; an admin token; an admin token of the whole instance (none in
- * development mode); or none, where the operation is public or its path carries a signed link.
+ * Which credential an operation requires: an API key; an API key or an admin token of the whole instance, which then has
+ * the runtime tools; an admin token; an admin token of the whole instance (none in development mode); the same, from an
+ * address of `runtime_allowed`; or none, where the operation is public or its path carries a signed link.
  */
-export type Access = 'key' | 'admin token' | 'operator' | 'open'
+export type Access = 'key' | 'key or admin token' | 'admin token' | 'operator' | 'runtime' | 'open'
 
 /** A heading of the documentation and a tag of the OpenAPI document. */
 export interface Group {
@@ -84,6 +96,10 @@ export interface Operation {
   lines?: TSchema
   /** A body, and the answer to it. */
   example?: { body?: object; answer: object }
+  /** Maximum size of the body, if it is less than `max_body_bytes`. */
+  bodyMaxBytes?: number
+  /** Body of every error, where clients of this path expect another one than that of REST. */
+  errorBody?: (refusal: Refusal) => string
   /** Refusals besides those that every operation of its access and body can give. */
   refusals: readonly RefusalCode[]
   /** Builds the route handler, once per server. */
@@ -92,13 +108,14 @@ export interface Operation {
 
 /** What a handler returns; nothing where it wrote the response itself. */
 export interface Answer {
-  status: 200 | 201 | 204
+  status: 200 | 201 | 202 | 204
   body?: unknown
   /** Instead of a body: one JSON text per line. */
   lines?: AsyncGenerator<object, void, undefined>
 }
 
 export const ok = (body: unknown): Answer => ({ status: 200, body })
+export const accepted = (body: unknown): Answer => ({ status: 202, body })
 export const created = (body: unknown): Answer => ({ status: 201, body })
 export const noContent: Answer = { status: 204 }
 
@@ -172,7 +189,7 @@ export function keyOperation<const Path extends string, Body extends TObject | u
 }
 
 interface AdminDefinition<Path extends string, Body extends TObject | undefined> extends Definition<Path, Body> {
-  handle(call: AdminCall<Path, Body>): Promise<Answer>
+  handle(call: AdminCall<Path, Body>): Promise<Answer | undefined>
 }
 
 /** Defines an operation that requires an admin token. Core checks its role. An absent body is read as `{}`. */
@@ -192,7 +209,8 @@ export function adminOperation<const Path extends string, Body extends TObject |
     handler: (server) => async (request, reply) => {
       const { adminContext: context } = server.core
       const { admin } = request
-      await send(reply, await handle({ server, context, admin, request, reply, ...read(request, reply) }))
+      const answer = await handle({ server, context, admin, request, reply, ...read(request, reply) })
+      if (answer) await send(reply, answer)
     },
   }
 }

@@ -14,6 +14,9 @@ export interface GuardRules {
   allowedHosts: readonly string[]
   /** Web origins that may call, such as `https://app.example`. */
   allowedOrigins: readonly string[]
+  /** Absent without TLS: then pages of this server have http origins, or https ones behind a trusted proxy. */
+  tls?: object | undefined
+  trustedProxies?: readonly string[]
 }
 
 /**
@@ -48,7 +51,8 @@ function checkHead(
   if (!isKnownHost(host)) return new Refusal('host_not_allowed', { host: printable(host) })
   const { origin } = headers
   // A page that this server itself served, under the name just checked.
-  const isOwn = origin?.toLowerCase() === `http://${host}`
+  const own = origin?.toLowerCase()
+  const isOwn = own === `http://${host}` ? rules.tls === undefined : own === `https://${host}` && mayBeHttps(rules)
   const originAllowed = origin !== undefined && (isOwn || rules.allowedOrigins.includes(origin))
   if (origin !== undefined && !originAllowed) return new Refusal('origin_not_allowed', { origin: printable(origin) })
   const site = headers['sec-fetch-site']
@@ -57,7 +61,8 @@ function checkHead(
     site !== 'none' &&
     site !== 'same-origin' &&
     !originAllowed &&
-    !isDownload({ headers, method, url })
+    !isDownload({ headers, method, url }) &&
+    !isVisit({ headers, method, url })
   ) {
     return new Refusal('origin_not_allowed', { origin: printable(`Sec-Fetch-Site: ${site}`) })
   }
@@ -73,6 +78,15 @@ const isDownload = ({ headers, method, url }: Pick<Head, 'headers' | 'method' | 
   url?.startsWith(blobPath) === true &&
   headers['sec-fetch-mode'] === 'navigate' &&
   (headers['sec-fetch-dest'] ?? 'document') === 'document'
+
+/** Whether a user follows a link to a page of this server. The pages show nothing that needs a key and allow no frames. */
+const isVisit = ({ headers, method, url }: Pick<Head, 'headers' | 'method' | 'url'>): boolean =>
+  method === 'GET' &&
+  (url === '/' || url === '/console') &&
+  headers['sec-fetch-mode'] === 'navigate' &&
+  headers['sec-fetch-dest'] === 'document'
+
+const mayBeHttps = ({ tls, trustedProxies = [] }: GuardRules): boolean => tls !== undefined || trustedProxies.length > 0
 
 /** Path of signed links. */
 const blobPath = '/v1/blobs/'

@@ -2,20 +2,24 @@ import type { FastifyContextConfig, FastifyInstance } from 'fastify'
 import { Refusal } from '../base/errors.ts'
 import { ChangeFeed } from '../mcp/change-feed.ts'
 import { Catalog } from '../tools/catalog.ts'
-import { mcpEndpoint } from './mcp.ts'
+import { mcpEndpoint, mcpState } from './mcp.ts'
 import { openApiDocument } from './openapi/document.ts'
 import { type HttpDeps, isRaw, type Operation, type ServerContext } from './operation.ts'
 import { operations } from './operations.ts'
+import { eventsEndpoint } from './sse.ts'
 
 /** Registers a route for every operation. */
 export function registerRoutes(app: FastifyInstance, deps: HttpDeps): void {
   const closing = new AbortController()
   app.addHook('preClose', async () => closing.abort())
-  const catalog = new Catalog(deps.offers?.inventory, () => deps.core.software)
+  const catalog = new Catalog(deps.offers?.inventory, (image) => deps.core.softwareOf(image))
+  const state = mcpState(deps.offers?.changes ?? new ChangeFeed(), closing.signal)
   const server: ServerContext = {
     ...deps,
     catalog,
-    mcp: mcpEndpoint(deps, catalog, deps.offers?.changes ?? new ChangeFeed(), closing.signal),
+    closing: closing.signal,
+    mcp: mcpEndpoint(deps, catalog, state),
+    events: eventsEndpoint(deps, catalog, state),
     openApiJson: JSON.stringify(openApiDocument(deps.version, operations)),
   }
   for (const ofPath of Map.groupBy(operations, ({ path }) => path).values()) {
@@ -43,15 +47,16 @@ function registerRoute(
   server: ServerContext,
   bodyKind?: FastifyContextConfig['bodyKind'],
 ): void {
-  const [{ path, access }] = ofPath as readonly [Operation]
+  const [{ path, access, errorBody, bodyMaxBytes }] = ofPath as readonly [Operation]
   const url = path.replaceAll(/\{(\w+)\}/g, ':$1')
-  const config: FastifyContextConfig = { access, ...(bodyKind && { bodyKind }) }
+  const config: FastifyContextConfig = { access, ...(bodyKind && { bodyKind }), ...(errorBody && { errorBody }) }
   const defined = methods.filter((method) => ofPath.some((operation) => operation.method === method))
   // HEAD is answered like GET, without the body: RFC 9110, section 9.3.2.
   const isHeadOfGet = defined.includes('GET') && !defined.includes('HEAD')
   for (const { method, handler } of ofPath) {
     const served = method === 'GET' && isHeadOfGet ? ['GET', 'HEAD'] : method
-    app.route({ method: served, url, config, handler: handler(server) })
+    const limit = bodyMaxBytes && { bodyLimit: Math.min(bodyMaxBytes, app.initialConfig.bodyLimit ?? bodyMaxBytes) }
+    app.route({ method: served, url, config, ...limit, handler: handler(server) })
   }
   const served = methods.filter((method) => defined.includes(method) || (method === 'HEAD' && isHeadOfGet))
   app.route({

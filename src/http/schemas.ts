@@ -48,6 +48,12 @@ export const ErrorBody = Type.Object(
     ),
     message: Type.String({ description: 'What is wrong, for people and models.' }),
     hint: Type.Optional(Type.String({ description: 'How to fix it.' })),
+    problems: Type.Optional(
+      Type.Array(Type.String(), {
+        description:
+          'With `declaration_invalid`: each mistake, as a JSON pointer into the body, a space and a sentence.',
+      }),
+    ),
     retry: Type.Optional(
       oneOf(['never', 'later'], {
         description: 'Whether the same request can succeed later; absent with `unauthorized`.',

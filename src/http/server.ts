@@ -18,13 +18,20 @@ import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { type Authentication, authenticator } from './authenticate.ts'
 import { Connections } from './connections.ts'
+import { type Login, Logins } from './console/logins.ts'
 import { answerError } from './errors.ts'
 import { forwardedReader } from './forwarded.ts'
+import { receiveLargeBodiesInTurn } from './large-bodies.ts'
 import { openRequest } from './open-request.ts'
 import type { Access, HttpDeps } from './operation.ts'
+import { PreviewServer } from './previews/previews.ts'
 import { checkContentType, type GuardRules, requestGuard } from './request-guard.ts'
+import { beginRequestsInTurn } from './requests-in-turn.ts'
 import type { UploadPace } from './rest/upload-body.ts'
 import { registerRoutes } from './routes.ts'
+import { endConnectionsOnClose, keepAliveTimeoutMs, serve } from './serve.ts'
+import { type TlsFiles, TlsServer } from './tls.ts'
+import { traceRequests } from './trace-requests.ts'
 
 export interface HttpConfig extends GuardRules {
   host: string
@@ -34,10 +41,16 @@ export interface HttpConfig extends GuardRules {
   connectionsMax: number
   /** Addresses and networks of proxies whose `X-Forwarded-*` and `Forwarded` are trusted. */
   trustedProxies: readonly string[]
+  /** Below which previews have host names, with the port of their addresses; empty for none. */
+  previewDomain: string
   /** Version of the product. */
   version: string
   publicUrl: string
+  tls?: TlsFiles | undefined
   uploadPace: UploadPace
+  eventTimes?: HttpDeps['eventTimes']
+  /** Addresses and networks from which runtime tools may be used; none: all. */
+  runtimeAllowed: readonly string[]
 }
 
 declare module 'fastify' {
@@ -46,6 +59,8 @@ declare module 'fastify' {
     caller: Caller
     /** Set on routes with access `admin token`. */
     admin: Admin
+    /** Set if a browser sent it that is logged in. */
+    login: Login | null
     /** Set when the sender is authenticated. */
     open: OpenRequest | null
   }
@@ -54,6 +69,8 @@ declare module 'fastify' {
     access?: Access
     /** A file may take as long as it needs; every other body must arrive within `requestTimeoutMs`. */
     bodyKind?: 'file'
+    /** Body of every error of the path; see `Operation`. */
+    errorBody?: (refusal: Refusal) => string
     /** The path does not have this method. */
     isRefused?: true
   }
@@ -63,11 +80,6 @@ declare module 'fastify' {
 const requestTimeoutMs = 60_000
 /** Longer than any path of a file in base64. */
 const pathParameterMax = 12_288
-/** Longer than the idle timeout of common proxies, so that they close first and no request meets a closing connection. */
-const keepAliveTimeoutMs = 72_000
-/** How long responses in progress may continue when the server closes. */
-const closingMs = 5_000
-
 /**
  * Builds the HTTP server, not yet listening.
  * @throws StartRefused where serving with this configuration would be open to others.
@@ -88,21 +100,23 @@ export async function buildServer({
   offers?: HttpDeps['offers']
 }): Promise<FastifyInstance> {
   const forwarded = forwardedReader(config.trustedProxies)
-  const authentication = await authenticator(core, config, forwarded)
+  const logins = new Logins()
+  const authentication = await authenticator(core, config, forwarded, logins)
   const guard = requestGuard(config)
+  let previews: PreviewServer | undefined
+  const tls = config.tls && new TlsServer(config.tls, log)
   const app: FastifyInstance = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     genReqId: () => newId('request'),
     bodyLimit: config.maxBodyBytes,
-    // See `Connections`.
-    requestTimeout: 0,
     // The token of a signed link is a path parameter and contains the path of a file.
     routerOptions: { maxParamLength: pathParameterMax, ignoreTrailingSlash: true },
     keepAliveTimeout: keepAliveTimeoutMs,
     forceCloseConnections: 'idle',
     exposeHeadRoutes: false,
     // Runs for malformed URLs, for which Fastify calls no hooks.
+    serverFactory: serve(tls, () => previews),
     frameworkErrors: (error, request, reply) => {
       setCommonHeaders(request, reply, config.allowedOrigins)
       void answerError(guard(request.raw) ?? error, request, reply)
@@ -116,17 +130,27 @@ export async function buildServer({
   // Declared here so that all requests share one hidden class.
   app.decorateRequest('caller', null as unknown as Caller)
   app.decorateRequest('admin', null as unknown as Admin)
+  app.decorateRequest('login', null)
   app.decorateRequest('open', null)
   const connections = new Connections(app.server, { max: config.connectionsMax, requestTimeoutMs })
-  app.addHook('onClose', async () => connections.stop())
+  previews = new PreviewServer({
+    ...{ core, domain: config.previewDomain, guard, forwarded, connections, metrics: metrics.previews, log },
+    authenticate: authentication.caller,
+  })
+  app.addHook('onClose', async () => {
+    connections.stop()
+    previews?.stop()
+    tls?.stop()
+  })
   metrics.front = () => {
     const { requests, bytes } = core.openRequests.usage
-    return { connections: connections.size, requests, bufferBytes: bytes }
+    return { connections: connections.size, requests, bufferBytes: bytes, previews: core.previews.size }
   }
   app.addHook('onError', (_request, _reply, error, done) => {
     if (error instanceof Refusal && limitRefusals.has(error.code)) metrics.refusedRequest(error.code)
     done()
   })
+  if (metrics.tracing) traceRequests(app, metrics.tracing)
   // Hooks use callbacks: a promise per hook would cost more than the hook itself.
   app.addHook('onRequest', (request, reply, done) => {
     const isUpload = request.routeOptions.config?.bodyKind === 'file'
@@ -155,31 +179,49 @@ export async function buildServer({
     })
   })
   app.addHook('onResponse', (request, reply, done) => {
-    metrics.answered(request.method, routeOf(request), reply.statusCode)
+    const isStream = reply.getHeader('content-type') === 'text/event-stream'
+    metrics.answered(
+      request.method,
+      routeOf(request),
+      reply.statusCode,
+      isStream ? null : reply.elapsedTime,
+      request.id,
+    )
     const level = reply.statusCode < 400 ? 'debug' : 'info'
-    if (log.isLevelEnabled(level)) {
-      const { method } = request
-      const route = routeOf(request)
-      request.log[level]({ method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
-    }
+    if (log.isLevelEnabled(level))
+      request.log[level](answerLine(request, reply, forwarded(request.raw).address), 'answered')
     done()
   })
 
+  beginRequestsInTurn(app)
+  receiveLargeBodiesInTurn(app)
   endConnectionsOnClose(app)
 
-  const { version, publicUrl, uploadPace } = config
+  const { version, dev, publicUrl, uploadPace, eventTimes } = config
   registerRoutes(app, {
     core,
     gateway,
     metrics,
     version,
+    dev,
     publicUrl,
     forwarded,
     uploadPace,
+    logins,
     log,
+    ...(eventTimes && { eventTimes }),
     ...(offers && { offers }),
   })
   return app
+}
+
+/** What the log states about an answer. Its trace ID is that of the run, if it has one, otherwise that of the request. */
+function answerLine(request: FastifyRequest, reply: FastifyReply, address: string) {
+  const { method, caller, admin } = request as FastifyRequest & { caller: Caller | null; admin: Admin | null }
+  const who = { org_id: caller?.orgId ?? admin?.orgId ?? null, key_id: caller?.keyId ?? admin?.id ?? null }
+  const { statusCode: status, elapsedTime } = reply
+  const trace = reply.getHeader('x-trace-id')
+  return { method, route: routeOf(request), status, ms: Math.round(elapsedTime), address, ...who, trace_id: trace }
 }
 
 /** Response headers that pages of allowed origins can read. */
@@ -249,7 +291,7 @@ function refusalOf(act: () => void): Error | undefined {
 /** Authenticates a request as its route requires, and sets `caller` or `admin`. */
 function authenticate(
   request: FastifyRequest,
-  { admin, caller, operator }: Authentication,
+  { admin, caller, callerOrAdmin, operator, runtime }: Authentication,
   done: (error?: Error) => void,
 ): void {
   const { access = 'key' } = request.routeOptions.config
@@ -259,6 +301,12 @@ function authenticate(
       return
     case 'key':
       settle(caller(request), (who) => (request.caller = who), done)
+      return
+    case 'key or admin token':
+      settle(callerOrAdmin(request), (who) => (request.caller = who), done)
+      return
+    case 'runtime':
+      settle(runtime(request), (who) => (request.admin = who), done)
       return
     case 'admin token':
       settle(admin(request), (who) => (request.admin = who), done)
@@ -275,23 +323,6 @@ function settle<Who>(who: Who | Promise<Who>, set: (who: Who) => void, done: (er
   }
   if (who instanceof Promise) who.then(finish, done)
   else finish(who)
-}
-
-/**
- * Ends busy connections when the server closes; Fastify ends only those that are idle when the close begins. A busy
- * one would be kept alive by its client after the response, and one whose client does not read would never end.
- */
-function endConnectionsOnClose(app: FastifyInstance): void {
-  let closing = false
-  app.addHook('preClose', async () => {
-    closing = true
-    const late = setTimeout(() => app.server.closeAllConnections(), closingMs)
-    app.server.once('close', () => clearTimeout(late))
-  })
-  app.addHook('onResponse', ({ raw }, _reply, done) => {
-    if (closing) raw.socket.destroySoon()
-    done()
-  })
 }
 
 /** Set before anything is refused, so that pages of allowed origins can read every error. */

@@ -71,8 +71,22 @@ interface Kernel {
    * directory first: owner 1000, no ACLs, and mode 755 unless the owner can read, write and search it.
    */
   mountIdmapped(root: number, userNamespace: number, readOnly: number, target: Buffer): Promise<void>
+  /** As `mountIdmapped`, but leaves the root directory as it is: that of an image has an owner and a mode of its own. */
+  mountImage(root: number, userNamespace: number, readOnly: number, target: Buffer): Promise<void>
   /** @returns a descriptor of such a mount without a mount point. Closing it unmounts it. */
   openIdmapped(root: number, userNamespace: number, readOnly: number): Promise<number>
+  /**
+   * @returns a descriptor of a user namespace for `mountImage`, which maps one user and group of a filesystem to those that
+   * processes see, as IDs of this process. Files of others have no owner.
+   */
+  openOwnerNamespace(uid: number, gid: number, shownUid: number, shownGid: number): Promise<number>
+  /**
+   * Mounts an overlay of a directory: nosuid, nodev. What is changed is kept in `upper`, on the filesystem of `work`.
+   * @param uid user of this machine who has an ID in the mount of `upper`.
+   */
+  mountReview(lower: Buffer, upper: Buffer, work: Buffer, target: Buffer, uid: number, gid: number): Promise<void>
+  /** @returns 1 if a directory of an upper layer hides the content of the same directory in the lower one. */
+  isOpaque(directory: number): Promise<number>
   /** @returns the number of bytes that became holes in the disk. */
   trimFilesystem(root: number): Promise<number>
 
@@ -87,6 +101,22 @@ interface Kernel {
   mountDevices(target: Buffer): Promise<void>
   /** Mounts an empty directory of at most 1 MiB. */
   mountTmpfs(target: Buffer): Promise<void>
+  /** Mounts a procfs of the PID namespace of this process. */
+  mountProc(target: Buffer): Promise<void>
+
+  /**
+   * Opens sockets in the network namespace of a jail, whose every address leads to itself from then on. Rejects with EINVAL
+   * for the namespace of this process.
+   * @param namespace descriptor of the network namespace.
+   * @returns descriptors that the caller closes: a listener on 127.0.0.1 and one on ::1 (-1 without IPv6), a UDP socket on
+   * port 53 of 127.0.0.1, and the link that leads connections to all other addresses to the two listeners.
+   */
+  openJailNetwork(namespace: number, port: number): Promise<readonly number[]>
+  /** Connects to 127.0.0.1 or ::1 in the network namespace of a jail. Rejects with ETIMEDOUT after 250 ms. @returns the socket. */
+  connectInJail(namespace: number, port: number): Promise<number>
+
+  /** Sends one datagram to a UNIX socket; a path that begins with `@` is an abstract address. */
+  sendDatagram(path: Buffer, message: Buffer): Promise<void>
 
   /** @returns the peer of a connected UNIX socket from the kernel (SO_PEERCRED); `undefined` for other descriptors. */
   peerCredentials(fd: number): PeerCredentials | undefined

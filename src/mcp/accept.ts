@@ -6,3 +6,9 @@ export const readsEvents = (header: HeaderOf): boolean =>
     const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase())
     return type === 'text/event-stream' && !parameters.some((parameter) => /^q=0(?:\.0{0,3})?$/.test(parameter))
   })
+
+/** Returns whether a client accepts server-sent events and no plain JSON, as some do although the specification requires both. */
+export const readsOnlyEvents = (header: HeaderOf): boolean => {
+  const accept = header('accept')
+  return accept !== undefined && !/[*]|json/i.test(accept) && readsEvents(header)
+}

@@ -21,6 +21,11 @@ export class ActiveCalls {
     return { signal: controller.signal, end }
   }
 
+  /** Cancels every call. */
+  cancelAll(): void {
+    for (const calls of this.#calls.values()) for (const controller of calls) controller.abort()
+  }
+
   /** @returns whether a call was cancelled. */
   cancel(keyId: string, id: RequestId): boolean {
     const [only, ...others] = this.#calls.get(nameOf(keyId, id)) ?? []

@@ -40,6 +40,8 @@ export interface McpContext extends McpState {
   results: ResultOptions
   /** The client requested a session. Only requests of the server to the client need one. */
   wantsSession: boolean
+  /** The connection of a client that keeps one; absent where each request stands alone. */
+  connectionId?: string
   /** Ends the request when its key may no longer use a tool. @param name as it was sent: not yet checked. */
   requireTool(name: unknown): void
   /** Returns a signal that aborts when the client closes the connection before the response is complete. */

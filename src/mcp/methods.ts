@@ -88,7 +88,7 @@ export async function callTool(
   const tool = offer.tool(stringParam(params, 'name'))
   const input = own(params, 'arguments') ?? {}
   const result = await retryWhileThreadBusy(results, context.signal, () => tool.call(caller, input, context))
-  return toClientResult(result, results)
+  return toClientResult(result, results, context.baseUrl)
 }
 
 /** @throws Refusal `unknown_prompt`, `invalid_argument`. */

@@ -47,9 +47,15 @@ export const runMetaKey = 'glovebox/run'
 /**
  * Returns a result in the form that the client chose. Without `structuredContent`, the ending and the figures of a run
  * are in `_meta`. A result with images or files is never an error: common clients drop them from errors.
+ * @param baseUrl where the client reaches this server, without a slash at its end.
  */
-export function toClientResult(result: ToolResult, { structuredResults, exitCodeIsError }: ResultOptions): ToolResult {
-  const { structuredContent: fields, ...rest } = result
+export function toClientResult(
+  result: ToolResult,
+  { structuredResults, exitCodeIsError }: ResultOptions,
+  baseUrl: string,
+): ToolResult {
+  const { structuredContent, ...rest } = result
+  const fields = structuredContent && { ...structuredContent, ...imageLinks(result, structuredContent, baseUrl) }
   const isError = result.isError && !result.content.some(isLostInErrors) && (exitCodeIsError || !hasExited(fields))
   if (fields === undefined) return { ...result, isError }
   if (structuredResults) return { ...result, structuredContent: lean(fields), isError }
@@ -57,6 +63,19 @@ export function toClientResult(result: ToolResult, { structuredResults, exitCode
     ...rest,
     isError,
     ...(Object.hasOwn(fields, 'trace_id') && { _meta: { [runMetaKey]: withoutText(fields) } }),
+  }
+}
+
+/** Returns the field `images` for the result of a run whose output is kept: a link for each image of it. */
+function imageLinks({ content }: ToolResult, fields: Record<string, unknown>, baseUrl: string): object {
+  const { trace_id: runId, output_kept: isKept } = fields
+  const images = content.flatMap((item) => (item.type === 'image' ? [item] : []))
+  if (images.length === 0 || typeof runId !== 'string' || isKept !== true) return {}
+  return {
+    images: images.map(({ mimeType }, index) => ({
+      mime_type: mimeType,
+      url: `${baseUrl}/v1/executions/${runId}/images/${index + 1}`,
+    })),
   }
 }
 

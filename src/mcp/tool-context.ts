@@ -11,11 +11,12 @@ export const noCapabilities = new ClientCapabilities({})
  * @param signal aborts when the call is cancelled.
  */
 export const basicToolContext = (
-  { core, offer, baseUrl }: Pick<McpContext, 'core' | 'offer' | 'baseUrl'>,
+  { core, offer, baseUrl, connectionId }: Pick<McpContext, 'core' | 'offer' | 'baseUrl' | 'connectionId'>,
   signal: AbortSignal,
 ): ToolContext => ({
   core,
   baseUrl,
+  ...(connectionId !== undefined && { connectionId }),
   offers: offer.has,
   signal,
   detached: true,

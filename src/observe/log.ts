@@ -1,6 +1,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
 import pretty from 'pino-pretty'
 import { newId } from '../base/ids.ts'
+import { LogLines } from './log-lines.ts'
 import { redact, redactLine } from './redact.ts'
 
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
@@ -30,7 +31,8 @@ export interface LogOptions {
 export function createLog({ level, format, destination, bindings = {} }: LogOptions): Log {
   const isPretty = format === 'pretty' || (format === 'auto' && destination.isTTY === true)
   const lines: DestinationStream = { write: (line) => void destination.write(line) }
-  return pino(
+  const kept = new LogLines()
+  const log = pino(
     {
       level,
       base: bindings,
@@ -38,11 +40,24 @@ export function createLog({ level, format, destination, bindings = {} }: LogOpti
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: redact },
       // Every line passes through this hook with its bindings, including lines of child logs.
-      hooks: { streamWrite: redactLine },
+      hooks: {
+        streamWrite: (line) => {
+          const redacted = redactLine(line)
+          kept.add(redacted)
+          return redacted
+        },
+      },
     },
     isPretty ? prettyLines(destination, lines) : lines,
   )
+  linesOfLogs.set(log, kept)
+  return log
 }
+
+const linesOfLogs = new WeakMap<Log, LogLines>()
+
+/** Returns the latest lines of a log. @param log as `createLog` returned it, not a child. */
+export const linesOf = (log: Log): LogLines => linesOfLogs.get(log) ?? new LogLines()
 
 /** Formats readable lines and writes them synchronously, so that the last lines before an exit are not lost. */
 function prettyLines(destination: LogDestination, lines: DestinationStream): DestinationStream {

@@ -3,6 +3,8 @@
  * cyclic or hostile, and returns plain data of bounded size.
  */
 
+import { Redactor } from '../base/redaction/redactor.ts'
+
 export const hidden = '[hidden]'
 
 /** Names whose value is hidden wherever they stand; compared in lower case with `-` and `_` left out. */
@@ -39,7 +41,7 @@ export const hiddenNames: ReadonlySet<string> = new Set([
 const hiddenShapes: readonly [RegExp, string][] = [
   // Our keys, and those of the providers that share the form
   [/\bsk-[A-Za-z0-9_-]{6,}/g, `sk-${hidden}`],
-  [/\b(gba|whsec)_[A-Za-z0-9_-]{6,}/g, `$1_${hidden}`],
+  [/\b(gba|msb|whsec)_[A-Za-z0-9_-]{6,}/g, `$1_${hidden}`],
   // A signed link is as good as a key for what it names
   [/\/v1\/blobs\/[^\s"?#]+/g, `/v1/blobs/${hidden}`],
   [/\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}/gi, `$1 ${hidden}`],
@@ -55,8 +57,11 @@ const maxTextLength = 8192
 function redactText(text: string): string {
   let masked = text
   for (const [shape, replacement] of hiddenShapes) masked = masked.replaceAll(shape, replacement)
-  return masked
+  return shared.redact(masked).text
 }
+
+/** The rules for the results of tools apply to logs as well, after the stricter ones above. */
+const shared = new Redactor()
 
 /** A copy that is fit for a log. Never throws, whatever the value does when it is read. */
 export function redact(value: unknown): unknown {

@@ -5,8 +5,6 @@ import { type AllowedDestinations, requireAllowed, toDestination } from './desti
 import type { Resolve } from './outbound.ts'
 
 const connectTimeoutMs = 10_000
-/** Connections to one origin at the same time; further requests wait. */
-const connectionsMax = 256
 const maxHeaderSize = 32 * 1024
 /** Shorter than the idle timeout of common servers, so that no request meets a closing connection. */
 const keepAliveTimeout = 4_000
@@ -14,10 +12,11 @@ const keepAliveTimeout = 4_000
 /**
  * Creates a pool of connections that only reach allowed addresses. A name is resolved when a connection is opened, all of
  * its addresses are checked, and the connection uses a checked address. Redirects are not followed.
+ * @param connections maximum number to one origin; further requests wait.
  */
-export function guardedAgent(allowed: AllowedDestinations, resolve: Resolve): Agent {
+export function guardedAgent(allowed: AllowedDestinations, resolve: Resolve, connections: number): Agent {
   return new Agent({
-    connections: connectionsMax,
+    connections,
     pipelining: 1,
     maxHeaderSize,
     keepAliveTimeout,

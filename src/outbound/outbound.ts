@@ -12,6 +12,8 @@ export type Resolve = (host: string) => Promise<readonly string[]>
 
 /** Names with more addresses are rejected. */
 const addressesMax = 64
+/** Connections to one origin. */
+const connectionsDefault = 256
 /** Maximum number of response bytes that are read; they are discarded. */
 const answerLimitBytes = 1_024
 
@@ -43,8 +45,8 @@ export class Outbound {
   }
 
   /** Creates a pool of connections that only reach the same addresses. The caller closes it. */
-  agent(): Agent {
-    return guardedAgent(this.#allowed, (host) => this.#addressesOf(host))
+  agent(connections: number = connectionsDefault): Agent {
+    return guardedAgent(this.#allowed, (host) => this.#addressesOf(host), connections)
   }
 
   /**

@@ -1,34 +1,35 @@
 import type { Socket } from 'node:net'
 import { diskRefusalOf } from '../base/disk-errors.ts'
 import { Refusal } from '../base/errors.ts'
-import type { RunEvent } from '../base/run.ts'
 import type { Log } from '../observe/log.ts'
+import type { FrontLink } from './front-link.ts'
+import { ImageRequests } from './images/image-requests.ts'
+import { InspectionRequests } from './inspection.ts'
+import { isAboutImages } from './protocol/image-messages.ts'
 import { inputOf, parseMessage } from './protocol/message-schemas.ts'
 import { type FromRunner, protocolVersion, type RunnerIdentity, type ToRunner } from './protocol/messages.ts'
-import { encodeMessage, MessageReader, WireError, writeLarge } from './protocol/wire.ts'
-import type { OutputLog } from './runs/output-log.ts'
+import { isAboutNetworks, type ToNetworks } from './protocol/network-messages.ts'
+import { isToTunnel } from './protocol/tunnel-messages.ts'
+import { encodeMessage, MessageReader, WireError, writeCollected, writeLarge } from './protocol/wire.ts'
+import type { RunnerParts } from './runner-parts.ts'
+import { messageOf } from './runs/event-message.ts'
+import type { RunReader } from './runs/run-reader.ts'
 import type { Runs } from './runs/runs.ts'
+import { isOfSandboxes, SandboxRequests } from './sandboxes/sandbox-requests.ts'
+import { Tunnels } from './sandboxes/tunnels.ts'
+import type { FileFlows } from './storage/file-flows.ts'
 import { FileRequests } from './storage/file-requests.ts'
-import type { OpenStorage } from './storage/storage.ts'
-import { StorageRequests } from './storage/storage-requests.ts'
+import { isOfStorage, StorageRequests } from './storage/storage-requests.ts'
 
 /** Attachments and unanswered starts of one front; more of them are a protocol violation. */
 const maxPending = 16_384
-
 /** Code and input of queued runs; beyond this, further runs are refused as queue_full. */
 const maxPendingBytes = 512 * 1024 * 1024
 
 /** Answers that a front leaves unread. Output and files are not counted, since they are sent only when the socket drains. */
 const maxUnreadBytes = 64 * 1024 * 1024
 
-interface RunReader {
-  runId: string
-  outputLog: OutputLog
-  afterSeq: number
-  /** Output bytes that may still be sent. */
-  windowBytes: number
-  unsubscribe: () => void
-}
+const noBytes = new Uint8Array(0)
 
 /** A connection to one front. Its messages are untrusted input. */
 export class FrontConnection {
@@ -37,51 +38,64 @@ export class FrontConnection {
   readonly #socket: Socket
   readonly #runs: Runs
   readonly #identity: RunnerIdentity
+  readonly #inspection: InspectionRequests
   readonly #log: Log
   readonly #reader = new MessageReader()
   readonly #attachments = new Map<number, RunReader>()
   readonly #files: FileRequests
   readonly #storage: StorageRequests
-  #trouble: string | undefined
+  readonly #sandboxes: SandboxRequests
+  readonly #tunnels: Tunnels
+  readonly #images: RunnerParts['images']
+  readonly #imageRequests: ImageRequests
+  #readiness: FromRunner
   #handshakeDone = false
   #pendingStarts = 0
   #pendingBytes = 0
   #pumping = false
   #waitingForDrain: (() => void)[] = []
 
+  /** @param isRoot whether the peer is root of the machine. @param readiness what the front receives first. */
   constructor(
     socket: Socket,
-    runs: Runs,
-    storage: OpenStorage | undefined,
-    identity: RunnerIdentity,
-    trouble: string | undefined,
+    { runs, storage, sandboxes, images, inspect, identity }: RunnerParts & { identity: RunnerIdentity },
+    isRoot: boolean,
+    readiness: FromRunner,
     log: Log,
   ) {
     this.#socket = socket
     this.#runs = runs
+    this.#images = images
     this.#identity = identity
-    this.#trouble = trouble
+    this.#readiness = readiness
     this.#log = log
-    this.#files = new FileRequests(
-      storage,
-      (message) => this.#send(message),
-      (message, payload) => this.#sendWhenDrained(message, payload),
-      (request, error) => this.#refuse(request, error),
-    )
-    this.#storage = new StorageRequests(
-      storage,
-      (message) => this.#send(message),
-      (request, error) => this.#refuse(request, error),
-    )
+    const link: FrontLink = {
+      send: (message, payload = noBytes) => this.#send(message, payload),
+      sendLarge: (message, payload) => this.#sendWhenDrained(message, payload),
+      refuse: (request, error) => this.#refuse(request, error),
+      isFull: () => socket.writableNeedDrain || socket.destroyed,
+    }
+    const flows: FileFlows = new Map()
+    this.#files = new FileRequests(storage, flows, link)
+    this.#storage = new StorageRequests(storage, link)
+    this.#sandboxes = new SandboxRequests(sandboxes, flows, link)
+    this.#tunnels = new Tunnels(sandboxes, link)
+    this.#inspection = new InspectionRequests(inspect, link.send, link.refuse)
+    this.#imageRequests = new ImageRequests(images, isRoot, link.send, link.refuse)
     socket.on('data', (chunk) => this.#receive(chunk))
     socket.on('drain', () => {
       this.#pump()
+      this.#sandboxes.pump()
+      this.#tunnels.pump()
       this.#wakeForDrain()
     })
     socket.on('error', (error) => log.warn({ err: error }, 'connection to front failed'))
     socket.on('close', () => {
       this.#forgetAttachments()
       this.#files.stop()
+      this.#sandboxes.stop()
+      this.#tunnels.stop()
+      this.#imageRequests.stop()
       this.#wakeForDrain()
     })
   }
@@ -90,20 +104,24 @@ export class FrontConnection {
     return [...this.#attachments.values()].map((attachment) => attachment.runId)
   }
 
-  announce(trouble: string | undefined): void {
-    this.#trouble = trouble
-    if (this.#handshakeDone) this.#send({ type: 'ready', ready: trouble === undefined, reason: trouble ?? '' })
+  announce(readiness: FromRunner): void {
+    this.#readiness = readiness
+    if (this.#handshakeDone) this.#send(readiness)
+  }
+
+  announceSoftware(): void {
+    if (this.#handshakeDone && this.#images) this.#send({ type: 'software', ...this.#images.software })
   }
 
   close(): void {
-    this.#socket.end()
     this.#socket.destroySoon()
   }
 
   /** BOUNDARY: a front that breaks the protocol loses its connection, nothing else. */
   #receive(chunk: Buffer): void {
     try {
-      for (const { header, payload } of this.#reader.push(chunk)) this.#dispatch(parseMessage(header), payload)
+      const messages = this.#reader.push(chunk)
+      for (const { header, payload } of messages) this.#dispatch(parseMessage(header, this.#refuse), payload)
     } catch (error) {
       if (!(error instanceof WireError)) throw error
       this.#log.error({ problem: error.message }, 'front violated the run protocol')
@@ -111,8 +129,9 @@ export class FrontConnection {
     }
   }
 
-  #dispatch(message: ToRunner, payload: Buffer): void {
-    if (!this.#handshakeDone && message.type !== 'hello') throw new WireError('hello is not the first message')
+  #dispatch(message: ToRunner | undefined, payload: Buffer): void {
+    if (!this.#handshakeDone && message?.type !== 'hello') throw new WireError('hello is not the first message')
+    if (!message) return
     switch (message.type) {
       case 'hello':
         this.#completeHandshake(message.version)
@@ -147,20 +166,26 @@ export class FrontConnection {
       case 'stats':
         this.#send({ type: 'stats', request: message.request, figures: this.#runs.figures() })
         break
+      case 'inspect':
+        this.#inspection.handle(message)
+        break
       case 'retire_key':
         this.#answer(message.request, () => this.#runs.retireKey(message.keyId))
         break
-      case 'storage_create':
-      case 'storage_remove':
-      case 'storage_fork':
-      case 'storage_inspect':
-      case 'storage_sizes':
-      case 'storage_names':
-        this.#storage.handle(message)
-        break
       default:
-        this.#files.handle(message, payload)
+        if (isOfSandboxes(message)) this.#sandboxes.handle(message, payload)
+        else if (isAboutNetworks(message)) this.#answerOnNetworks(message)
+        else if (isToTunnel(message)) this.#tunnels.handle(message, payload)
+        else if (isOfStorage(message)) this.#storage.handle(message)
+        else if (isAboutImages(message)) this.#imageRequests.handle(message)
+        else this.#files.handle(message, payload)
     }
+  }
+
+  #answerOnNetworks(message: ToNetworks): void {
+    const { request } = message
+    if (message.type === 'network_runs') this.#send({ type: 'networked_runs', request, runs: this.#runs.networked() })
+    else this.#answer(request, () => this.#runs.changeNetwork(message.runId, message.network))
   }
 
   #completeHandshake(version: number): void {
@@ -168,7 +193,8 @@ export class FrontConnection {
     if (version !== protocolVersion)
       throw new WireError(`the front uses protocol version ${version}, not ${protocolVersion}`)
     this.#handshakeDone = true
-    this.announce(this.#trouble)
+    this.announceSoftware()
+    this.announce(this.#readiness)
   }
 
   #forget(runId: string): void {
@@ -233,7 +259,8 @@ export class FrontConnection {
     const outputLog = this.#runs.outputLog(from.runId)
     const unsubscribe = outputLog.onChange(() => this.#pump())
     this.#detach(number)
-    this.#attachments.set(number, { ...from, outputLog, unsubscribe })
+    const afterSeq = outputLog.startAfter(from.afterSeq)
+    this.#attachments.set(number, { ...from, afterSeq, outputLog, unsubscribe })
     this.#pump()
   }
 
@@ -270,45 +297,25 @@ export class FrontConnection {
     if (event === undefined) return false
     attachment.afterSeq = event.seq
     if (event.kind === 'output' || event.kind === 'image') attachment.windowBytes -= event.bytes.length
-    this.#sendEvent(number, event)
+    this.#send(...messageOf(number, event))
     if (event.kind === 'ended') this.#detach(number)
     return true
   }
 
-  #sendEvent(request: number, event: RunEvent): void {
-    switch (event.kind) {
-      case 'running':
-        this.#send({ type: 'running', request, seq: event.seq })
-        break
-      case 'output':
-        this.#send({ type: 'output', request, seq: event.seq, stream: event.stream }, event.bytes)
-        break
-      case 'gap':
-        this.#send({ type: 'gap', request, seq: event.seq, stream: event.stream, bytes: event.bytes })
-        break
-      case 'image':
-        this.#send({ type: 'image', request, seq: event.seq, mimeType: event.mimeType }, event.bytes)
-        break
-      case 'ended':
-        this.#send({ type: 'ended', request, seq: event.seq, result: event.result })
-        break
-    }
-  }
-
-  /** Handles a request and answers it: `ok`, a refusal, or `unavailable` for a fault, which is logged. */
+  /** Answers a request: `ok`, a refusal, or `unavailable` for a fault, which is logged. */
   #answer(request: number, work: () => Promise<void> | void): void {
-    const refuse = (error: unknown) => this.#refuse(request, error)
     try {
       const done = work()
+      const refuse = (error: unknown) => this.#refuse(request, error)
       if (done) done.then(() => this.#send({ type: 'ok', request }), refuse)
       else this.#send({ type: 'ok', request })
     } catch (error) {
       if (error instanceof WireError) throw error
-      refuse(error)
+      this.#refuse(request, error)
     }
   }
 
-  #refuse(request: number, error: unknown): void {
+  readonly #refuse = (request: number, error: unknown): void => {
     const refusal =
       error instanceof Refusal
         ? error
@@ -332,7 +339,7 @@ export class FrontConnection {
 
   #send(header: FromRunner, ...payload: Uint8Array[]): void {
     if (this.#socket.destroyed) return
-    this.#socket.write(encodeMessage(header, ...payload))
+    writeCollected(this.#socket, encodeMessage(header, ...payload))
     if (this.#socket.writableLength > maxUnreadBytes) this.#socket.destroy(new WireError('the front does not read'))
   }
 

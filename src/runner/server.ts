@@ -1,12 +1,11 @@
 import { chmodSync, chownSync, mkdirSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { dirname } from 'node:path'
-import type { Software } from '../base/software.ts'
 import { peerCredentials } from '../kernel/peer-credentials.ts'
 import type { Log } from '../observe/log.ts'
 import { FrontConnection } from './front-connection.ts'
-import type { Runs } from './runs/runs.ts'
-import type { OpenStorage } from './storage/storage.ts'
+import type { RunnerReadiness } from './protocol/messages.ts'
+import type { RunnerParts } from './runner-parts.ts'
 
 export interface RunnerServerSettings {
   /** Path of the socket. Its directory is created with it, for these two processes only. */
@@ -18,7 +17,6 @@ export interface RunnerServerSettings {
   graceMs: number
   runnerId: string
   epoch: number
-  software: Software
 }
 
 /** A new front may overlap with the previous one; more connections than this are a fault. */
@@ -27,19 +25,16 @@ const maxConnections = 8
 /** Accepts connections from the fronts of this instance, and from no other process. */
 export class RunnerServer {
   readonly #settings: RunnerServerSettings
-  readonly #runs: Runs
-  readonly #storage: OpenStorage | undefined
+  readonly #parts: RunnerParts
   readonly #log: Log
   readonly #server: Server
   readonly #connections = new Set<FrontConnection>()
   readonly #graces = new Set<NodeJS.Timeout>()
   #trouble: string | undefined
 
-  /** @param storage absent when the runner has no storage. */
-  constructor(settings: RunnerServerSettings, runs: Runs, storage: OpenStorage | undefined, log: Log) {
+  constructor(settings: RunnerServerSettings, parts: RunnerParts, log: Log) {
     this.#settings = settings
-    this.#runs = runs
-    this.#storage = storage
+    this.#parts = parts
     this.#log = log
     this.#server = createServer((socket) => this.#accept(socket))
   }
@@ -64,7 +59,23 @@ export class RunnerServer {
   announce(trouble: string | undefined): void {
     if (trouble === this.#trouble) return
     this.#trouble = trouble
-    for (const connection of this.#connections) connection.announce(trouble)
+    this.announceStorage()
+  }
+
+  /** Reports to every front whether threads can be created. */
+  announceStorage(): void {
+    for (const connection of this.#connections) connection.announce(this.#readiness)
+  }
+
+  get #readiness(): RunnerReadiness {
+    const storage = this.#parts.storage?.watch.problem
+    const ready = { ready: this.#trouble === undefined, reason: this.#trouble ?? '' }
+    return { type: 'ready', ...ready, ...(storage !== undefined && { storage }) }
+  }
+
+  /** Sends every front what the images have now. */
+  announceSoftware(): void {
+    for (const connection of this.#connections) connection.announceSoftware()
   }
 
   async close(): Promise<void> {
@@ -86,9 +97,9 @@ export class RunnerServer {
       socket.destroy()
       return
     }
-    const { runnerId, epoch, software } = this.#settings
-    const identity = { runnerId, epoch, software }
-    const connection = new FrontConnection(socket, this.#runs, this.#storage, identity, this.#trouble, this.#log)
+    const { runnerId, epoch } = this.#settings
+    const parts = { ...this.#parts, identity: { runnerId, epoch } }
+    const connection = new FrontConnection(socket, parts, peer.uid === 0, this.#readiness, this.#log)
     this.#connections.add(connection)
     socket.once('close', () => {
       this.#connections.delete(connection)
@@ -103,9 +114,9 @@ export class RunnerServer {
     const grace = setTimeout(() => {
       this.#graces.delete(grace)
       const attached = new Set([...this.#connections].flatMap((connection) => [...connection.attachedRuns()]))
-      for (const { runId, detached, state } of this.#runs.list()) {
+      for (const { runId, detached, state } of this.#parts.runs.list()) {
         if (!abandoned.includes(runId) || detached || state === 'ended' || attached.has(runId)) continue
-        this.#runs.cancel(runId, 'cancelled')
+        this.#parts.runs.cancel(runId, 'cancelled')
       }
     }, this.#settings.graceMs)
     this.#graces.add(grace)

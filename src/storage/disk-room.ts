@@ -107,7 +107,7 @@ export class DiskRoom {
 /** Bytes that the threads and volumes of each organization occupy on the disk. */
 async function usedByOrgs(home: string): Promise<Map<string, number>> {
   const used = new Map<string, number>()
-  for (const area of ['threads', 'volumes']) {
+  for (const area of ['threads', 'volumes', 'sandboxes', 'states']) {
     for (const org of await namesIn(join(home, area))) {
       const directory = join(home, area, org)
       for (const file of await namesIn(directory)) {

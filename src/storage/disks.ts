@@ -12,6 +12,7 @@ import type { Quota } from '../base/run.ts'
 import { codeOf, kernel } from '../kernel/kernel.ts'
 import { Descriptor } from './descriptor.ts'
 import { busy, type FilesystemId, unknown } from './filesystem-id.ts'
+import { SpareDisks } from './spare-disks.ts'
 import { blockBytes, emptyJournal, readSuperblock } from './superblock.ts'
 
 const execute = promisify(execFile)
@@ -91,6 +92,7 @@ const exists = async (path: string): Promise<boolean> => {
 export class DiskMaker {
   readonly #home: string
   readonly #templates = new Map<string, Promise<string>>()
+  readonly #spares = new SpareDisks((template) => this.#copyOf(template))
 
   /** @param home directory of the storage. Only this class uses `incoming` and `templates` below it. */
   private constructor(home: string) {
@@ -106,7 +108,15 @@ export class DiskMaker {
 
   /** Creates an image for a quota, unless the path exists. @returns whether this call created it. */
   async create(path: string, quota: Quota): Promise<boolean> {
-    return (await exists(path)) ? false : this.#copy(await this.#template(quota), path)
+    if (await exists(path)) return false
+    const template = await this.#template(quota)
+    const spare = this.#spares.take(template)
+    return spare === undefined ? this.#copy(template, path) : this.#publish(spare, path)
+  }
+
+  /** Waits until nothing is copied that no caller waits for. */
+  close(): Promise<void> {
+    return this.#spares.close()
   }
 
   /** Copies an image. @param from locked by the caller. @returns `false` if the target exists. */
@@ -114,31 +124,45 @@ export class DiskMaker {
     return (await exists(path)) ? false : this.#copy(from, path)
   }
 
+  /** Copies an image that is mounted and that nothing writes to. It is not synced, since no crash has to leave it. */
+  async snapshot(from: string, path: string): Promise<void> {
+    await this.#publish(await this.#copyOf(from, false), path)
+  }
+
   /** Makes a complete copy appear under its name durably, or nothing. */
   async #copy(from: string, path: string): Promise<boolean> {
+    return this.#publish(await this.#copyOf(from), path)
+  }
+
+  /** Makes a copy under a name in `incoming`, and syncs it. */
+  async #copyOf(from: string, isDurable = true): Promise<string> {
     const incoming = join(this.#home, 'incoming', randomBytes(12).toString('hex'))
     try {
       await using source = await Descriptor.open(from, constants.O_RDONLY)
       await using copy = await Descriptor.open(incoming, constants.O_CREAT | constants.O_EXCL | constants.O_RDWR)
       await kernel.copySparse(source.fd, copy.fd)
-      await kernel.syncDescriptor(copy.fd)
-      return await this.#publish(incoming, path)
-    } finally {
+      if (isDurable) await kernel.syncDescriptor(copy.fd)
+      return incoming
+    } catch (error) {
       await rm(incoming, { force: true })
+      throw error
     }
   }
 
+  /** Gives a complete image its name, and removes its name in `incoming`. @returns `false` if the target exists. */
   async #publish(incoming: string, path: string): Promise<boolean> {
     const directory = dirname(path)
-    await makeDirectory(directory)
     try {
+      await makeDirectory(directory)
       await link(incoming, path)
+      await syncDirectory(directory)
+      return true
     } catch (error) {
       if (codeOf(error) === 'EEXIST') return false
       throw error
+    } finally {
+      await rm(incoming, { force: true })
     }
-    await syncDirectory(directory)
-    return true
   }
 
   async #template(quota: Quota): Promise<string> {

@@ -25,13 +25,25 @@ export interface DockMount {
   detach(): Promise<boolean>
 }
 
+/** What is mounted beside filesystems. */
+export interface OtherMount {
+  name: string
+  /** Mounts it at an existing directory: nosuid, nodev. */
+  mount(target: string): Promise<void>
+}
+
 export interface AttachOptions {
   /** A process in the user namespace of the slot that has not been reaped. IDs are translated to its namespace. */
   initPid: number
   /** Name of an unused directory in the dock; see `isName`. */
   name: string
   readOnly: boolean
+  /** Whether it is an image, whose root directory belongs to its own root; that of other filesystems is the user's. */
+  isImage?: boolean
 }
+
+/** The directory in an entry that was made by `makePlace`. */
+export const inPlace = 'attached'
 
 /** The directory of one slot in which filesystems are attached and detached. */
 export class Dock {
@@ -61,33 +73,51 @@ export class Dock {
   }
 
   /** Attaches a filesystem to the slot: nosuid, nodev, with IDs translated so that 1000 on the disk is 1000 in the slot. */
-  async attach(mounted: Mounted, { initPid, name, readOnly }: AttachOptions): Promise<DockMount> {
+  async attach(mounted: Mounted, { initPid, name, readOnly, isImage = false }: AttachOptions): Promise<DockMount> {
     if (!isName(name)) throw new Error(`${name} is no name for an attachment`)
     const target = join(this.dir, name)
     const namespace = await this.#namespaceOf(initPid)
     if (!this.#places.has(name)) await mkdir(target)
     this.#places.add(name)
-    await kernel.mountIdmapped(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(target))
+    const mount = isImage ? kernel.mountImage : kernel.mountIdmapped
+    await mount(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(target))
+    return { name, detach: () => this.#detach(target) }
+  }
+
+  /** Makes an entry in which a filesystem can be attached later, also for what has bound this entry meanwhile. */
+  async makePlace(name: string): Promise<void> {
+    const target = join(this.dir, name)
+    await mkdir(target)
+    this.#places.add(name)
+    await kernel.mountDirectories(Buffer.from(target), Buffer.from(inPlace))
+  }
+
+  /** Attaches a filesystem read-only in such an entry, one at a time; as `attach`. */
+  async attachInPlace(name: string, mounted: Mounted, initPid: number): Promise<DockMount> {
+    const target = join(this.dir, name, inPlace)
+    const namespace = await this.#namespaceOf(initPid)
+    await kernel.mountIdmapped(mounted.root.fd, namespace.fd, 1, Buffer.from(target))
     return { name, detach: () => this.#detach(target) }
   }
 
   /**
    * Attaches several filesystems to the slot, each in a directory below one entry. The entry contains nothing else and is
    * read-only, so that a missing filesystem is noticed.
-   * @param parts at least one, with unique names.
+   * @param parts with unique names. @param others mounted by their own function; at least one of both.
    */
   async attachVolumes(
     name: string,
     initPid: number,
     parts: readonly { name: string; mounted: Mounted; readOnly: boolean }[],
+    others: readonly OtherMount[] = [],
   ): Promise<DockMount> {
-    for (const each of [name, ...parts.map((part) => part.name)])
-      if (!isName(each)) throw new Error(`${each} is no name for an attachment`)
+    const names = [...parts, ...others].map((part) => part.name)
+    for (const each of [name, ...names]) if (!isName(each)) throw new Error(`${each} is no name for an attachment`)
     const target = join(this.dir, name)
     const namespace = await this.#namespaceOf(initPid)
     if (!this.#places.has(name)) await mkdir(target)
     this.#places.add(name)
-    await kernel.mountDirectories(Buffer.from(target), Buffer.from(parts.map((part) => part.name).join('/')))
+    await kernel.mountDirectories(Buffer.from(target), Buffer.from(names.join('/')))
     const placed: string[] = [target]
     const detachAll = async (): Promise<boolean> => {
       let clean = true
@@ -100,11 +130,37 @@ export class Dock {
         await kernel.mountIdmapped(mounted.root.fd, namespace.fd, readOnly ? 1 : 0, Buffer.from(place))
         placed.push(place)
       }
+      for (const other of others) {
+        const place = join(target, other.name)
+        await other.mount(place)
+        placed.push(place)
+      }
     } catch (error) {
       await detachAll()
       throw error
     }
     return { name, detach: detachAll }
+  }
+
+  /**
+   * Attaches the parts of an image to the slot, each in a directory below one read-only entry, with IDs translated: root of
+   * the image is root of the slot. On a filesystem that cannot translate IDs their owner is unknown.
+   * @param parts directories of the image, with unique names.
+   */
+  async attachImage(name: string, initPid: number, parts: readonly { name: string; dir: string }[]): Promise<void> {
+    const target = join(this.dir, name)
+    const namespace = await this.#namespaceOf(initPid)
+    await mkdir(target)
+    this.#places.add(name)
+    await kernel.mountDirectories(Buffer.from(target), Buffer.from(parts.map((part) => part.name).join('/')))
+    for (const part of parts) {
+      await using root = await Descriptor.open(part.dir, constants.O_RDONLY | constants.O_DIRECTORY)
+      const place = Buffer.from(join(target, part.name))
+      await kernel.mountImage(root.fd, namespace.fd, 1, place).catch(async (error) => {
+        if (codeOf(error) !== 'EINVAL') throw error
+        await kernel.bindReadOnly(Buffer.from(part.dir), place)
+      })
+    }
   }
 
   async #namespaceOf(pid: number): Promise<Descriptor> {

@@ -12,6 +12,7 @@ import { madeDepthMax, type Path, parsePath, textOf } from './paths.ts'
 import { refuseTemporaryName, withTemporaryName } from './temporary-names.ts'
 import {
   itself,
+  type Owner,
   openDirectory,
   openOrMakeDirectory,
   owner,
@@ -101,6 +102,7 @@ async function* chunksOf(file: Descriptor, offset: number, lengthBytes: number) 
  * Writes a whole file atomically: it appears, or replaces an existing file, after all of it is on the disk. After a crash
  * or a failure of the source, the existing file is unchanged. Of concurrent writes, the last one wins. Creates missing
  * directories. The file belongs to the user of jails, and keeps the permissions of the file that it replaces.
+ * @param as whom it and new directories belong to instead, and its permissions.
  * @returns its length in bytes.
  * @throws Refusal storage_full, not_a_file (an entry of another kind has the name), path_too_deep and others; errors of the
  * source.
@@ -109,19 +111,22 @@ export async function writeFile(
   root: number,
   path: string,
   source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  as: { owner?: Owner; mode?: number } = {},
 ): Promise<number> {
   const parsed = parsePath(path, madeDepthMax)
   const { parent, name } = splitPath(parsed)
   refuseTemporaryName(parsed)
-  await using directory = await openOrMakeDirectory(root, parent)
-  const mode = (await modeOfReplaced(directory, name, textOf(parsed))) ?? newFileMode
+  const to = as.owner ?? owner
+  await using directory = await openOrMakeDirectory(root, parent, to)
+  const replaced = await modeOfReplaced(directory, name, textOf(parsed))
+  const mode = as.mode ?? replaced ?? newFileMode
   // The file has no name until it is complete, so it is invisible until then and a crash leaves nothing.
   const unnamed = constants.O_RDWR | O_TMPFILE
   await using file = new Descriptor(
     await refusing(parsed, kernel.openBeneath(directory.fd, itself, unnamed, newFileMode)),
   )
   const bytes = await fill(file, source, parsed)
-  await refusing(parsed, giveToOwner(file, mode))
+  await refusing(parsed, giveTo(to, file, mode))
   await refusing(parsed, kernel.syncDescriptor(file.fd))
   await refusing(
     parsed,
@@ -161,15 +166,15 @@ async function fill(
   return at
 }
 
-async function giveToOwner(file: Descriptor, mode: number): Promise<void> {
-  await file.chown(owner.uid, owner.gid)
+async function giveTo({ uid, gid }: Owner, file: Descriptor, mode: number): Promise<void> {
+  await file.chown(uid, gid)
   await file.chmod(mode) // The umask of this process can clear bits.
 }
 
 /** Creates a directory and its missing parents. Does nothing if it exists. @throws Refusal path_too_deep and others. */
-export async function makeDirectory(root: number, path: string): Promise<void> {
+export async function makeDirectory(root: number, path: string, to = owner): Promise<void> {
   const parsed = parsePath(path, madeDepthMax)
-  await using directory = await openOrMakeDirectory(root, parsed)
+  await using directory = await openOrMakeDirectory(root, parsed, to)
   await refusing(parsed, kernel.syncDescriptor(directory.fd))
 }
 

@@ -79,12 +79,18 @@ export class Filesystems {
     this.room = new DiskRoom(settings.home, settings.reserveBytes)
   }
 
-  /** Removes what a crash left: half-made images, mount points. */
+  /** Removes what a crash left: half-made images, earlier states of disks, mount points. */
   static async open(settings: FilesystemsSettings): Promise<Filesystems> {
     await makeDirectory(settings.home)
+    await rm(join(settings.home, 'states'), { recursive: true, force: true })
     await mkdir(settings.mountsDir, { recursive: true, mode: 0o700 })
     for (const left of await readdir(settings.mountsDir)) await rmdir(join(settings.mountsDir, left))
     return new Filesystems(settings, await DiskMaker.open(settings.home))
+  }
+
+  /** Ends work that no caller waits for. Mounted filesystems stay so. */
+  close(): Promise<void> {
+    return this.#maker.close()
   }
 
   /** Makes the filesystem unless it exists. @returns whether this call made it; of many at once, one does. */
@@ -213,6 +219,17 @@ export class Filesystems {
     return this.#orExplained(to, async () => {
       await using _ = await this.#locked(from)
       return this.#maker.fork(this.#pathOf(from), this.#pathOf(to))
+    })
+  }
+
+  /**
+   * Copies one that is mounted, and to which nothing writes meanwhile, sharing blocks where the disk can.
+   * @throws Refusal disk_unavailable.
+   */
+  async snapshot(mounted: Mounted, to: FilesystemId): Promise<void> {
+    await this.#orExplained(to, async () => {
+      await kernel.syncFilesystem(mounted.root.fd)
+      await this.#maker.snapshot(this.#pathOf(mounted.id), this.#pathOf(to))
     })
   }
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '../base/errors.ts'
 import type { Quota } from '../base/run.ts'
+import { kernel } from '../kernel/kernel.ts'
 import { busy, type FilesystemId, keyOf } from './filesystem-id.ts'
 import { type Filesystems, type Mounted, type Usage, usageOf } from './filesystems.ts'
 
@@ -36,6 +37,8 @@ interface Warm {
   mounted: Mounted | undefined
   /** Unmounted after its last use, since it lost writes or accepts none. */
   hasFailed: boolean
+  /** Being stored on the disk; unmounting waits for it. Does not reject. */
+  flushing: Promise<void> | undefined
   /** Set while idle. */
   idleTimer: NodeJS.Timeout | undefined
   /** Order of use: the smallest goes first. */
@@ -100,6 +103,7 @@ export class MountCache {
       mounted: undefined,
       hasFailed: false,
       mounting: this.#mount(id, quota),
+      flushing: undefined,
       idleTimer: undefined,
       lastUse: 0,
     }
@@ -116,7 +120,8 @@ export class MountCache {
     try {
       if (quota && !(await this.#filesystems.create(id, quota))) await this.#filesystems.growTo(id, quota)
       const mounted = await this.#filesystems.mount(id)
-      if (mounted.recovered) this.#events.recovered(id)
+      // A state was copied while it was mounted.
+      if (mounted.recovered && id.area !== 'states') this.#events.recovered(id)
       return mounted
     } catch (error) {
       this.#placesTaken -= 1
@@ -199,6 +204,11 @@ export class MountCache {
     return this.#alone(from, () => this.#alone(to, () => this.#filesystems.fork(from, to)))
   }
 
+  /** Copies one that is mounted, and to which nothing writes meanwhile. @throws Refusal disk_unavailable. */
+  snapshot(mounted: Mounted, to: FilesystemId): Promise<void> {
+    return this.#filesystems.snapshot(mounted, to)
+  }
+
   /**
    * What one takes and holds; it is mounted for that.
    * @returns its usage, the bytes that it takes on the disk, and whether it was mounted before.
@@ -242,6 +252,22 @@ export class MountCache {
     return working
   }
 
+  /**
+   * Stores what was written to a mounted filesystem on the disk. One that is no longer mounted was stored by unmounting it.
+   * @throws system errors, also those of earlier writes.
+   */
+  async flush({ id }: Pick<Mounted, 'id'>): Promise<void> {
+    const key = keyOf(id)
+    const warm = this.#warm.get(key)
+    if (warm?.mounted === undefined) return this.#leaving.get(key)
+    const flushing = kernel.syncFilesystem(warm.mounted.root.fd)
+    warm.flushing = Promise.all([warm.flushing, flushing]).then(
+      () => undefined,
+      () => undefined,
+    )
+    await flushing
+  }
+
   /** What is mounted now. */
   get mounted(): Mounted[] {
     return [...this.#warm.values()].flatMap(({ mounted }) => mounted ?? [])
@@ -258,6 +284,9 @@ export class MountCache {
   /** Unmounts one at once. @throws Refusal thread_busy or volume_busy when somebody uses it. */
   async evict(id: FilesystemId): Promise<void> {
     const key = keyOf(id)
+    // A reader may be looking for one that does not exist, which is no use of it.
+    for (let looked = this.#warm.get(key); looked && !looked.mounted; looked = this.#warm.get(key))
+      await looked.mounting.catch(() => undefined)
     const warm = this.#warm.get(key)
     if (warm && warm.idleTimer === undefined) throw busy(id)
     if (warm) await this.#leave(warm)
@@ -276,6 +305,7 @@ export class MountCache {
 
   async #unmount(warm: Warm): Promise<void> {
     try {
+      await warm.flushing
       if (!(await this.#filesystems.unmount(await warm.mounting))) throw new Error('something still held on to it')
     } catch (error) {
       this.#events.failed(warm.id, error)

@@ -8,7 +8,12 @@ import { type Path, piecesOf, textOf } from './paths.ts'
 import { refuseTemporaryName, withTemporaryName } from './temporary-names.ts'
 
 /** The one user of jails, as it is on the disk; mounts translate it. */
-export const owner = { uid: 1000, gid: 1000 } as const
+export const owner: Owner = { uid: 1000, gid: 1000 }
+
+export interface Owner {
+  readonly uid: number
+  readonly gid: number
+}
 
 export type Kind = 'file' | 'directory' | 'link' | 'fifo' | 'socket' | 'device'
 
@@ -64,9 +69,9 @@ export function splitPath(path: Path): { parent: Path; name: Buffer } {
 
 /**
  * As `openDirectory`, making what is missing, also while others do the same. What was made is on the disk with the next
- * sync of anything in this filesystem: ext4 has one journal.
+ * sync of anything in this filesystem: ext4 has one journal. @param to whom new directories belong.
  */
-export async function openOrMakeDirectory(root: number, path: Path): Promise<Descriptor> {
+export async function openOrMakeDirectory(root: number, path: Path, to = owner): Promise<Descriptor> {
   try {
     return await openDirectory(root, path)
   } catch (error) {
@@ -76,7 +81,7 @@ export async function openOrMakeDirectory(root: number, path: Path): Promise<Des
   let at = await openDirectory(root, [])
   for (const name of path) {
     try {
-      const next = await stepInto(root, at, name, path)
+      const next = await stepInto(root, at, name, path, to)
       await at.close()
       at = next
     } catch (error) {
@@ -90,7 +95,7 @@ export async function openOrMakeDirectory(root: number, path: Path): Promise<Des
 /** A directory may be removed by code in the sandbox between being made and being opened; not for ever. */
 const makeAttempts = 8
 
-async function stepInto(root: number, at: Descriptor, name: Buffer, path: Path): Promise<Descriptor> {
+async function stepInto(root: number, at: Descriptor, name: Buffer, path: Path, to: Owner): Promise<Descriptor> {
   for (let attempt = 1; ; attempt++) {
     try {
       return new Descriptor(await kernel.openBeneath(at.fd, name, directoryFlags, 0))
@@ -99,7 +104,7 @@ async function stepInto(root: number, at: Descriptor, name: Buffer, path: Path):
     }
     try {
       await withTemporaryName((unfinished) =>
-        kernel.makeDirectory(root, unfinished, at.fd, name, 0o755, owner.uid, owner.gid),
+        kernel.makeDirectory(root, unfinished, at.fd, name, 0o755, to.uid, to.gid),
       )
     } catch (error) {
       if (codeOf(error) !== 'EEXIST') throw toRefusal(path, error)

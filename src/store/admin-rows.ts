@@ -1,4 +1,4 @@
-/** Rows of profiles, admin tokens and usage. */
+/** Rows of profiles, admin tokens and usage, and what administrators see of the database. */
 
 /** A profile of one organization, in addition to those of the configuration. */
 export interface StoredProfileRow {
@@ -22,6 +22,8 @@ export interface AdminTokenRow {
   createdAt: string
   expiresAt: string | null
   revokedAt: string | null
+  /** The runtime tools that the token is limited to, as JSON: `included` and `excluded` patterns; `null`: no limit. */
+  runtimeTools: string | null
 }
 
 /** Usage of the runs of a key that ended on a day. */
@@ -35,10 +37,20 @@ export interface UsageRow {
   cpuMs: number
   /** Number of calls that were refused because of a limit or missing capacity. They have no run. */
   refused: number
+  /** Time for which the sandboxes that it started ran. */
+  sandboxMs: number
 }
 
 /** The last row of a page, in the order by age; the next page starts after it. */
 export interface AfterRow {
   createdAt: string
   id: string
+}
+
+/** The sizes of the database and of its write-ahead log. */
+export interface DatabaseSize {
+  databaseBytes: number
+  walBytes: number
+  /** Pages that are allocated but unused. */
+  freeBytes: number
 }

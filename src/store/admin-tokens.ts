@@ -11,6 +11,8 @@ export const adminTokens = (db: Kysely<Tables>): Store['adminTokens'] => ({
   findBySecretHash: (hash) =>
     db.selectFrom('adminTokens').selectAll().where('secretHash', '=', hash).executeTakeFirst(),
 
+  get: (id) => db.selectFrom('adminTokens').selectAll().where('id', '=', id).executeTakeFirst(),
+
   page: (after, limit) =>
     db
       .selectFrom('adminTokens')

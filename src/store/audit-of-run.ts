@@ -1,3 +1,4 @@
+import { totalsOf } from '../base/network-uses.ts'
 import type { ChangedFile } from '../base/run.ts'
 import type { AuditEntry } from './audit-rows.ts'
 import type { RunRow } from './store.ts'
@@ -24,12 +25,14 @@ export function auditOfRun(run: RunRow, at: string): AuditEntry {
       code_bytes: codeBytes,
       ending,
       ...(result?.files && { files_changed: result.files.changed.length }),
+      ...(result?.network && { network: totalsOf(result.network) }),
       ...(result && { duration_ms: Math.round(result.durationMs), cpu_ms: Math.round(result.cpuTimeMs) }),
     },
     personal: {
       code_hash: codeHash,
       env_names: JSON.parse(run.envNames) as unknown,
       ...(result?.files && { files: filesOf(result.files.changed) }),
+      ...(result?.network && { network: result.network }),
       metadata: run.metadata === null ? null : (JSON.parse(run.metadata) as unknown),
       subject: run.subject,
     },

@@ -55,14 +55,15 @@ const anyLine: AuditLine = {
   personal: '',
 }
 
-export const audit = (db: Kysely<Tables>, append: Append): Store['audit'] => ({
+/** @param searches the connection for searches. */
+export const audit = (db: Kysely<Tables>, searches: Kysely<Tables>, append: Append): Store['audit'] => ({
   append: (entry) => db.transaction().execute((transaction) => append(transaction, entry)),
 
   head: () => db.selectFrom('auditHead').select(['seq', 'hash']).executeTakeFirstOrThrow(),
 
-  list: (filter, afterSeq, limit) => search(db, filter, { direction: 'asc', from: afterSeq, limit }),
+  list: (filter, afterSeq, limit) => search(searches, filter, { direction: 'asc', from: afterSeq, limit }),
 
-  newest: (filter, beforeSeq, limit) => search(db, filter, { direction: 'desc', from: beforeSeq, limit }),
+  newest: (filter, beforeSeq, limit) => search(searches, filter, { direction: 'desc', from: beforeSeq, limit }),
 })
 
 /** Searches a bounded number of lines. @param from exclusive. */

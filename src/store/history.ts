@@ -6,15 +6,17 @@ import { scannedRowsMax } from './slice.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export const history = (db: Kysely<Tables>): Store['history'] => ({
+/** @param searches the connection for searches. */
+export const history = (db: Kysely<Tables>, searches: Kysely<Tables>): Store['history'] => ({
   async page(orgId, filter, before, limit) {
     const scanned = scannedRuns(orgId, filter, before)
-    let query = db
+    let query = searches
       .selectFrom('runs')
       .selectAll()
       .where('id', 'in', sql<string>`(select id from (${scanned}))`)
       .where('orgId', '=', orgId)
     if (filter.threadId !== undefined) query = query.where('threadId', '=', filter.threadId)
+    if (filter.keyId !== undefined) query = query.where('keyId', '=', filter.keyId)
     if (filter.status !== undefined) query = query.where('status', '=', filter.status)
     if (filter.language !== undefined) query = query.where('language', '=', filter.language)
     for (const [key, value] of filter.metadata ?? []) {
@@ -32,7 +34,9 @@ export const history = (db: Kysely<Tables>): Store['history'] => ({
     const rows = stored.map(toRow)
     if (rows.length === limit) return { rows, resumeAfter: undefined }
     const last =
-      await sql<AfterRow>`select id, created_at from (${scanned}) limit 1 offset ${scannedRowsMax - 1}`.execute(db)
+      await sql<AfterRow>`select id, created_at from (${scanned}) limit 1 offset ${scannedRowsMax - 1}`.execute(
+        searches,
+      )
     return { rows, resumeAfter: last.rows[0] }
   },
 

@@ -1,16 +1,29 @@
+import { existsSync } from 'node:fs'
 import { type Kysely, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
+import { addNetworkSecrets } from './network-secrets.ts'
+import { addSandboxPorts } from './sandbox-ports.ts'
+import { addSandboxes } from './sandboxes.ts'
+import { keepBefore, keptPath } from './sqlite-backup.ts'
 import { addAdmin } from './steps/admin.ts'
 import { addAudit } from './steps/audit.ts'
 import { addExecutions } from './steps/executions.ts'
 import { addRefusedCalls } from './steps/refused-calls.ts'
 import { addRunImages } from './steps/run-images.ts'
+import { addRuntimeTools } from './steps/runtime-tools.ts'
 import { addSearch } from './steps/search.ts'
 import { addStorage } from './steps/storage.ts'
-import { addUpstreams } from './steps/upstreams.ts'
+import {
+  addUpstreamCredentials,
+  addUpstreamPolicies,
+  addUpstreamSearch,
+  addUpstreams,
+  addUpstreamTransports,
+} from './steps/upstreams.ts'
 import { addUsedLinks } from './steps/used-links.ts'
 import { addDeliveriesByOrg } from './steps/webhooks.ts'
 import type { Tables } from './tables.ts'
+import { addUpstreamInstallers, addUpstreamPrograms } from './upstream-sandboxes.ts'
 
 type Step = (db: Kysely<Tables>) => Promise<void>
 
@@ -31,15 +44,26 @@ const steps: readonly Step[] = [
   addSearch,
   addRefusedCalls,
   addUpstreams,
+  addUpstreamCredentials,
+  addUpstreamPolicies,
+  addUpstreamTransports,
+  addSandboxes,
+  addRuntimeTools,
+  addNetworkSecrets,
+  addSandboxPorts,
+  addUpstreamSearch,
+  addUpstreamPrograms,
+  addUpstreamInstallers,
 ]
 
-const newestVersion = steps.length
+export const newestVersion = steps.length
 
 /**
- * Migrates the database to this version, in one transaction.
- * @throws StartRefused if a newer version of the product has written it.
+ * Migrates the database to a version, in one transaction. Before that, a database with another version is copied.
+ * @param path of the database.
+ * @throws StartRefused if a newer version of the product has written it; names the copy that the upgrade made.
  */
-export async function migrate(db: Kysely<Tables>): Promise<void> {
+export async function migrate(db: Kysely<Tables>, path: string, target: number = newestVersion): Promise<void> {
   await db.schema
     .createTable('schemaVersion')
     .ifNotExists()
@@ -52,19 +76,27 @@ export async function migrate(db: Kysely<Tables>): Promise<void> {
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute()
 
+  const { version: before } = await db.selectFrom('schemaVersion').select('version').executeTakeFirstOrThrow()
+  if (before > 0 && before < target) await keepBefore(path, before)
+
   await db.transaction().execute(async (transaction) => {
     // The first statement is a write, which takes the lock: if two processes start at once, the second waits here.
     await transaction.updateTable('schemaVersion').set({ version: sql`version` }).execute()
     const { version } = await transaction.selectFrom('schemaVersion').select('version').executeTakeFirstOrThrow()
-    if (version > newestVersion) {
-      throw new StartRefused(
-        `The database was written by a newer version (its schema is ${version}, this version knows ${newestVersion}).`,
-        'Start the newer version again, or restore a backup that was made before the upgrade.',
-      )
-    }
-    for (const step of steps.slice(version)) await step(transaction)
-    await transaction.updateTable('schemaVersion').set({ version: newestVersion }).execute()
+    if (version > target) throw refusedDowngrade(path, version, target)
+    for (const step of steps.slice(version, target)) await step(transaction)
+    await transaction.updateTable('schemaVersion').set({ version: target }).execute()
   })
+}
+
+function refusedDowngrade(path: string, version: number, target: number): StartRefused {
+  const kept = keptPath(path, target)
+  return new StartRefused(
+    `The database was written by a newer version (its schema is ${version}, this version knows ${target}).`,
+    existsSync(kept)
+      ? `Start the newer version again. To go back and lose what was written since the upgrade, replace the database with the backup that the upgrade made: rm -f ${path}-wal ${path}-shm && mv ${kept} ${path}`
+      : 'Start the newer version again, or restore a backup that was made before the upgrade.',
+  )
 }
 
 async function createFirstTables(db: Kysely<Tables>): Promise<void> {

@@ -34,6 +34,7 @@ export interface RunExtras {
 
 export interface RunFilter {
   threadId?: string | undefined
+  keyId?: string | undefined
   status?: ExecutionStatus | undefined
   language?: Language | undefined
   /** Exclusive. */

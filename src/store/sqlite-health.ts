@@ -25,7 +25,7 @@ export class DatabaseHealth {
     try {
       return statement()
     } catch (error) {
-      throw this.#explained(error)
+      throw this.explain(error)
     }
   }
 
@@ -37,11 +37,12 @@ export class DatabaseHealth {
       await write()
       this.#set(seen, undefined)
     } catch (error) {
-      if (!(this.#explained(error) instanceof Refusal)) throw error
+      if (!(this.explain(error) instanceof Refusal)) throw error
     }
   }
 
-  #explained(error: unknown): unknown {
+  /** Returns the refusal for an error of a statement, or the error itself. Remembers a problem of the disk. */
+  explain(error: unknown): unknown {
     if (error instanceof Refusal) return error
     const refusal = refusalOfDatabase(error, this.#path)
     if (refusal?.code === 'disk_unavailable') this.#set(String(refusal.details.problem), error)

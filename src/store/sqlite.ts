@@ -1,15 +1,25 @@
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite'
-import { CamelCasePlugin, Kysely, type SqliteDatabase, SqliteDialect, type SqliteStatement, sql } from 'kysely'
+import {
+  CamelCasePlugin,
+  Kysely,
+  type LogConfig,
+  type SqliteDatabase,
+  SqliteDialect,
+  type SqliteStatement,
+  sql,
+} from 'kysely'
 import { Refusal, StartRefused } from '../base/errors.ts'
+import type { SlowCalls } from '../observe/slow-calls.ts'
+import type { Rows } from './admin-store.ts'
 import { adminTokens } from './admin-tokens.ts'
 import { appendIn, audit } from './audit.ts'
 import type { DurableTransaction } from './durably.ts'
 import { history, orgSettings } from './history.ts'
 import { keys } from './keys.ts'
 import { limits } from './limits.ts'
-import { migrate } from './migrations.ts'
+import { migrate, newestVersion } from './migrations.ts'
 import { openNouns } from './nouns.ts'
 import { orgs } from './orgs.ts'
 import { profiles } from './profiles.ts'
@@ -19,7 +29,10 @@ import { secrets } from './secrets.ts'
 import { refusalOfDatabase } from './sqlite-errors.ts'
 import { DatabaseHealth, type OnDiskProblem } from './sqlite-health.ts'
 import { WriteAheadLog } from './sqlite-log.ts'
-import type { Rows, Store } from './store.ts'
+import { ReadOnlyConnection, readOnlyDialect } from './sqlite-searches.ts'
+import { sizeOf } from './sqlite-size.ts'
+import { upstreamSearch } from './sqlite-upstreams.ts'
+import type { Store } from './store.ts'
 import { storedProfiles } from './stored-profiles.ts'
 import { subjects } from './subjects.ts'
 import type { Tables } from './tables.ts'
@@ -46,22 +59,35 @@ export const databasePath = (frontHome: string): string => join(frontHome, 'glov
 
 /**
  * Opens the database at `path`, creates it if it is missing, and migrates it to this version.
+ * @param queries counts every statement.
+ * @param schema version of the schema that the database gets.
  * @param onDiskProblem called when the disk stops accepting writes, and when it accepts them again.
  * @throws StartRefused if the file is not a database, is damaged, or was written by a newer version.
  */
-export async function openStore(path: string, onDiskProblem: OnDiskProblem = () => {}): Promise<Store> {
+export async function openStore(
+  path: string,
+  onDiskProblem: OnDiskProblem = () => {},
+  queries: Pick<SlowCalls, 'count'> | undefined = undefined,
+  schema: number = newestVersion,
+): Promise<Store> {
   const health = new DatabaseHealth(path, onDiskProblem)
   const db = new Kysely<Tables>({
     dialect: new SqliteDialect({ database: openDatabase(path, health) }),
     plugins: [new CamelCasePlugin()],
+    ...(queries && { log: countIn(queries) }),
   })
   try {
-    await migrate(db)
+    await migrate(db, path, schema)
   } catch (error) {
     await db.destroy()
     if (error instanceof StartRefused) throw error
     throw unusable(path, error)
   }
+  // Searches have a connection of their own, so that no run waits for one.
+  const searches = new Kysely<Tables>({
+    dialect: readOnlyDialect(new ReadOnlyConnection(path, busyTimeoutMs, (error) => health.explain(error))),
+    plugins: [new CamelCasePlugin()],
+  })
   const append = appendIn(db)
   const log = new WriteAheadLog(path)
   const durably = durablyIn(db)
@@ -72,7 +98,20 @@ export async function openStore(path: string, onDiskProblem: OnDiskProblem = () 
         await append(transaction, line)
         return work(changeable(transaction))
       }),
+    together: (work) =>
+      durably((transaction) => {
+        const rows = changeable(transaction)
+        return work({
+          ...rows,
+          profiles: profiles(transaction),
+          audited: async (line, act) => {
+            await append(transaction, line)
+            return act(rows)
+          },
+        })
+      }),
     sync: () => log.sync().catch((error: unknown) => health.guard(() => fail(error))),
+    size: () => sizeOf(db, path),
     get diskProblem() {
       return health.problem
     },
@@ -81,20 +120,31 @@ export async function openStore(path: string, onDiskProblem: OnDiskProblem = () 
     profiles: profiles(db),
     threads: threads(db),
     runs: runs(db, durably, { append, countRun: countRunIn(db) }),
-    history: history(db),
+    history: history(db, searches),
     deliveries: deliveries(db),
     tasks: tasks(db, durably),
     usage: usage(db),
     upstreamUsage: upstreamUsage(db),
-    audit: audit(db, append),
-    subjects: withoutTrace(db, subjects(db, durably, append)),
+    upstreamSearch: upstreamSearch(searches),
+    audit: audit(db, searches, append),
+    subjects: withoutTrace(db, subjects(db, searches, durably, append)),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
     close: async () => {
+      await searches.destroy()
       await db.destroy()
       await log.close()
     },
   }
 }
+
+/** Reports the text of a statement, which has placeholders instead of parameters. */
+const countIn =
+  (queries: Pick<SlowCalls, 'count'>): LogConfig =>
+  ({ level, query, queryDurationMillis }) =>
+    queries.count(queryDurationMillis, level === 'error', () => ({ what: query.sql.slice(0, statementMax) }))
+
+/** Characters of a statement in a report. */
+const statementMax = 1_000
 
 function fail(error: unknown): never {
   throw error

@@ -5,6 +5,9 @@ import type { Tables } from './tables.ts'
 /** Time after which a client may retry. Storage stays full until something is deleted. */
 const retryAfterSeconds = 60
 
+/** The tables whose rows have a filesystem each. */
+const stored = ['threads', 'volumes', 'sandboxes', 'upstreamSandboxes'] as const
+
 /**
  * Enforces the storage limit of an organization after a write that increased the sum of its quotas. Must be called in the
  * transaction of that write, so that a refusal rolls it back and no other call sees a state in between.
@@ -14,14 +17,15 @@ export async function requireStorageRoom(db: Kysely<Tables>, orgId: string): Pro
   const row = await db.selectFrom('limits').select('amounts').where('ownerId', '=', orgId).executeTakeFirst()
   const { storage_bytes: amount } = JSON.parse(row?.amounts ?? '{}') as { storage_bytes?: number }
   if (amount === undefined) return
-  const keptBytes = (await quotaBytesOf(db, 'threads', orgId)) + (await quotaBytesOf(db, 'volumes', orgId))
+  let keptBytes = 0
+  for (const of of stored) keptBytes += await quotaBytesOf(db, of, orgId)
   if (keptBytes > amount) {
     throw new Refusal('limit_reached', { owner: 'org', limit: 'storage_bytes', amount, retryAfterSeconds })
   }
 }
 
-/** Returns the sum of the quotas of all threads or volumes of an organization, in bytes. */
-export async function quotaBytesOf(db: Kysely<Tables>, of: 'threads' | 'volumes', orgId: string): Promise<number> {
+/** Returns the sum of the quotas of all threads, volumes, sandboxes or sandboxes of upstreams of an organization, in bytes. */
+export async function quotaBytesOf(db: Kysely<Tables>, of: (typeof stored)[number], orgId: string): Promise<number> {
   const sum = await db
     .selectFrom(of)
     .select((select) => select.fn.sum<number | string | null>('quotaBytes').as('bytes'))

@@ -7,7 +7,7 @@ export interface ThreadRow {
   id: string
   createdAt: string
   lastUsedAt: string
-  /** The run that holds the thread, its lease and its fencing number. */
+  /** The run or sandbox that holds the thread, its lease and its fencing number. */
   lockedBy: string | null
   lockedUntil: string | null
   fence: number
@@ -64,9 +64,11 @@ export interface ThreadRows {
   use(asked: { orgId: string; id: string; profile: string; quotaBytes: number }, at: string): Promise<boolean>
   /** Renews the leases that these runs hold. */
   renew(runIds: readonly string[], until: string): Promise<void>
-  /** Unlocks the thread that a run holds, if any, and updates the time of its last use. */
+  /** Renews the leases that sandboxes hold which are not stopped. */
+  renewOfSandboxes(until: string): Promise<void>
+  /** Unlocks the thread that a run or sandbox holds, if any, and updates the time of its last use. */
   free(runId: string, at: string): Promise<void>
-  /** Unlocks every thread whose run has ended. */
+  /** Unlocks every thread whose run has ended or whose sandbox is stopped. */
   freeEnded(): Promise<void>
   /** Lists the existing threads by ID. */
   page(orgId: string, afterId: string, limit: number): Promise<ThreadRow[]>

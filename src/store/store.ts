@@ -2,16 +2,17 @@
  * The interface of the database. It is implemented with SQLite. Every method is async, so that other databases can
  * implement it too. Times are ISO 8601 strings in UTC. The interface does not depend on HTTP, MCP or sandboxes.
  */
-
 import type { DeliveryMode } from '../base/execution-status.ts'
 import type { Ending, Language, RunResult, ShownImage } from '../base/run.ts'
-import type { AdminTokenRow, AfterRow, StoredProfileRow, UsageRow } from './admin-rows.ts'
+import type { AdminTokenRow, AfterRow, DatabaseSize, StoredProfileRow, UsageRow } from './admin-rows.ts'
+import type { AdminStore, Rows } from './admin-store.ts'
 import type { AuditEntry, AuditFilter, AuditLine, ErasedRows } from './audit-rows.ts'
 import type { NounRows } from './nouns.ts'
+import type { Reseal } from './reseal.ts'
 import type { DeliveryRows, HistoryRows, OrgSettingsRows, RunExtras } from './run-history.ts'
 import type { Slice } from './slice.ts'
 import type { ThreadRow, ThreadRows, VolumeRows } from './storage-rows.ts'
-import type { UpstreamRow, UpstreamRows, UpstreamUsageRows } from './upstream-rows.ts'
+import type { UpstreamRows, UpstreamSearch, UpstreamUsageRows } from './upstream-rows.ts'
 
 export interface OrgRow {
   id: string
@@ -36,6 +37,10 @@ export interface KeyRow {
   env: string | null
   /** Names of the tools that it may use, as JSON; `null` for all that its profile offers. */
   tools: string | null
+  /** Its limits at upstreams, as JSON; `null` for no further limits. */
+  upstreamPolicy: string | null
+  /** Namespaces of sandboxes that it may use, as JSON; `null` for all. */
+  namespaces: string | null
   /** SHA-256 of the secret before the last rotation, which stays valid until `previousUntil`. */
   previousHash: string | null
   previousUntil: string | null
@@ -130,31 +135,17 @@ export interface TaskRow {
   expiresAt: string
 }
 
-/** The rows that one administrative action can change, in the transaction of its audit line. */
-export type Rows = Pick<
-  Store,
-  | 'orgs'
-  | 'keys'
-  | 'storedProfiles'
-  | 'limits'
-  | 'adminTokens'
-  | 'orgSettings'
-  | 'secrets'
-  | 'volumes'
-  | 'upstreams'
-  | keyof NounRows
->
-
 export interface Store extends NounRows {
+  size(): Promise<DatabaseSize>
   /** Runs `work` and writes the audit line in one durable transaction; nothing is written when `work` throws. */
   audited<Result>(line: AuditEntry, work: (rows: Rows) => Promise<Result>): Promise<Result>
+  /**
+   * Runs several administrative actions in one durable transaction; nothing is written when `work` throws. The connection
+   * is held until then, so `work` must use nothing but the rows that it receives.
+   */
+  together<Result>(work: (store: AdminStore) => Promise<Result>): Promise<Result>
   /** Replaces every sealed value, in one durable transaction. `null` stays `null`. */
-  reseal(again: {
-    secret(row: { name: string; value: string }): string
-    env(row: KeyRow): string | null
-    profile(row: StoredProfileRow): string
-    upstream(row: UpstreamRow): string
-  }): Promise<void>
+  reseal(again: Reseal): Promise<void>
   /**
    * Makes all earlier commits survive a power cut. Ordinary commits are synced to disk within half a minute; this method is
    * called before a result that relies on them is sent, or is written elsewhere.
@@ -190,7 +181,7 @@ export interface Store extends NounRows {
     /** Changes a key. @returns whether it exists and is not revoked. */
     update(
       id: string,
-      changes: Partial<Pick<KeyRow, 'name' | 'profile' | 'expiresAt' | 'env' | 'tools'>>,
+      changes: Partial<Pick<KeyRow, 'name' | 'profile' | 'expiresAt' | 'env' | 'tools' | 'namespaces'>>,
     ): Promise<boolean>
     /** Replaces the secret of a key. @returns whether it exists and is not revoked. */
     rotate(
@@ -236,6 +227,7 @@ export interface Store extends NounRows {
   adminTokens: {
     create(token: AdminTokenRow): Promise<void>
     findBySecretHash(hash: string): Promise<AdminTokenRow | undefined>
+    get(id: string): Promise<AdminTokenRow | undefined>
     /** Lists the tokens, oldest first. */
     page(after: AfterRow, limit: number): Promise<AdminTokenRow[]>
     /** Revokes a token. @returns whether this call revoked it. */
@@ -245,6 +237,7 @@ export interface Store extends NounRows {
   volumes: VolumeRows
   upstreams: UpstreamRows
   upstreamUsage: UpstreamUsageRows
+  upstreamSearch: UpstreamSearch
   runs: {
     /** Inserts a run. With a delivery, the transaction is durable, since the client relies on the webhook. */
     begin(run: Omit<RunRow, 'finishedAt' | 'ending' | 'result'>, beside?: RunExtras): Promise<void>

@@ -7,7 +7,13 @@ import { toRow } from './runs.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-export const subjects = (db: Kysely<Tables>, durably: DurableTransaction, append: Append): Store['subjects'] => ({
+/** @param searches the connection for searches. */
+export const subjects = (
+  db: Kysely<Tables>,
+  searches: Kysely<Tables>,
+  durably: DurableTransaction,
+  append: Append,
+): Store['subjects'] => ({
   async isActive(orgId, subject) {
     const active = await db
       .selectFrom('runs')
@@ -21,7 +27,7 @@ export const subjects = (db: Kysely<Tables>, durably: DurableTransaction, append
   },
 
   async runs(orgId, subject, after, limit) {
-    const stored = await db
+    const stored = await searches
       .selectFrom('runs')
       .selectAll()
       .where('orgId', '=', orgId)

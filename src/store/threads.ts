@@ -1,4 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely'
+import { liveStates } from './sandbox-rows.ts'
 import { quotaBytesOf, requireStorageRoom } from './storage-limit.ts'
 import type { ThreadRow, ThreadRows } from './storage-rows.ts'
 import type { Tables } from './tables.ts'
@@ -66,6 +67,16 @@ export const threads = (db: Kysely<Tables>): ThreadRows => ({
     await db.updateTable('threads').set({ lockedUntil: until }).where('lockedBy', 'in', runIds).execute()
   },
 
+  async renewOfSandboxes(until) {
+    await db
+      .updateTable('threads')
+      .set({ lockedUntil: until })
+      .where('lockedBy', 'in', (select) =>
+        select.selectFrom('sandboxes').select('sandboxes.id').where('sandboxes.state', 'in', liveStates),
+      )
+      .execute()
+  },
+
   async free(runId, at) {
     await db
       .updateTable('threads')
@@ -87,6 +98,17 @@ export const threads = (db: Kysely<Tables>): ThreadRows => ({
               .select('runs.id')
               .whereRef('runs.id', '=', 'threads.lockedBy')
               .where('runs.finishedAt', 'is', null),
+          ),
+        ),
+      )
+      .where((where) =>
+        where.not(
+          where.exists(
+            where
+              .selectFrom('sandboxes')
+              .select('sandboxes.id')
+              .whereRef('sandboxes.id', '=', 'threads.lockedBy')
+              .where('sandboxes.state', 'in', liveStates),
           ),
         ),
       )

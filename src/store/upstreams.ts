@@ -1,6 +1,10 @@
 import { type Kysely, sql } from 'kysely'
+import { indexUpstream, unindexUpstream } from './sqlite-upstreams.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
+
+/** Columns that searches read. */
+const searched = ['name', 'displayName', 'description', 'tags', 'listing'] as const
 
 export const upstreams = (db: Kysely<Tables>): Store['upstreams'] => ({
   async create(upstream) {
@@ -9,11 +13,15 @@ export const upstreams = (db: Kysely<Tables>): Store['upstreams'] => ({
       .values(upstream)
       .onConflict((conflict) => conflict.columns(['orgId', 'name']).doNothing())
       .executeTakeFirst()
-    return inserted.numInsertedOrUpdatedRows === 1n
+    const isNew = inserted.numInsertedOrUpdatedRows === 1n
+    if (isNew) await indexUpstream(db, upstream)
+    return isNew
   },
 
   get: (orgId, name) =>
     db.selectFrom('upstreams').selectAll().where('orgId', '=', orgId).where('name', '=', name).executeTakeFirst(),
+
+  byId: (id) => db.selectFrom('upstreams').selectAll().where('id', '=', id).executeTakeFirst(),
 
   page: (orgId, afterName, limit) =>
     db
@@ -35,11 +43,18 @@ export const upstreams = (db: Kysely<Tables>): Store['upstreams'] => ({
   },
 
   async update(id, changes) {
-    const changed = await db.updateTable('upstreams').set(changes).where('id', '=', id).executeTakeFirst()
-    return changed.numUpdatedRows === 1n
+    const changed = await db
+      .updateTable('upstreams')
+      .set(changes)
+      .where('id', '=', id)
+      .returningAll()
+      .executeTakeFirst()
+    if (changed && searched.some((column) => changes[column] !== undefined)) await indexUpstream(db, changed)
+    return changed !== undefined
   },
 
   async remove(id) {
+    await unindexUpstream(db, id)
     const removed = await db.deleteFrom('upstreams').where('id', '=', id).executeTakeFirst()
     return removed.numDeletedRows === 1n
   },

@@ -19,7 +19,7 @@ export function countRunIn(db: Kysely<Tables>): CountRun {
   const add = new Compiled(
     db
       .insertInto('usage')
-      .values({ orgId: '', day: '', keyId: '', runs: 1, runMs: 0, cpuMs: 0, refused: 0 })
+      .values({ orgId: '', day: '', keyId: '', runs: 1, runMs: 0, cpuMs: 0, refused: 0, sandboxMs: 0 })
       .onConflict((conflict) =>
         conflict.columns(['orgId', 'day', 'keyId']).doUpdateSet({
           runs: sql<number>`usage.runs + excluded.runs`,
@@ -30,7 +30,7 @@ export function countRunIn(db: Kysely<Tables>): CountRun {
   )
   return async (transaction, { orgId, keyId }, at, result) => {
     const measured = [Math.round(result?.durationMs ?? 0), Math.round(result?.cpuTimeMs ?? 0)]
-    await add.rows(transaction, [orgId, dayOf(at), keyId, 1, ...measured, 0])
+    await add.rows(transaction, [orgId, dayOf(at), keyId, 1, ...measured, 0, 0])
   }
 }
 
@@ -52,7 +52,7 @@ export const usage = (db: Kysely<Tables>): Store['usage'] => ({
       for (const count of counts) {
         await transaction
           .insertInto('usage')
-          .values({ ...count, runs: 0, runMs: 0, cpuMs: 0 })
+          .values({ ...count, runs: 0, runMs: 0, cpuMs: 0, sandboxMs: 0 })
           .onConflict((conflict) =>
             conflict
               .columns(['orgId', 'day', 'keyId'])

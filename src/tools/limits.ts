@@ -16,7 +16,11 @@ export const limitsResource: Resource = {
     mimeType: 'application/json',
   }),
   read: async ({ profile }, { core }) => [
-    { uri, mimeType: 'application/json', text: JSON.stringify(limitsOf(profile, core.software), null, 2) },
+    {
+      uri,
+      mimeType: 'application/json',
+      text: JSON.stringify(limitsOf(profile, core.softwareOf(profile.image)), null, 2),
+    },
   ],
 }
 
@@ -24,6 +28,7 @@ function limitsOf(profile: Profile, software: Software): object {
   const { limits } = profile
   return {
     profile: profile.name,
+    image: profile.image,
     languages: profile.languages,
     default_language: profile.defaultLanguage,
     timeout_default_ms: Math.min(profile.timeoutDefaultMs, profile.timeoutMaxMs),

@@ -70,6 +70,8 @@ export interface RequestContext {
   core: Core
   /** Where the client reaches this server, without a slash at its end. */
   baseUrl: string
+  /** The connection of a client that keeps one; absent where each request stands alone. */
+  connectionId?: string
   /** Aborts when the request is cancelled; the answer is then no longer read. */
   signal: AbortSignal
   client: ClientCapabilities

@@ -2,10 +2,11 @@ import type { Static, TObject } from 'typebox'
 import type { Capability } from '../base/capabilities.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Profile, Toolset } from '../base/profile.ts'
-import { type CheckArguments, type CheckOptions, compile } from '../base/schema-check.ts'
+import { type CheckArguments, type CheckOptions, compile, compileLater } from '../base/schema-check.ts'
 import { noSoftware, type Software } from '../base/software.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Content } from './content.ts'
+import { redactedCall } from './redaction.ts'
 import type { RequestContext } from './request-context.ts'
 
 /** What a tool answers: for a person or a model, and for a program. */
@@ -77,6 +78,8 @@ interface ToolDefinition<Input extends TObject> {
   input: Input
   /** Converts other accepted values of an argument, by its name. */
   aliases?: CheckOptions['aliases']
+  /** Whether its results are searched for secrets; absent: as the profile says. */
+  redacted?: boolean
   /** The input as it holds for a profile. */
   narrow(input: Input, profile: Profile): object
   output?: TObject
@@ -106,13 +109,15 @@ export interface ToolListing {
   annotations: Annotations
 }
 
-/** Defines a tool, once: its listing, its check and its documentation come from here. The check is compiled now. */
+/**
+ * Defines a tool, once: its listing, its check and its documentation come from here. The check is compiled by the first
+ * call: compiling those of all tools would take most of the time that a server needs to start. That of code is compiled now.
+ */
 export function tool<Input extends TObject>(definition: ToolDefinition<Input>): Tool {
   const { name, title, toolset, capabilities, annotations, input, output } = definition
-  const check: CheckArguments<Static<Input>> = compile(input, {
-    lenient: true,
-    ...(definition.aliases && { aliases: definition.aliases }),
-  })
+  const { aliases } = definition
+  const toCheck = toolset === 'execute' ? compile : compileLater
+  const check: CheckArguments<Static<Input>> = toCheck(input, { lenient: true, ...(aliases && { aliases }) })
   return {
     name,
     toolset,
@@ -129,9 +134,13 @@ export function tool<Input extends TObject>(definition: ToolDefinition<Input>): 
     }),
     call: async (caller, given, context) => {
       const warnings: Content[] = []
-      const arguments_ = check(given, (text) => warnings.push({ type: 'text', text }))
-      const result = await definition.run(caller, arguments_, context)
-      return warnings.length === 0 ? result : { ...result, content: [...result.content, ...warnings] }
+      const run = async (allowed: ToolContext) => {
+        const arguments_ = check(given, (text) => warnings.push({ type: 'text', text }))
+        const result = await definition.run(caller, arguments_, allowed)
+        return warnings.length === 0 ? result : { ...result, content: [...result.content, ...warnings] }
+      }
+      const isRedacted = definition.redacted ?? caller.profile.calls.redactOutput
+      return isRedacted ? redactedCall(caller, context, run) : run(context)
     },
   }
 }
@@ -145,6 +154,12 @@ export function mirroredIn(schema: object, path: readonly string[]): MirroredArg
     return [...own, ...mirroredIn(property, [...path, name])]
   })
 }
+
+/** A refusal as a result that the model sees. */
+export const errorContent = ({ message, hint }: Refusal): ToolResult => ({
+  content: [{ type: 'text', text: `${message} ${hint}` }],
+  isError: true,
+})
 
 /** @throws Refusal `unknown_tool`. */
 export function unknownTool(name: string): never {

@@ -21,10 +21,13 @@ const steps = fileURLToPath(new URL('../../setup/steps.sh', import.meta.url))
 let directory: string
 let bin: string
 let link: string
+/** Where the link leads: runs see the one in `bin`, but not this. */
+let through: string
 beforeEach(() => {
   directory = realpathSync(mkdtempSync(join(tmpdir(), 'glovebox-link-')))
   bin = join(directory, 'bin-of-the-machine')
   link = join(bin, 'glovebox')
+  through = join(directory, 'etc/glovebox-command')
   mkdirSync(bin)
 })
 afterEach(() => rmSync(directory, { recursive: true }))
@@ -55,14 +58,15 @@ describe('the command after set-up', () => {
   it('is linked once, and only mentioned when it is', () => {
     const root = copy('one')
     expect(linkCommand(root)).toBe(`glovebox: the command glovebox is available: ${link}\n`)
-    expect(readlinkSync(link)).toBe(join(root, 'bin/glovebox'))
+    expect([readlinkSync(link), readlinkSync(through)]).toEqual(['../etc/glovebox-command', join(root, 'bin/glovebox')])
+    expect(realpathSync(link)).toBe(join(root, 'bin/glovebox'))
     expect(linkCommand(root)).toBe('')
   })
 
   it('never replaces the link of another copy that works, or another program', () => {
     linkCommand(copy('one'))
     expect(linkCommand(copy('two'))).toContain(pathHint(join(directory, 'two')))
-    expect(readlinkSync(link)).toBe(join(directory, 'one/bin/glovebox'))
+    expect(readlinkSync(through)).toBe(join(directory, 'one/bin/glovebox'))
     rmSync(link)
     writeFileSync(link, 'another program', { mode: 0o644 })
     expect(linkCommand(copy('two'))).toContain(pathHint(join(directory, 'two')))
@@ -73,12 +77,19 @@ describe('the command after set-up', () => {
     linkCommand(copy('one'))
     rmSync(join(directory, 'one'), { recursive: true })
     linkCommand(copy('two'))
-    expect(readlinkSync(link)).toBe(join(directory, 'two/bin/glovebox'))
+    expect(readlinkSync(through)).toBe(join(directory, 'two/bin/glovebox'))
     rmSync(link)
     symlinkSync(join(directory, 'not mounted now/other'), link)
     expect(linkCommand(copy('two'))).toContain('add it to PATH')
     expect(readlinkSync(link)).toBe(join(directory, 'not mounted now/other'))
     expect(readdirSync(bin)).toEqual(['glovebox'])
+  })
+
+  it('no longer has a link with the path of the copy, which runs could read', () => {
+    const root = copy('one')
+    symlinkSync(join(root, 'bin/glovebox'), link)
+    expect(linkCommand(root)).toBe('')
+    expect([readlinkSync(link), realpathSync(link)]).toEqual(['../etc/glovebox-command', join(root, 'bin/glovebox')])
   })
 
   it('is not linked beside another program of that name in PATH, or without root', () => {

@@ -1,6 +1,6 @@
 /**
  * Which module may import which, and why. Any other import is forbidden. Imports point in one direction:
- * base ← {observe, kernel} ← {store, outbound, storage, engine} ← runner ← core ← {gateway} ← tools ← mcp ← http ← app ← main.
+ * base ← {observe, kernel} ← {store, outbound, registry, storage, engine} ← egress ← runner ← core ← {gateway} ← tools ← mcp ← http ← app ← main.
  */
 export const importTable: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   base: {},
@@ -8,10 +8,19 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
   config: {
     base: 'refusals of a start, languages, profiles',
     observe: 'levels and formats of the log are settings',
+    registry: 'addresses of registries are a setting',
   },
   store: { base: 'rows speak of runs in the words of base', observe: 'logs' },
   outbound: { base: 'refusals', observe: 'logs' },
+  registry: { base: 'names of images and refusals' },
   kernel: {},
+  egress: {
+    base: 'policies and limits',
+    observe: 'logs',
+    kernel: 'sockets in network namespaces of jails',
+    outbound: 'classes of addresses',
+    engine: 'the port of the proxy, which is part of the variables of a run',
+  },
   storage: { base: 'words and refusals', observe: 'logs', kernel: 'mounts, disks and files by descriptor' },
   engine: { base: 'words of a run, limits, cleanup', observe: 'logs', kernel: 'bind mounts of the image' },
   runner: {
@@ -19,7 +28,9 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     observe: 'logs',
     kernel: 'credentials of the peer of its socket',
     engine: 'the runner owns the slots',
+    egress: 'the runner opens the network of jails',
     storage: 'the runner owns threads and volumes',
+    registry: 'references of images',
   },
   core: {
     base: 'words, refusals, profiles',
@@ -30,6 +41,7 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
   },
   gateway: {
     base: 'refusals and JSON',
+    observe: 'traces of calls',
     outbound: 'only allowed addresses are reached',
     core: 'callers, upstreams and their rights',
   },
@@ -40,8 +52,15 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     gateway: 'tools of upstreams',
   },
   mcp: { base: 'refusals', observe: 'logs', core: 'callers', tools: 'the catalog' },
+  microsandbox: {
+    base: 'refusals and JSON',
+    core: 'verbs on sandboxes',
+    tools: 'settings and results of sandboxes',
+    mcp: 'messages of JSON-RPC',
+  },
   http: {
     base: 'refusals',
+    microsandbox: 'the protocol behind /api/v1/rpc',
     observe: 'logs and faults',
     core: 'verbs of REST',
     tools: 'schemas of bodies',
@@ -67,11 +86,14 @@ export const importTable: Readonly<Record<string, Readonly<Record<string, string
     config: 'resolves the settings',
     store: 'commands on rows',
     storage: 'commands on threads and volumes',
+    kernel: 'messages to the service manager',
     engine: 'doctor looks at the engine',
+    egress: 'starts the broker',
     runner: 'starts the runner',
     core: 'commands on the product',
     gateway: 'reads the tools of an upstream',
-    outbound: 'reaches upstreams',
+    outbound: 'reaches upstreams and registries',
+    registry: 'the process that reads from registries',
     tools: 'commands on tools',
     mcp: 'commands on the protocol',
     http: 'starts the front',
@@ -85,7 +107,7 @@ export const importLimits: readonly { from: string; to: string; files: readonly 
   {
     from: 'core',
     to: 'runner',
-    files: ['src/runner/protocol/messages.ts', 'src/runner/client/client.ts'],
+    files: ['src/runner/protocol/messages.ts', 'src/runner/protocol/sandboxes.ts', 'src/runner/client/client.ts'],
     reason: 'the front must not call code of the runner',
   },
   {
@@ -105,11 +127,14 @@ export const topFiles: Readonly<Record<string, string>> = {
   'src/setting.ts': 'config',
   'src/settings.ts': 'config',
   'src/profile-settings.ts': 'config',
+  'src/sandbox-settings.ts': 'config',
+  'src/network-settings.ts': 'config',
 }
 
 /** Packages and the modules that may import them, so that a package can be replaced in one place. */
 export const packageTable: Readonly<Record<string, { modules: readonly string[]; reason: string }>> = {
   '@fastify/cors': { modules: ['http'], reason: 'CORS' },
+  '@peculiar/x509': { modules: ['egress'], reason: 'certificates for servers of secrets' },
   ajv: { modules: ['base'], reason: 'validation of JSON' },
   commander: { modules: ['cli'], reason: 'the command line' },
   'content-type': { modules: ['http'], reason: 'content type of a POST' },
@@ -118,20 +143,23 @@ export const packageTable: Readonly<Record<string, { modules: readonly string[];
   fastify: { modules: ['http'], reason: 'only http depends on the web framework' },
   fresh: { modules: ['http'], reason: 'conditional requests' },
   kysely: { modules: ['store'], reason: 'only store depends on SQL' },
+  marked: { modules: ['http'], reason: 'the documentation as web pages' },
   negotiator: { modules: ['http'], reason: 'the Accept header' },
-  'lru-cache': { modules: ['core', 'gateway'], reason: 'caches with a bound and an age' },
+  'lru-cache': { modules: ['core', 'egress', 'gateway'], reason: 'caches with a bound and an age' },
   pino: { modules: ['observe'], reason: 'redaction applies to every line' },
   'pino-pretty': { modules: ['observe'], reason: 'redaction applies to every line' },
   'prom-client': { modules: ['observe'], reason: 'only observe depends on the format of metrics' },
   'range-parser': { modules: ['http'], reason: 'the Range header' },
-  undici: { modules: ['outbound', 'gateway'], reason: 'pooled connections to upstreams' },
+  undici: { modules: ['outbound', 'gateway', 'registry'], reason: 'pooled connections to upstreams and registries' },
   '@modelcontextprotocol/client': {
     modules: ['gateway'],
     reason: 'reads the tools of upstreams of any protocol version',
   },
+  diff: { modules: ['tools'], reason: 'unified diffs of changes under review' },
+  'reflect-metadata': { modules: ['egress'], reason: 'required by @peculiar/x509' },
   typebox: {
-    modules: ['base', 'config', 'runner', 'tools', 'mcp', 'http'],
+    modules: ['base', 'cli', 'config', 'runner', 'tools', 'mcp', 'http'],
     reason: 'schemas of what comes from outside',
   },
-  yaml: { modules: ['config'], reason: 'the configuration file' },
+  yaml: { modules: ['config', 'cli'], reason: 'configuration files, also those of MCP clients' },
 }

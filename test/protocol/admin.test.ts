@@ -72,7 +72,7 @@ describe('the admin API', () => {
     expect((await call('GET', '/admin/v1/orgs', undefined, `${tokens.owner}x`)).status).toBe(401)
     expect((await run(tokens.owner!)).status).toBe(401)
     expect(
-      (await front.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'ping' }, { 'x-api-key': tokens.owner! })).status,
+      (await front.post('/v1/mcp', { jsonrpc: '2.0', id: 1, method: 'ping' }, { 'x-api-key': tokens.owner! })).status,
     ).toBe(401)
   })
 
@@ -276,6 +276,35 @@ describe('a key', () => {
     expect((await call('PATCH', `/admin/v1/orgs/${org}/keys/${id}`, { name: 'x' })).status).toBe(409)
     const other = await newOrg()
     expect((await call('GET', `/admin/v1/orgs/${other}/keys/${id}`)).status).toBe(404)
+  })
+})
+
+describe('an image', () => {
+  it('is not removed while a profile of an organization or a stopped sandbox names it', async () => {
+    const { imageNames } = front.runner
+    for (const name of ['team/tools', 'team/box']) imageNames.add(name)
+    const org = await newOrg()
+    const remove = (name: string) => call('DELETE', `/admin/v1/images/${encodeURIComponent(name)}`)
+    const profiles = `/admin/v1/orgs/${org}/profiles`
+    await call('POST', profiles, { name: 'tools', settings: { image: 'team/tools' } })
+    expect(await remove('team/tools')).toMatchObject({
+      status: 409,
+      body: { message: expect.stringContaining('profile tools') },
+    })
+    expect((await remove('img_team/tools')).status).toBe(409)
+    await call('DELETE', `${profiles}/tools`)
+    expect((await remove('team/tools')).status).toBe(204)
+
+    const headers = { 'x-api-key': (await newKey(org)).secret, ...from() }
+    expect((await front.post('/v1/sandboxes', { name: 'box', image: 'team/box' }, headers)).status).toBe(201)
+    await front.post('/v1/sandboxes/box/stop', {}, headers)
+    expect(await remove('team/box')).toMatchObject({
+      status: 409,
+      body: { message: expect.stringContaining('sandbox sbx') },
+    })
+    await fetch(`${front.url}/v1/sandboxes/box`, { method: 'DELETE', headers })
+    expect((await remove('team/box')).status).toBe(204)
+    expect(await remove('team/box')).toMatchObject({ status: 404 })
   })
 })
 

@@ -3,10 +3,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Capability, capabilities } from '../../src/base/capabilities.ts'
+import { Refusal } from '../../src/base/errors.ts'
+import { adminToolset } from '../../src/base/profile.ts'
 import { operator } from '../../src/core/admin/admin.ts'
 import { createKey } from '../../src/core/admin/keys.ts'
 import { createOrg } from '../../src/core/admin/orgs.ts'
 import type { Caller } from '../../src/core/caller.ts'
+import type { WorkspaceHost } from '../../src/core/workspaces/workspaces.ts'
 import { isRaw, type Operation } from '../../src/http/operation.ts'
 import { operations } from '../../src/http/operations.ts'
 import { productInventory } from '../../src/tools/catalog.ts'
@@ -17,13 +20,27 @@ import { type Front, openFront, threadsProfile } from '../support/front.ts'
 const tools = [...productInventory.tools.map((tool) => ({ ...tool, capabilities: [] })), ...singleGrants]
 const toolNames = tools.map(({ name }) => name)
 
+/** Calls end here, after their rights were checked. */
+const noWorkspaces: WorkspaceHost = {
+  open: async () => {
+    throw new Refusal('unavailable', { reason: 'this test has no workspaces' })
+  },
+}
+
 let front: Front
 let org: string
 /** A key that is not limited, and a run of it that has ended. */
 let unlimited: string
 let ended: string
 beforeAll(async () => {
-  front = await openFront(threadsProfile, { dev: false, trustedProxies: ['127.0.0.1'] }, undefined, tools)
+  front = await openFront(
+    threadsProfile,
+    { dev: false, trustedProxies: ['127.0.0.1'] },
+    undefined,
+    tools,
+    undefined,
+    noWorkspaces,
+  )
   org = (await createOrg(front.core.adminContext, operator, 'capabilities')).id
   unlimited = await keyWith(null)
   const run = await front.post('/v1/sandbox/execute', { language: 'bash', code: 'echo done' }, as(unlimited))
@@ -34,9 +51,18 @@ afterAll(() => front.close())
 const keyWith = async (names: string[] | null): Promise<string> =>
   (await createKey(front.core.adminContext, operator, org, { tools: names }, toolNames)).secret
 
+/** Every operation is called once for each capability; the time only ends what hangs. */
+const walkWithinMs = 240_000
+
 const as = (secret: string) => ({ 'x-api-key': secret })
 
 /** A run of another key that goes on until it is cancelled. */
+/** One that exists: the tool calls a second verb after the first has found it. */
+async function startSandbox(): Promise<string> {
+  await front.post('/v1/sandboxes', { name: 'published' }, as(unlimited))
+  return 'published'
+}
+
 async function startRun(secret: string): Promise<string> {
   const caller = await front.core.authenticate(secret)
   const request = { language: 'bash', code: 'sleep 30', detached: true, kept: true } as const
@@ -65,7 +91,7 @@ describe('a verb of core', () => {
     'tasks.isOrphan',
     'tasks.settle',
     'hiddenTools',
-    'figures',
+    'registeredSecrets',
     'authenticate',
     'authenticateAdmin',
     'developer',
@@ -73,9 +99,21 @@ describe('a verb of core', () => {
     'close',
     'requireCapability',
     'countUpstreamCall',
+    'announceUpstreamChange',
+    'softwareOf',
   ]
-  /** Not verbs: what administration, the MCP protocol and the registry of open requests work on. */
-  const parts = ['sealing', 'threadFiles', 'adminContext', 'readiness', 'openRequests']
+  /** Not verbs: what administration, runtime tools, previews, the gateway, the MCP protocol and the registry of open requests work on. */
+  const parts = [
+    'sealing',
+    'threadFiles',
+    'adminContext',
+    'runtime',
+    'readiness',
+    'openRequests',
+    'previews',
+    'upstreamCredentials',
+    'upstreamPrograms',
+  ]
 
   const verbs = (core: object) =>
     [...verbsOf(core)].filter(([path]) => !needless.includes(path) && !parts.includes(path.split('.')[0]!))
@@ -120,7 +158,10 @@ describe('a verb of core', () => {
 describe('an operation of the REST API', () => {
   /** MCP requires the capabilities of each tool; see below. */
   const ofKeys = operations
-    .filter(({ access, group }) => access === 'key' && group.name !== 'MCP')
+    .filter(
+      ({ access, group }) =>
+        access === 'key' && !['MCP', 'MCP over HTTP with SSE', 'microsandbox'].includes(group.name),
+    )
     .map((operation) => ({
       ...operation,
       name: operation.id,
@@ -147,21 +188,33 @@ describe('an operation of the REST API', () => {
     }
   })
 
-  it('needs the capability that it declares, and no other', async () => {
-    const problems = await walk(ofKeys, async (operation, missing) =>
-      deniedIn(await call(operation, await keyWith(allBut(missing)))),
-    )
-    expect(problems).toEqual([])
-  })
+  it(
+    'needs the capability that it declares, and no other',
+    async () => {
+      const keys = new Map<Capability, string>()
+      for (const missing of capabilities) keys.set(missing, await keyWith(allBut(missing)))
+      const problems = await walk(ofKeys, async (operation, missing) =>
+        deniedIn(await call(operation, keys.get(missing) ?? '')),
+      )
+      expect(problems).toEqual([])
+    },
+    walkWithinMs,
+  )
 })
 
 describe('an operation that requires no API key', () => {
   it('is public, carries a signed link, or requires an admin token', () => {
     const open = operations.filter(({ access }) => access === 'open').map(({ path }) => path)
-    const isPublic = ['/healthz', '/readyz', '/openapi.json']
+    const isPublic = [
+      '/api/v1/health',
+      ...['/healthz', '/readyz', '/openapi.json', '/oauth/client.json'],
+      ...['/', '/assets/page.css', '/assets/page.js', '/docs', '/docs/{page}'],
+      // Nothing of an organization is in them: they load it with the rights of a login.
+      ...['/console', '/assets/console.css', '/assets/console.js', '/assets/views.js', '/assets/elements.js'],
+    ]
     expect(open.filter((path) => path !== '/v1/blobs/{token}' && !isPublic.includes(path))).toEqual([])
     const ofAdmins = operations.filter(({ access }) => access === 'admin token').map(({ path }) => path)
-    expect(ofAdmins.filter((path) => !path.startsWith('/admin/'))).toEqual([])
+    expect(ofAdmins.filter((path) => !path.startsWith('/admin/') && path !== '/console/login')).toEqual([])
   })
 })
 
@@ -193,15 +246,19 @@ describe('a resource of MCP', () => {
 })
 
 describe('a tool of MCP', () => {
-  const declared = productInventory.tools.map((tool) => ({
-    ...tool,
-    listing: tool.listing(threadsProfile, () => true),
-  }))
+  /** Runtime tools are for admin tokens, whatever a key may do: `runtime-rpc.test.ts`. */
+  const ofKeys = productInventory.tools.filter(({ toolset }) => toolset !== adminToolset)
+  const all = ofKeys.map((tool) => ({ ...tool, listing: tool.listing(threadsProfile, () => true) }))
+  /** Tools that call the agent of a workspace share one handler; one that reads and one that changes stand for them. */
+  const sameHandler = (name: string) =>
+    !['Read', 'Write', 'review_changes', 'secret', 'secrets_available'].includes(name)
+  const declared = all.filter(({ name, toolset }) => toolset !== 'workspace' || !sameHandler(name))
 
   /** What a schema cannot say: which runs there are, and which of two optional arguments is given. */
   const argumentsOf: Readonly<Record<string, () => Promise<object>>> = {
     threads_fork: async () => ({ to: 'copy' }),
     files_upload: async () => ({ content: 'x' }),
+    sandbox_ports: async () => ({ sandbox: await startSandbox(), port: 8000 }),
     execution_get: async () => ({ trace_id: ended }),
     execution_wait: async () => ({ trace_id: ended }),
     execution_cancel: async () => ({ trace_id: await startRun(unlimited) }),
@@ -211,9 +268,12 @@ describe('a tool of MCP', () => {
     const folder = fileURLToPath(new URL('../../src/tools/', import.meta.url))
     const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.ts'))
     const named = files.flatMap((path) =>
-      [...readFileSync(join(folder, path), 'utf8').matchAll(/= tool\(\{\s+name: '(\w+)'/g)].map(([, name]) => name),
+      [...readFileSync(join(folder, path), 'utf8').matchAll(/= tool\(\{\s+(?:\.{3}\w+,\s+)?name: '(\w+)'/g)].map(
+        ([, name]) => name,
+      ),
     )
-    expect(named.sort()).toEqual(declared.map(({ name }) => name).sort())
+    const shared = ['Read', 'Write']
+    expect([...named, ...shared].sort()).toEqual(declared.map(({ name }) => name).sort())
   })
 
   it('needs the capabilities that it declares, and no other', async () => {
@@ -222,7 +282,7 @@ describe('a tool of MCP', () => {
       const sample = sampleOf(listing.inputSchema) as object
       const given = { ...sample, ...(await argumentsOf[name]?.()) }
       const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: given } }
-      return deniedIn(await front.post('/mcp?toolsets=execute,files,executions', call, as(secret)))
+      return deniedIn(await front.post('/mcp?toolsets=execute,files,executions,sandbox,workspace', call, as(secret)))
     })
     expect(problems).toEqual([])
   })
@@ -248,6 +308,7 @@ describe('a key that may execute and nothing else', () => {
     const own = await startRun(secret)
     expect((await get(`/v1/executions/${own}`, secret)).status).toBe(200)
     expect((await get(`/v1/executions/${own}/output`, secret)).status).toBe(200)
+    expect((await get(`/v1/executions/${own}/images/1`, secret)).status).toBe(404)
     expect((await front.post(`/v1/executions/${own}/cancel`, {}, as(secret))).status).toBe(200)
   })
 
@@ -256,6 +317,7 @@ describe('a key that may execute and nothing else', () => {
     const other = await startRun(unlimited)
     expect(await deniedIn(await get(`/v1/executions/${other}`, secret))).toBe('executions.read')
     expect(await deniedIn(await get(`/v1/executions/${other}/output`, secret))).toBe('executions.read')
+    expect(await deniedIn(await get(`/v1/executions/${other}/images/1`, secret))).toBe('executions.read')
     expect(await deniedIn(await get('/v1/executions', secret))).toBe('executions.read')
     expect(await deniedIn(await front.post(`/v1/executions/${other}/cancel`, {}, as(secret)))).toBe('executions.cancel')
     expect((await get('/v1/executions/run_unknown', secret)).status).toBe(404)

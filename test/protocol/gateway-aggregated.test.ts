@@ -204,6 +204,18 @@ describe('discovery by search', () => {
     await client.close()
   })
 
+  it('obeys the limits of a key also through tool_call', async () => {
+    const key = await newKey(['acme/stateless#echo'])
+    const client = await connect('/v1/mcp?discovery=search', key)
+    const call = (name: string) => client.callTool({ name: 'tool_call', arguments: { name, arguments: { text: 'x' } } })
+    const found = await client.callTool({ name: 'tool_search', arguments: { query: 'add echo numbers text' } })
+    expect(JSON.stringify(found.content).match(/acme_\w+/g)).toEqual(['acme_stateless__echo'])
+    expect((await call('acme_stateless__echo')).content).toEqual([{ type: 'text', text: 'x' }])
+    await expect(call('acme_stateless__add')).rejects.toThrow('acme_stateless__add')
+    await expect(call('sandbox_execute')).rejects.toThrow('sandbox_execute')
+    await client.close()
+  })
+
   it('is refused in an unknown form', async () => {
     const ping = { jsonrpc: '2.0', id: 1, method: 'ping' }
     const response = await front.post('/v1/mcp?discovery=all', ping, { 'x-api-key': secret })

@@ -3,6 +3,7 @@ import { operator } from '../../src/core/admin/admin.ts'
 import { createKey } from '../../src/core/admin/keys.ts'
 import { createOrg } from '../../src/core/admin/orgs.ts'
 import { createToken } from '../../src/core/admin/tokens.ts'
+import { createUpstream } from '../../src/core/admin/upstreams.ts'
 import { codexToml, mcpClientNames } from '../../src/gateway/client-config.ts'
 import { importServers } from '../../src/gateway/import.ts'
 import { type Front, openFront } from '../support/front.ts'
@@ -71,12 +72,25 @@ describe('the list of servers', () => {
   it('uses the defaults instead of odd page numbers, and searches names and tools', async () => {
     expect(await read('/v1/mcp/servers?page=0&pageSize=1000')).toMatchObject({ data: { page: 1, page_size: 20 } })
     expect(await read('/v1/mcp/servers?q=returns%20ECHO')).toMatchObject({ data: { total: 1 } })
+    expect(await read('/v1/mcp/servers?q=web%20thi')).toMatchObject({ data: { data: [{ name: 'acme/third' }] } })
     expect(await read('/v1/mcp/servers?q=nothing')).toMatchObject({ data: { total: 0, data: [] } })
   })
+
+  it.each(['"', '***', 'NEAR(', 'a AND', '%00echo', '%F0%9F%92%A9', `echo${'+x'.repeat(5_000)}`])(
+    'is searched for words, whatever else a query contains: %.20s',
+    async (query) => {
+      const { status } = await get(`/v1/mcp/servers?q=${query}`)
+      expect(status).toBe(200)
+    },
+  )
 
   it('shows a limited key only what it may call', async () => {
     const { secret: limited } = await createKey(front.core.adminContext, operator, org, { tools: ['exa/exa#add'] }, [])
     expect(await read('/v1/mcp/servers', limited)).toMatchObject({ data: { total: 1 } })
+    expect(await read('/v1/mcp/servers?q=add', limited)).toMatchObject({ data: { total: 1 } })
+    // Neither by words of a tool nor of a server that it may not use.
+    expect(await read('/v1/mcp/servers?q=returns%20its%20text', limited)).toMatchObject({ data: { total: 0 } })
+    expect(await read('/v1/mcp/servers?q=third', limited)).toMatchObject({ data: { total: 0 } })
     const { data } = await read('/v1/mcp/exa/exa/tools', limited)
     expect(data.tools).toMatchObject([{ name: 'add' }])
   })
@@ -159,6 +173,35 @@ describe('the usage of upstreams', () => {
     expect((await get('/v1/mcp/usage?group_by=week')).status).toBe(400)
     expect((await get('/v1/mcp/usage?start=2026-02-30')).status).toBe(400)
   })
+
+  it('is complete after the server has stopped, also for the last calls', async () => {
+    const stopping = await openFront(undefined, { dev: false })
+    const { adminContext } = stopping.core
+    const orgId = (await createOrg(adminContext, operator, 'stopping')).id
+    const key = (await createKey(adminContext, operator, orgId, {}, [])).secret
+    await createUpstream(adminContext, operator, { orgId, name: 'acme/last' }, { url: upstream.url })
+    const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'add', arguments: { a: 1, b: 2 } } }
+    const send = () => stopping.post('/acme/last/sse', message, { authorization: `Bearer ${key}` })
+    await Promise.all(Array.from({ length: 20 }, async () => (await send()).text()))
+    await stopping.core.close('shutdown', 5_000)
+    const rows = await stopping.store.upstreamUsage.list(orgId, '2000-01-01', '9999-01-01')
+    expect(rows).toMatchObject([{ upstream: 'acme/last', calls: 20, failures: 0 }])
+    await stopping.close()
+  })
+
+  it('is exported with labels that no client can choose', async () => {
+    const unlisted = {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'chosen-by-client', arguments: {} },
+    }
+    await (await front.post('/exa/exa/sse', unlisted, { 'x-api-key': secret })).text()
+    const text = await front.metrics.text(undefined)
+    expect(text).toMatch(/glovebox_upstream_calls_total\{server="exa\/exa",outcome="(?:succeeded|failed)"\} [1-9]/)
+    expect(text).toMatch(/glovebox_upstream_call_seconds_total\{server="exa\/exa"\} 0\.\d/)
+    expect(text).not.toContain('chosen-by-client')
+  })
 })
 
 describe('the administration of upstreams', () => {
@@ -222,16 +265,19 @@ describe('an import', () => {
       },
     }
     expect(importServers(file, 'team')).toEqual({
-      servers: [{ name: 'team/exa', url: 'https://mcp.exa.ai/mcp', headers: { 'x-api-key': 'k' } }],
-      skipped: [
-        { name: 'team/files', reason: 'it is a program, not an address' },
-        { name: 'team/old', reason: 'it uses the SSE transport of 2024-11-05' },
-        { name: 'a/b', reason: 'the value of its header Authorization is a placeholder' },
+      servers: [
+        { name: 'team/exa', transport: 'http', url: 'https://mcp.exa.ai/mcp', headers: { 'x-api-key': 'k' } },
+        { name: 'team/files', transport: 'stdio', program: { command: 'npx', args: ['server'] }, env: {} },
+        { name: 'team/old', transport: 'sse', url: 'https://example.com/sse', headers: {} },
       ],
+      skipped: [{ name: 'a/b', reason: 'the value of its header Authorization is a placeholder' }],
     })
     const remote = { type: 'streamable-http', url: 'https://example.com/mcp', headers: [{ name: 'X-A', value: '1' }] }
     expect(importServers({ name: 'io.github.acme/tool', description: 'd', remotes: [remote] }, 'x').servers).toEqual([
-      { name: 'io.github.acme/tool', url: 'https://example.com/mcp', description: 'd', headers: { 'X-A': '1' } },
+      {
+        ...{ name: 'io.github.acme/tool', transport: 'http', url: 'https://example.com/mcp', description: 'd' },
+        headers: { 'X-A': '1' },
+      },
     ])
     expect(() => importServers({ other: 1 }, 'x')).toThrow('has no servers')
   })

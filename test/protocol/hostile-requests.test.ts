@@ -324,3 +324,36 @@ describe('readiness', () => {
     expect(await response.json()).toEqual({ status: 'not_ready', reason: 'the runner is being restarted' })
   })
 })
+
+describe('large bodies of one key', () => {
+  const large = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping', params: { padding: 'x'.repeat(300_000) } })
+
+  it('take turns, while small ones are answered', async () => {
+    const halfSent = await Promise.all([1, 2].map(() => beginLarge()))
+    let isAnswered = false
+    const third = send(large).then(({ status }) => {
+      isAnswered = true
+      return status
+    })
+    const small = await send('{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    expect([small.status, isAnswered]).toEqual([200, false])
+    halfSent[0]?.destroy()
+    expect(await third).toBe(200)
+    halfSent[1]?.destroy()
+  })
+
+  it('leave their places after they were answered', async () => {
+    for (let n = 0; n < 8; n++) expect((await send(large)).status).toBe(200)
+  })
+
+  /** Sends the head and the first bytes of a large request, and waits until the server reads its body. */
+  async function beginLarge() {
+    const socket = connect(front.port, '127.0.0.1')
+    await once(socket, 'connect')
+    const head = [`Host: ${host}`, 'Content-Type: application/json', 'Content-Length: 300000', 'Expect: 100-continue']
+    socket.write(`POST /mcp HTTP/1.1\r\n${head.join('\r\n')}\r\n\r\n`)
+    await once(socket, 'data')
+    socket.write('{"jsonrpc"')
+    return socket
+  }
+})

@@ -49,10 +49,10 @@ describe('a run that exceeds the waiting time of its profile', () => {
       expect(early.content[0]?.text).toContain(words)
     }
     const late = await result('execution_wait', { trace_id, cursor, timeout: 10 })
-    expect(late.structuredContent).toMatchObject({ status: 'ended', stdout: 'second\n', exit_code: 3 })
+    expect(late.structuredContent).toMatchObject({ status: 'failed', stdout: 'second\n', exit_code: 3 })
     expect(late.isError).toBe(true)
     const again = await result('execution_get', { trace_id })
-    expect(again.structuredContent).toMatchObject({ status: 'ended', stdout: 'first\nsecond\n' })
+    expect(again.structuredContent).toMatchObject({ status: 'failed', stdout: 'first\nsecond\n' })
   })
 
   it('does not suggest the follow-up tools when the profile does not allow them', async () => {
@@ -94,7 +94,7 @@ describe('a run that exceeds the waiting time of its profile', () => {
     const waited = await result('execution_wait', { trace_id, timeout: 1 })
     expect(waited.structuredContent.status).toBe('running')
     const stopped = await result('execution_cancel', { trace_id })
-    expect(stopped.structuredContent).toMatchObject({ status: 'ended', ending: { kind: 'cancelled' } })
+    expect(stopped.structuredContent).toMatchObject({ status: 'cancelled', ending: { kind: 'cancelled' } })
     expect(stopped.structuredContent.stdout).toBe('one\ntwo\n')
     expect((await callTool('execution_cancel', { trace_id })).error?.message).toContain('has already ended')
   })
@@ -115,7 +115,7 @@ describe('a run that exceeds the waiting time of its profile', () => {
   })
 
   it('returns its result normally when it ends in time', async () => {
-    expect((await execute('echo quick')).structuredContent).toMatchObject({ status: 'ended', exit_code: 0 })
+    expect((await execute('echo quick')).structuredContent).toMatchObject({ status: 'success', exit_code: 0 })
   })
 })
 

@@ -30,7 +30,7 @@ describe('a result over MCP', () => {
     expect(result.content).toEqual([{ type: 'text', text: expect.stringContaining('42\n') }])
     const figures = result._meta?.['glovebox/run'] ?? {}
     expect(figures).toMatchObject({
-      status: 'ended',
+      status: 'success',
       ending: { kind: 'exited', code: 0 },
       duration_ms: expect.any(Number),
       trace_id: expect.stringMatching(/^trc_/),
@@ -47,7 +47,7 @@ describe('a result over MCP', () => {
       { path: '/mcp' },
     )
     expect(modern.body.result).not.toHaveProperty('structuredContent')
-    expect(modern.body.result).toMatchObject({ _meta: { 'glovebox/run': { status: 'ended' } } })
+    expect(modern.body.result).toMatchObject({ _meta: { 'glovebox/run': { status: 'success' } } })
   })
 
   it('has structuredContent, and its tools an outputSchema, where the URL requests it', async () => {

@@ -67,7 +67,7 @@ describe('a long run of a client that supports tasks', () => {
     const taskId = await task('sleep 3')
     const stranger = await askModern(front.url, 'tasks/get', { taskId })
     expect([stranger.status, stranger.body.error?.code]).toEqual([400, -32021])
-    const unknown = await ask('tasks/get', { taskId: `${taskId.slice(0, -1)}_` })
+    const unknown = await ask('tasks/get', { taskId: `${taskId.slice(0, -1)}${taskId.endsWith('_') ? '-' : '_'}` })
     expect(unknown.body.error?.code).toBe(-32602)
     await ask('tasks/cancel', { taskId })
   })
@@ -124,7 +124,9 @@ describe('a task whose front has died', () => {
         dev: true,
         version: '0',
         uploadPace: { minBytesPerSecond: 0, windowMs: 30_000 },
+        runtimeAllowed: [],
         publicUrl: '',
+        previewDomain: '',
       },
     })
     await app.listen({ host: '127.0.0.1', port: 0 })

@@ -70,13 +70,30 @@ describe('the Prometheus metrics', () => {
     expect(text).not.toContain('made-up')
   })
 
-  it('name no organization, key, thread or run', async () => {
+  it('name no key, thread or run', async () => {
     const { trace_id } = (await (await execute({ code: 'echo 1' })).json()) as { trace_id: string }
     const text = await metricsOf(front)
-    for (const word of [trace_id, 'org_dev', 'key_dev']) expect(text).not.toContain(word)
+    for (const word of [trace_id, 'key_dev']) expect(text).not.toContain(word)
     const labels = new Set([...text.matchAll(/[{,](\w+)="/g)].map(([, label]) => label))
-    const bounded = ['language', 'phase', 'ending', 'method', 'route', 'status', 'state', 'part', 'le']
+    const bounded = [
+      ...['language', 'phase', 'ending', 'method', 'route', 'status', 'state', 'part', 'le'],
+      ...['org', 'version', 'severity', 'server', 'outcome', 'file', 'kind', 'directory'],
+    ]
     expect([...labels].filter((label) => !bounded.includes(label!))).toEqual([])
+  })
+
+  it('count the runs of a bounded number of organizations', async () => {
+    const runs = (text: string, org: string) => figureOf(text, `glovebox_org_runs_total{org="${org}"}`)
+    const before = runs(await metricsOf(front), 'org_dev')
+    await execute({ code: 'echo 1' })
+    expect(runs(await metricsOf(front), 'org_dev')).toBe((before ?? 0) + 1)
+    for (let at = 0; at < 250; at++)
+      front.metrics.ran({ id: `run${at}`, language: 'bash', orgId: `org_${at}` }, 'exited', null, 2_000)
+    const text = await metricsOf(front)
+    const named = [...text.matchAll(/^glovebox_org_runs_total\{org="(\w+)"\}/gm)].map(([, org]) => org)
+    expect([named.length, named.includes('other')]).toEqual([201, true])
+    expect(runs(text, 'other')).toBe(51)
+    expect(figureOf(text, 'glovebox_org_cpu_seconds_total{org="other"}')).toBe(102)
   })
 
   it('include the state of the runner only while one is connected', async () => {
@@ -97,6 +114,20 @@ describe('the Prometheus metrics', () => {
     expect(tells(without)).toEqual([])
     expect(without).toContain('glovebox_process_resident_memory_bytes{part="front"} ')
     expect(figureOf(await metricsOf(front), 'glovebox_runner_up')).toBe(1)
+  })
+
+  it('show health, the database, slots and upstreams, of which a bounded number is named', async () => {
+    for (let at = 0; at < 250; at++) front.metrics.calledUpstream(`acme/u${at}`, at === 0, 10, 1)
+    const text = await metricsOf(front)
+    expect(figureOf(text, 'glovebox_health_score')).toBeGreaterThanOrEqual(0)
+    expect(figureOf(text, 'glovebox_store_statements_total{outcome="success"}')).toBeGreaterThanOrEqual(0)
+    expect(figureOf(text, 'glovebox_store_bytes{file="database"}')).toBeGreaterThan(0)
+    expect(figureOf(text, 'glovebox_slots_made_total{outcome="success"}')).toBe(2)
+    expect(figureOf(text, 'glovebox_upstream_failing{server="acme/u0"}')).toBe(1)
+    expect(figureOf(text, 'glovebox_http_requests_total{route="GET /metrics"}')).toBeGreaterThan(0)
+    // Reading does not count anything twice.
+    const of = (again: string) => figureOf(again, 'glovebox_slots_made_total{outcome="success"}')
+    expect(of(await metricsOf(front))).toBe(2)
   })
 
   it('are separate for each instance', async () => {

@@ -40,7 +40,7 @@ describe('the OpenAPI document', () => {
     for (const [path, ofPath] of Map.groupBy(operations, (operation) => operation.path)) {
       const described: string[] = ofPath.map(({ method }) => method)
       if (described.includes('GET') && !described.includes('HEAD')) described.push('HEAD')
-      const secret = ofPath[0]!.access === 'key' ? key : token
+      const secret = ofPath[0]!.access.startsWith('key') ? key : token
       const answer = await fetch(front.url + path.replaceAll(/\{\w+\}/g, 'x'), {
         method: 'OPTIONS',
         headers: { 'x-api-key': secret },
@@ -102,12 +102,19 @@ async function possessionsOf({ org, keyId, key }: Own): Promise<Record<string, s
     headers: { authorization: `Bearer ${everywhere}`, 'content-type': 'application/json' },
     body: JSON.stringify({ slug: 'other-volume' }),
   })
+  const secret = await fetch(`${front.url}/admin/v1/orgs/${org}/secrets/OTHER_SECRET`, {
+    method: 'PUT',
+    headers: { authorization: `Bearer ${everywhere}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ value: 'other-mark', hosts: ['other-mark.example'] }),
+  })
   const upstream = await fetch(`${front.url}/admin/v1/orgs/${org}/upstreams`, {
     method: 'POST',
     headers: { authorization: `Bearer ${everywhere}`, 'content-type': 'application/json' },
     body: JSON.stringify({ name: 'other-mark/other-mark', url: 'https://mcp.example.com/' }),
   })
-  expect([profile.status, volume.status, upstream.status]).toEqual([201, 201, 201])
+  const sandbox = { name: 'other-mark', metadata: { mark: 'other-mark' } }
+  expect((await front.post('/v1/sandboxes', sandbox, { 'x-api-key': key })).status).toBe(201)
+  expect([profile.status, volume.status, upstream.status, secret.status]).toEqual([201, 201, 201, 200])
   return {
     org,
     key: keyId,
@@ -115,6 +122,7 @@ async function possessionsOf({ org, keyId, key }: Own): Promise<Record<string, s
     thread: 'other-thread',
     profile: 'other-mark',
     volume: 'other-volume',
+    secret: 'OTHER_SECRET',
     vendor: 'other-mark',
     name: 'other-mark',
   }
@@ -130,6 +138,7 @@ const bodies: Readonly<Record<string, (thread: string) => object>> = {
   downloadFileByUrl: (id) => ({ source: 'thread', id, path: 'other-mark' }),
   downloadFile: (id) => ({ source: 'thread', id, path: 'other-mark' }),
   deleteFiles: (id) => ({ source: 'thread', id, path: 'other-mark' }),
+  putSecret: () => ({ value: 'stolen-value', hosts: ['a.example'] }),
   renameOrg: () => ({ name: 'x' }),
   switchTool: () => ({ shown: true }),
   createProfile: () => ({ name: 'x' }),
@@ -139,19 +148,58 @@ const bodies: Readonly<Record<string, (thread: string) => object>> = {
   eraseSubject: () => ({ subject: 'other-mark' }),
   setHistory: () => ({ keep_code: false }),
   createVolume: () => ({ slug: 'x' }),
+  setOwnCredential: () => ({ values: ['a'] }),
+  beginOwnLogin: () => ({ redirect_uri: 'http://127.0.0.1/callback' }),
+  loginToUpstream: () => ({ redirect_uri: 'http://127.0.0.1/callback' }),
+  publishSandboxPort: () => ({ port: 80 }),
+  runSandboxCommand: () => ({ command: 'true' }),
+  startSandboxProcess: () => ({ command: 'true' }),
+  signalSandboxProcess: () => ({ signal: 'TERM' }),
+  resizeSandboxProcess: () => ({ columns: 80, rows: 24 }),
+  runSandboxCode: () => ({ language: 'python', code: '1' }),
+  createSandboxContext: () => ({ language: 'python' }),
+  rewindSandboxContext: () => ({ calls: 1 }),
+  moveSandboxFile: () => ({ from: 'a', to: 'b' }),
+  copySandboxFile: () => ({ from: 'a', to: 'b' }),
+  createSandboxDirectory: () => ({ path: 'a' }),
   createUpstream: () => ({ name: 'x/y', url: 'https://mcp.example.com/' }),
 }
 
 /** Path parameters that name nothing of an organization. */
-const ownWords: Readonly<Record<string, string>> = { tool: 'files_download', token: 'tok_none' }
+const ownWords: Readonly<Record<string, string>> = {
+  tool: 'files_download',
+  token: 'tok_none',
+  process: '1',
+  port: '80',
+  number: '1',
+  context: 'python',
+}
 
 /** Operations that cannot name objects of another organization. A new route that has no id and is not listed here fails. */
 const namesNothing = new Set([
-  ...['execute', 'alive', 'ready', 'openapi', 'metrics', 'mcp', 'mcpEvents', 'endMcpSession'],
+  ...['execute', 'alive', 'ready', 'openapi', 'metrics', 'mcp', 'mcpEvents', 'endMcpSession', 'getOAuthClient'],
+  ...['page', 'pageStyle', 'pageScript', 'docs', 'docsPage'],
+  ...['console', 'consoleStyle', 'consoleScript', 'consoleViews', 'consoleElements'],
+  // A login has the rights of its token; the stream has the organization of the token: test/protocol/console.test.ts.
+  ...['beginLogin', 'getLogin', 'endLogin', 'watchRuns'],
+  // Images belong to the whole instance.
+  ...['listImages', 'addImage', 'listImageJobs', 'collectImages', 'getImage', 'removeImage'],
+  ...['openEvents', 'sendMessage'],
   ...['listExecutions', 'listThreads', 'listVolumes', 'getUpstreamUsage'],
+  // Directories of the host belong to development mode.
+  'listWorkspaces',
+  // Each call names its sandbox in the body; test/protocol/microsandbox-keys.test.ts calls them with keys of others.
+  ...['microsandboxHealth', 'microsandboxRpc', 'startSandboxOfMicrosandbox', 'stopSandboxOfMicrosandbox'],
+  ...['runCodeOfMicrosandbox', 'runCommandOfMicrosandbox', 'getMetricsOfMicrosandbox'],
+  ...['createSandbox', 'listSandboxes', 'listSandboxMetrics'],
   ...['mcpWithUpstreams', 'mcpEventsWithUpstreams', 'endMcpSessionWithUpstreams'],
+  ...['runtimeRpc', 'bxmcpRpc'],
   ...['listServers', 'listServersByApiPath', 'listServerTools', 'listServerToolsByApiPath'],
+  // Names organizations in its body: test/stories/declared.test.ts applies them with tokens of others.
+  'applyDeclaration',
   ...['listOrgs', 'createOrg', 'listAudit', 'exportAudit', 'verifyAudit', 'listTokens', 'createToken', 'revokeToken'],
+  // Images belong to the server.
+  ...['listImages', 'addImage', 'listImageJobs', 'collectImages', 'getImage', 'removeImage'],
   // Links are bound to their creator: test/protocol/files.test.ts.
   ...['getBlob', 'headBlob', 'putBlob'],
 ])
@@ -187,6 +235,7 @@ describe('two organizations', () => {
     thread: 'none-thread',
     profile: 'none-mark',
     volume: 'none-volume',
+    secret: 'NONE_SECRET',
     vendor: 'none-mark',
     name: 'none-mark',
   }
@@ -201,7 +250,7 @@ describe('two organizations', () => {
     })
     const body = bodies[operation.id]?.(ids.thread ?? '')
     if (path === template && body === undefined) throw new Error(`no recipe for ${name}`)
-    const secret = operation.access === 'key' ? mine.key : mine.token
+    const secret = operation.access.startsWith('key') ? mine.key : mine.token
     const sends = body !== undefined || method === 'POST' || (operation.body && !isRaw(operation.body))
     const response = await fetch(front.url + path, {
       method,
@@ -226,7 +275,7 @@ describe('a response', () => {
       const response = await fetch(front.url + path, {
         method,
         headers: {
-          'x-api-key': byName.get(name)!.access === 'key' ? own.key : token,
+          'x-api-key': byName.get(name)!.access.startsWith('key') ? own.key : token,
           ...(method !== 'GET' && { 'content-type': 'application/json' }),
         },
         ...(body && { body: JSON.stringify(body) }),
@@ -267,6 +316,8 @@ describe('a response', () => {
     await holds('GET /v1/mcp/usage', '/v1/mcp/usage')
     await holds('GET /admin/v1/orgs', '/admin/v1/orgs')
     await holds('POST /admin/v1/orgs', '/admin/v1/orgs', { name: 'answers made' })
+    const declared = { orgs: { 'answers declared': { keys: { agents: {} } } } }
+    await holds('POST /admin/v1/apply', '/admin/v1/apply', declared)
     await holds(`GET ${at}`, org)
     await holds(`POST ${at}/keys`, `${org}/keys`, { env_vars: { A: 'b' }, tools: ['sandbox_execute'] })
     await holds(`GET ${at}/keys`, `${org}/keys`)
@@ -278,6 +329,8 @@ describe('a response', () => {
     await holds(`POST ${at}/upstreams`, `${org}/upstreams`, { name: 'a/b', url: 'https://mcp.example.com/' })
     await holds(`GET ${at}/upstreams`, `${org}/upstreams`)
     await holds(`GET ${at}/upstreams/{vendor}/{name}`, `${org}/upstreams/a/b`)
+    await holds(`GET ${at}/upstreams/{vendor}/{name}/credentials`, `${org}/upstreams/a/b/credentials`)
+    await holds('GET /oauth/client.json', '/oauth/client.json')
     await holds(`GET ${at}/usage`, `${org}/usage`)
     await holds(`GET ${at}/tools`, `${org}/tools`)
     await holds(`PUT ${at}/tools/{tool}`, `${org}/tools/files_upload`, { shown: true })
@@ -289,9 +342,21 @@ describe('a response', () => {
     await holds(`GET ${at}/volumes`, `${org}/volumes`)
     await holds(`GET ${at}/volumes/{volume}`, `${org}/volumes/v`)
     await holds(`PATCH ${at}/volumes/{volume}`, `${org}/volumes/v`, { name: 'for people' })
+    const secret = { value: 'a-secret-value', hosts: ['api.example.com'], places: ['header', 'query'] }
+    await holds(`PUT ${at}/secrets/{secret}`, `${org}/secrets/API_KEY`, secret)
+    await holds(`GET ${at}/secrets`, `${org}/secrets`)
+    await holds(`GET ${at}/secrets/{secret}`, `${org}/secrets/API_KEY`)
+    await holds(`GET ${at}/executions`, `${org}/executions`)
+    await holds(`GET ${at}/executions/{id}`, `${org}/executions/${runId}`)
+    await holds(`GET ${at}/threads`, `${org}/threads`)
+    await holds(`GET ${at}/threads/{thread}/files`, `${org}/threads/a/files`)
+    await holds('POST /console/login', '/console/login', {})
     await holds('GET /admin/v1/audit', '/admin/v1/audit')
     await holds('POST /admin/v1/audit/verify', '/admin/v1/audit/verify', {})
     await holds(`POST ${at}/subjects/erase`, `${org}/subjects/erase`, { subject: 'nobody' })
+    await holds('POST /admin/v1/images', '/admin/v1/images', { name: 'own/image:1' })
+    for (const path of ['/admin/v1/images', '/admin/v1/image-jobs']) await holds(`GET ${path}`, path)
+    await holds('POST /admin/v1/image-collections', '/admin/v1/image-collections', {})
     await holds('GET /admin/v1/tokens', '/admin/v1/tokens')
     await holds('POST /admin/v1/tokens', '/admin/v1/tokens', { name: 't', role: 'member' })
   })

@@ -184,7 +184,7 @@ describe('the output of an execution', () => {
     await front.post(`/v1/executions/${id}/cancel`, {}, one)
     await rest
     const { body } = await get(`/v1/executions/${id}/output`)
-    expect(body).toMatchObject({ status: 'ended', ending: { kind: 'cancelled' }, stdout: 'soon\n' })
+    expect(body).toMatchObject({ status: 'cancelled', ending: { kind: 'cancelled' }, stdout: 'soon\n' })
   })
 
   it('does not end its run when a reader disconnects', async () => {

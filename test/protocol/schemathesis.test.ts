@@ -48,6 +48,11 @@ const explained: readonly { type: string; operations: RegExp; why: string }[] = 
   },
   {
     type: 'RejectedPositiveData',
+    operations: /^\w+ \/v1\/(?:metrics\/)?sandboxes/,
+    why: 'Names, namespaces, states, users and sizes have rules that their descriptions state, not their schemas.',
+  },
+  {
+    type: 'RejectedPositiveData',
     operations: /^POST \/v1\/sandbox\/execute$/,
     why: 'Code is not empty, webhook_url is a public address and requires Prefer, and names have their rules.',
   },
@@ -83,7 +88,11 @@ describe.skipIf(!isReachable)('the server', () => {
     const start = 'import sys; from schemathesis.cli import schemathesis; sys.exit(schemathesis())'
     const bounds = ['--phases', 'examples,coverage,fuzzing', '--max-examples', '5', '--generation-deterministic']
     const output = ['--no-color', '--report', 'json', '--report-json-path', report]
-    const operations = ['--exclude-path-regex', '^/(?:admin|metrics|mcp|v1/mcp$)', '--header', `x-api-key: ${key}`]
+    // Administration needs another credential, and what answers with JSON-RPC has the errors of JSON-RPC.
+    // The sandboxes of this test are processes and files of this machine, which generated requests must not reach.
+    const ofSandboxes = 'v1/sandboxes/[^/]+/(?:files|code|contexts)'
+    const excluded = `^/(?:admin|console/login|metrics|mcp|v1/mcp$|sse$|message$|runtime/|~bxmcp/|api/v1/|${ofSandboxes})`
+    const operations = ['--exclude-path-regex', excluded, '--header', `x-api-key: ${key}`]
     const words = ['run', `${front.url}/openapi.json`, ...operations, ...bounds, ...output, '--continue-on-failure']
     const { stdout } = await execute(python, ['-c', start, ...words], {
       cwd: directory,
@@ -107,5 +116,5 @@ describe.skipIf(!isReachable)('the server', () => {
     expect(errors).toEqual([])
     expect(seen.tested).toBeGreaterThan(15)
     expect(front.lines.filter((line) => line.includes('"level":"error"'))).toEqual([])
-  }, 300_000)
+  }, 600_000)
 })

@@ -2,7 +2,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { ThreadLocks } from '../../src/core/storage/thread-locks.ts'
 import { Threads } from '../../src/core/storage/threads.ts'
+import type { Runner } from '../../src/runner/protocol/messages.ts'
 import { openStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
 import { type Front, openFront, threadsProfile } from '../support/front.ts'
@@ -13,6 +15,8 @@ beforeAll(async () => {
   front = await openFront(threadsProfile)
 })
 afterAll(() => front.close())
+
+const threadsOf = (store: Store, runner: Runner) => new Threads(store, runner, new ThreadLocks(store, front.log))
 
 interface Body {
   id: string
@@ -176,7 +180,7 @@ describe('the interrupted work of a front that was killed', () => {
       if (!isErased) await runner.storage.create(where('deleted'), { bytes: 1, inodes: 1 })
       expect(await store.threads.beginRemoval(orgId, 'deleted', at)).toBe(true)
       expect(await lock('deleted')).toBeUndefined()
-      await new Threads(store, runner).settle()
+      await threadsOf(store, runner).settle()
       expect(await left('deleted')).toEqual([undefined, null])
     }
   })
@@ -189,7 +193,7 @@ describe('the interrupted work of a front that was killed', () => {
       if (isCopied) await runner.storage.fork(where('forked'), where('made'))
       expect(await lock('made')).toBeUndefined()
       expect(await store.threads.page(orgId, '', 10)).toEqual([])
-      await new Threads(store, runner).settle()
+      await threadsOf(store, runner).settle()
       expect(await left('made')).toEqual([undefined, null])
     }
   })
@@ -202,7 +206,7 @@ describe('the interrupted work of a front that was killed', () => {
 })
 
 describe('unused threads', () => {
-  const threads = () => new Threads(front.store, front.runner)
+  const threads = () => threadsOf(front.store, front.runner)
   const age = async (id: string, lastUsedAt: string) => {
     await run('echo x >f', id)
     const held = { orgId: 'org_dev', id, runId: 'trc_age', subject: null }

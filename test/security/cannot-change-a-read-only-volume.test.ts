@@ -71,7 +71,7 @@ inPrivateMounts(import.meta.filename, () => {
         await host.close()
         expect(machine.leftovers()).toEqual([])
         machine.remove()
-        room.remove()
+        await room.remove()
       })
 
       /** With the volume on the shelf; in a prewarmed python when `waited`. */

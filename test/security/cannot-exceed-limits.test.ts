@@ -3,57 +3,18 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Limits } from '../../src/base/run.ts'
 import { compile, outside } from '../support/attacks.ts'
+import { bounded, counted, fillAll, heldBytes, sockets, uncharged } from '../support/limit-attacks.ts'
 import { attack, Bench, type BenchSlot, bash, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'
 
 const mib = 1024 * 1024
 const holdMemory = benchMissing === undefined ? compile('hold-memory') : ''
 const forkBomb = benchMissing === undefined ? compile('fork-bomb') : ''
 
-/** Ways to make the kernel hold memory, all charged to the limit; the amount held when the limit ends the run. */
-const counted = ['heap', 'tmp', 'shm', 'home', 'memfd', 'segments', 'messages', 'pipes', 'unix', 'unix-datagrams']
-/** With cgroup v1 the buffers of these have a separate limit beside that of memory. */
-const sockets = ['tcp', 'udp']
-/** Charged to no cgroup; the runner watches them. */
-const uncharged = ['netlink', 'corked', 'unaccepted']
-/** Bounded by other means, far below. */
-const bounded = ['terminals', 'filters']
-
-/** The maximum that `hold-memory` reported. */
-const heldBytes = (printed: string): number => Number(/(\d+)\n?$/.exec(printed.trim())?.[1] ?? Number.NaN)
-
 /** Runs a program with its arguments on mounts that end with it. */
 const ontoOwnMounts = `
 exec 3<"$0"
 mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && cd /tmp/home || exit 1
 cat <&3 >/tmp/program && chmod 700 /tmp/program && exec /tmp/program "$@"`
-
-/** Fills every writable mount, first with bytes, then with names. One line of JSON for each. */
-const fillAll = `
-import errno, json, os
-def fill(at):
-    total, names = 0, 0
-    path = os.path.join(at, 'fill')
-    try:
-        with open(path, 'wb', buffering=0) as file:
-            while True:
-                total += file.write(b'x' * 65536)
-    except OSError as error:
-        bytes_error = errno.errorcode[error.errno]
-    if os.path.exists(path): os.remove(path)
-    try:
-        while True:
-            os.mkdir(os.path.join(at, f'name-{names}'))
-            names += 1
-    except OSError as error:
-        names_error = errno.errorcode[error.errno]
-    for number in range(names): os.rmdir(os.path.join(at, f'name-{number}'))
-    return {'at': at, 'bytes': total, 'bytes_error': bytes_error, 'names': names, 'names_error': names_error}
-
-points = [line.split(' ')[4] for line in open('/proc/self/mountinfo')]
-for at in dict.fromkeys(points):
-    if os.path.isdir(at) and os.access(at, os.W_OK):
-        print(json.dumps(fill(at)))
-`
 
 /** Writable directories, on any mount. */
 const writableAnywhere = `

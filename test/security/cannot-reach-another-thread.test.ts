@@ -74,7 +74,7 @@ inPrivateMounts(import.meta.filename, () => {
         for (const mounted of [mine, other]) await room.filesystems.unmount(mounted)
         await host.close()
         machine.remove()
-        room.remove()
+        await room.remove()
       })
 
       const attach = (mounted: Mounted, name: string) => {

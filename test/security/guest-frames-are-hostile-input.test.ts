@@ -52,7 +52,7 @@ const beginnings: [hello: string, reason: RegExp][] = [
   ['gone', /no guest came up/],
   ['garbage', /a frame of kind 0/],
   ['huge', /a payload of 4294967280 bytes/],
-  ['another', /speaks protocol 3, not 2/],
+  ['another', /speaks protocol 4, not 3/],
   ['late', /something else before hello/],
   ['silent', /the guest said nothing/],
 ]

@@ -7,7 +7,7 @@ import { program } from '../support/glovebox.ts'
 import { manageKeys, runCommand } from '../support/keys.ts'
 import { openStory } from '../support/story.ts'
 
-const story = openStory(['--no-dev'])
+const story = openStory(['--no-dev', '--log-level', 'debug'])
 
 /** Runs an administration command beside the server, as an operator does. */
 const glovebox = (...words: string[]) => runCommand(story.place, words)
@@ -43,6 +43,23 @@ describe('administration on the command line', () => {
     expect((await run(second, 'true')).status).toBe(403)
     expect((await glovebox('keys', 'revoke', id)).code).toBe(0)
     expect((await run(second, 'true')).status).toBe(401)
+    const refused = () => story.server.log.find(({ msg, status }) => msg === 'answered' && status === 401)
+    await expect.poll(refused).toMatchObject({ level: 'info', address: '127.0.0.1', key_id: null, org_id: null })
+  })
+
+  it('finds in the log who received which answer, and how each run ended', async () => {
+    const made = await manageKeys(story.place, ['create', '--org', 'zeta'])
+    const key_id = /key_[\w-]+/.exec(made.stderr)?.[0]
+    const response = await run(made.stdout.trim(), 'echo out; exit 3')
+    const { trace_id } = (await response.json()) as { trace_id: string }
+    const org_id = expect.stringMatching(/^org_/)
+    const lineOf = (msg: string) => story.server.log.find((line) => line.msg === msg && line.trace_id === trace_id)
+    await expect.poll(() => lineOf('answered')).toBeDefined()
+    const who = { org_id, key_id, trace_id }
+    const route = { method: 'POST', route: '/v1/sandbox/execute', status: 200, address: '127.0.0.1' }
+    expect(lineOf('answered')).toMatchObject({ level: 'debug', ...who, ...route, request_id: expect.any(String) })
+    const figures = { duration_ms: expect.any(Number), memory_peak_bytes: expect.any(Number), stdout_bytes: 4 }
+    expect(lineOf('run ended')).toMatchObject({ level: 'info', ...who, ending: 'exited', exit_code: 3, ...figures })
   })
 
   it('sets limits that take effect within a second', async () => {

@@ -92,6 +92,22 @@ inPrivateMounts(import.meta.filename, () => {
     }, 120_000)
   })
 
+  describe('a disk on which no thread can be created any more', () => {
+    it('makes the server not ready, with the reason, while runs without a thread continue', async () => {
+      place = new Place()
+      disk = new LoopDisk(place, 256 * mib)
+      const server = await place.start('--slots-ready', '0', '--storage-reserve', '64MiB', '--limit-thread', '16MiB')
+      const ballast = join(disk.home, 'ballast')
+      const { bavail, bsize } = statfsSync(disk.home)
+      execFileSync('fallocate', ['-l', `${bavail * bsize - 24 * mib}`, ballast])
+      await until(async () => (await readiness(server)).status === 503, 'the server is not ready')
+      expect((await readiness(server)).reason).toBe('the disk of threads is nearly full')
+      expect(await execute(server.url, 'bash', 'echo here')).toMatchObject({ stdout: 'here\n' })
+      rmSync(ballast)
+      await until(async () => (await readiness(server)).status === 200, 'the server is ready again')
+    }, 120_000)
+  })
+
   describe('a disk without free inodes', () => {
     it('is reported at the start, which succeeds when there are some', async () => {
       const first = await openOn(64 * mib, '-N', '128')

@@ -29,7 +29,7 @@ class Copy {
 
   constructor() {
     chmodSync(this.directory, 0o755)
-    for (const path of ['src', 'guest', 'bin', 'package.json', 'tsconfig.json'])
+    for (const path of ['docs', 'src', 'guest', 'bin', 'package.json', 'tsconfig.json'])
       cpSync(join(root, path), join(this.directory, path), { recursive: true })
     for (const path of ['node_modules', 'build']) symlinkSync(join(root, path), join(this.directory, path))
   }
@@ -83,12 +83,12 @@ describe('the examples of docs/extending.md', () => {
     const [coreImport = '', property = '', value = '', operations = '', operationsImport = ''] = rest
     copy.touched.clear()
     copy.create('src/store/', 'notes.ts', store)
-    copy.add('src/store/nouns.ts', noun, /(?<=^const nouns = \{ )/m, (name) => `${name}, `)
+    copy.add('src/store/nouns.ts', noun, /(?<=^const nouns = \{\n)/m, (name) => `  ${name},\n`)
     copy.add('src/store/migrations.ts', step, /^\]$/m, (name) => `  ${name},\n`)
     copy.edit('src/base/capabilities.ts', /^\] as const$/m, (end) => capability + end)
     copy.create('src/core/storage/', 'notes.ts', core)
     copy.edit('src/core/core.ts', /^/, () => coreImport)
-    copy.edit('src/core/core.ts', /(?<=^export interface Core \{\n)/m, () => property)
+    copy.edit('src/core/core.ts', /(?<=^export interface Core extends [^\n]*\{\n)/m, () => property)
     copy.edit('src/core/core.ts', /(?<=^ {2}return \{\n)/m, () => value)
     copy.create('src/http/rest/', 'notes.ts', operations)
     copy.add('src/http/operations.ts', operationsImport, /^\]$/m, (name) => `  ...${name},\n`)

@@ -16,8 +16,11 @@ interface Item {
 interface Shown {
   /** Widths and heights, from the image data. */
   sizes: string[]
+  /** The images in base64. */
+  data: string[]
   text: string
   fields: {
+    images?: { mime_type: string; url: string }[]
     images_shown?: number
     images_dropped?: number
     images_ignored?: boolean
@@ -35,6 +38,7 @@ async function run(code: string, more: object = {}): Promise<Shown> {
   for (const { mimeType } of images) expect(mimeType).toBe('image/png')
   return {
     sizes: images.map(({ data }) => sizeOf(Buffer.from(data ?? '', 'base64'))),
+    data: images.map(({ data }) => data ?? ''),
     text: body.result?.content[0]?.text ?? '',
     fields: body.result?.structuredContent as unknown as Shown['fields'],
   }
@@ -71,6 +75,26 @@ print('drawn')
     expect(fields).toMatchObject({ exit_code: 0, stdout: 'drawn\n', images_shown: 3 })
     expect(sizes).toEqual(['100x50', '150x50', '200x50'])
     expect((await run('print(1)', more)).sizes).toEqual([])
+  })
+
+  it('has a link in structured results where the output is kept', async () => {
+    const code = `import matplotlib.pyplot as plt\n${figure(2)}`
+    expect((await run(code)).fields.images).toBeUndefined()
+    const { fields, data } = await run(code, { idempotency_key: 'kept' })
+    const [link] = fields.images ?? []
+    expect(link).toEqual({
+      mime_type: 'image/png',
+      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\/v1\/executions\/trc_[\w-]+\/images\/1$/),
+    })
+    const fetched = await fetch(link!.url)
+    expect([fetched.status, fetched.headers.get('content-type')]).toEqual([200, 'image/png'])
+    expect(Buffer.from(await fetched.arrayBuffer()).toString('base64')).toBe(data[0])
+    const head = await fetch(link!.url, { method: 'HEAD' })
+    expect([head.status, head.headers.get('content-length')]).toEqual([200, fetched.headers.get('content-length')])
+    for (const number of ['2', '0', '01', '-1', 'x']) {
+      const missing = await fetch(link!.url.replace(/1$/, number))
+      expect([missing.status, await missing.json()]).toEqual([404, expect.objectContaining({ error: 'not_found' })])
+    }
   })
 
   it('that is open when the program fails is still returned', async () => {

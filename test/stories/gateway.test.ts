@@ -2,12 +2,16 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Writable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { oidcProvider, openAuthorizationServer, openProtectedUpstream } from '../support/authorization-server.ts'
 import { program } from '../support/glovebox.ts'
+import { installWithinMs, isAvailable } from '../support/installed-packages.ts'
 import { openStory } from '../support/story.ts'
 import { openStatefulUpstream, type TestUpstream } from '../support/upstreams.ts'
 
+const canLogIn = await isAvailable(oidcProvider)
 const story = openStory(['--no-dev', '--outbound-allow', '127.0.0.1'])
 
 const searchTool = {
@@ -35,13 +39,14 @@ async function ended(command: string, words: readonly string[]): Promise<Ended> 
 }
 
 /** Runs an administration command beside the server, as an operator does. */
-const glovebox = (...words: string[]): Promise<Ended> =>
-  ended(program, [
-    ...words,
-    ...['--home', join(story.place.directory, 'home'), '--state-dir', join(story.place.directory, 'state')],
-    ...['--front-uid', `${story.place.frontUid}`, '--front-gid', `${story.place.frontUid}`],
-    ...(words[0] === 'upstreams' ? ['--outbound-allow', '127.0.0.1'] : []),
-  ])
+const glovebox = (...words: string[]): Promise<Ended> => ended(program, commandLine(...words))
+
+const commandLine = (...words: string[]): string[] => [
+  ...words,
+  ...['--home', join(story.place.directory, 'home'), '--state-dir', join(story.place.directory, 'state')],
+  ...['--front-uid', `${story.place.frontUid}`, '--front-gid', `${story.place.frontUid}`],
+  ...(words[0] === 'upstreams' ? ['--outbound-allow', '127.0.0.1'] : []),
+]
 
 const file = (name: string, content: string): string => {
   const path = join(story.place.directory, name)
@@ -112,20 +117,59 @@ describe('an upstream on the command line', () => {
   })
 
   it('is imported from the configuration of a client, which says what it skips', async () => {
-    const servers = { team: { url: upstream.url }, local: { command: 'npx' } }
+    const servers = { team: { url: upstream.url }, local: { command: 'docker', args: ['run', 'local'] } }
     const config = file('mcp.json', JSON.stringify({ mcpServers: servers }))
     const imported = await glovebox('upstreams', 'import', config, '--org', 'acme', '--vendor', 'team')
     expect(imported).toMatchObject({
       code: 0,
-      stderr: 'Registered team/team with 1 tools.\nSkipped team/local: it is a program, not an address.\n',
+      stderr:
+        'Registered team/team with 1 tools.\nSkipped team/local: its command is docker, and there are no containers in a sandbox.\n',
     })
     expect((await glovebox('upstreams', 'remove', 'team/team', '--org', 'acme')).code).toBe(0)
     expect((await glovebox('upstreams', 'remove', 'team/team', '--org', 'acme')).code).toBe(64)
   })
 
+  it.skipIf(!canLogIn)(
+    'is logged in to with a link, whose redirect arrives or is pasted, or with another device',
+    async () => {
+      const server = await openAuthorizationServer(fetch)
+      const guarded = await openProtectedUpstream(() => server)
+      try {
+        const added = await glovebox('upstreams', 'add', 'login/login', guarded.url, '--org', 'acme', '--oauth')
+        expect(added.stderr).toContain('glovebox upstreams login login/login')
+        const login = async (words: readonly string[], follow: (link: string, stdin: Writable) => Promise<unknown>) => {
+          const child = spawn(program, commandLine('upstreams', 'login', 'login/login', '--org', 'acme', ...words))
+          const stdout = text(child.stdout)
+          let stderr = ''
+          for await (const piece of child.stderr.setEncoding('utf8')) {
+            const isNew = !stderr.includes('http')
+            stderr += piece
+            const [, link] = /^ {2}(http\S+)\n/m.exec(stderr) ?? []
+            if (isNew && link !== undefined) await follow(link, child.stdin)
+          }
+          expect(stderr).toContain('Logged in to login/login.')
+          expect(JSON.parse(`[${await stdout}]`)).toEqual([])
+        }
+        await login([], async (link) => fetch(await server.browse(link)))
+        await login([], async (link, stdin) => stdin.write(`${await server.browse(link)}\n`))
+        await login(['--device'], (link) => server.browse(link))
+        const listed = await glovebox('upstreams', 'credentials', 'login/login', '--org', 'acme')
+        expect(listed.stdout).toContain(server.issuer)
+      } finally {
+        server.close()
+        guarded.close()
+      }
+    },
+    installWithinMs,
+  )
+
   it('keeps working after the master key was replaced', async () => {
     await story.server.end()
     expect((await glovebox('secrets', 'rotate')).code).toBe(0)
     expect((await glovebox('upstreams', 'test', 'exa/exa', '--org', 'acme')).stdout).toContain('web_search')
+    if (!canLogIn) return
+    expect((await glovebox('upstreams', 'credentials', 'login/login', '--org', 'acme')).stdout).toMatch(/shared +oauth/)
+    expect((await glovebox('upstreams', 'logout', 'login/login', '--org', 'acme')).code).toBe(0)
+    expect((await glovebox('upstreams', 'logout', 'login/login', '--org', 'acme')).code).toBe(64)
   })
 })

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { callTool, execute, post } from '../support/calls.ts'
 import { openStory } from '../support/story.ts'
 
-/** How long a run may take: programs that retry take longer. */
-const timeout = 20
+/** How long a run may take, in seconds: programs that retry after a pause take longer. */
+const timeout = 6
 
 const commands: readonly [program: string, command: string][] = [
   ['curl', 'curl -sS https://example.com'],

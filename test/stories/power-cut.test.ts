@@ -1,28 +1,35 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { execute, post } from '../support/calls.ts'
 import { type Glovebox, Place, until } from '../support/glovebox.ts'
 import { manageKeys, newKey, runCommand } from '../support/keys.ts'
-import { LoopDisk } from '../support/loop-disk.ts'
 import { inPrivateMounts } from '../support/private-mounts.ts'
 import { openReceiver, type Receiver } from '../support/receiver.ts'
+import { VolatileDisk } from '../support/volatile-disk.ts'
 
 const mib = 1024 * 1024
 
 inPrivateMounts(import.meta.filename, () => {
   describe('a power cut', () => {
     const place = new Place()
-    let disk: LoopDisk
+    let disk: VolatileDisk
     let server: Glovebox
     let receiver: Receiver
 
+    let idleS = '0'
+    let durability = 'seconds'
     const start = () =>
       place.start(
         ...['--storage', 'threads', '--storage-reserve', '0', '--limit-thread', '16MiB', '--slots-ready', '0'],
-        ...['--outbound-allow', '127.0.0.1', '--thread-idle-s', '0'],
+        ...['--outbound-allow', '127.0.0.1', '--thread-idle-s', idleS, '--thread-durability', durability],
       )
+    const restart = async () => {
+      await server.end()
+      server = await start()
+    }
     /** The power is cut as soon as `act` has its answer; what it returns must hold on the next start. */
     async function afterCut<T>(act: () => Promise<T>): Promise<T> {
       const answer = await act()
@@ -48,7 +55,7 @@ inPrivateMounts(import.meta.filename, () => {
 
     beforeAll(async () => {
       receiver = await openReceiver()
-      disk = new LoopDisk(place, 256 * mib)
+      disk = await VolatileDisk.open(place, 256 * mib)
       server = await start()
     }, 60_000)
 
@@ -108,10 +115,53 @@ inPrivateMounts(import.meta.filename, () => {
       expect((await put()).status).toBe(409)
     })
 
-    it('keeps what a program has synced', async () => {
+    it('keeps what a program has synced, and the files of a thread that was unmounted', async () => {
+      await inThread('unmounted', 'echo here >file')
+      await inThread('unmounted', 'true')
+
       const sync = 'import os\nf = open("synced", "w"); f.write("here"); f.flush(); os.fsync(f.fileno())'
       await afterCut(() => execute(server.url, 'python', sync, { thread_id: 'programs' }))
       expect(await inThread('programs', 'cat synced')).toMatchObject({ stdout: 'here' })
+      expect(await inThread('unmounted', 'cat file')).toMatchObject({ stdout: 'here\n' })
+    })
+
+    describe('while threads stay mounted', () => {
+      beforeAll(async () => {
+        idleS = '300'
+        await restart()
+      })
+
+      /** What an answer has called changed, without syncing it: a new file, a replaced one and one in a new directory. */
+      const change = async (id: string) => {
+        const code =
+          'mkdir -p a/b; echo new >a/b/file; echo second >draft; mv draft replaced; head -c 1M /dev/zero >large'
+        const { files } = (await inThread(id, code)) as Awaited<ReturnType<typeof inThread>> & {
+          files: { path: string }[]
+        }
+        expect(files.map(({ path }) => path).toSorted()).toEqual(['a/b/file', 'large', 'replaced'])
+      }
+      const look = async (id: string) => (await inThread(id, 'cat a/b/file replaced; wc -c <large')).stdout
+
+      it('keeps the files that an answer has called changed, after five seconds', async () => {
+        // The disk loses what no process has synced.
+        const unsynced = join(disk.home, 'unsynced')
+        await inThread('seconds', 'echo first >replaced; sync')
+        await afterCut(async () => {
+          await change('seconds')
+          await sleep(5_000)
+          writeFileSync(unsynced, 'lost')
+        })
+        expect(existsSync(unsynced) && readFileSync(unsynced, 'utf8')).not.toBe('lost')
+        expect(await look('seconds')).toBe('new\nsecond\n1048576\n')
+      })
+
+      it('keeps them with the answer where thread_durability is answer', async () => {
+        durability = 'answer'
+        await restart()
+        await inThread('answer', 'echo first >replaced')
+        await afterCut(() => change('answer'))
+        expect(await look('answer')).toBe('new\nsecond\n1048576\n')
+      })
     })
 
     it('does not repeat a run whose idempotency key was used', async () => {

@@ -73,7 +73,7 @@ describe('glovebox serve', () => {
     expect(await server.stop()).toEqual({ code: 0, signal: null })
     const after = tracesOf(place)
     expect({ ...after, files: [] }).toEqual({ ...before, files: [] })
-    expect(readdirSync(`${place.directory}/home`).sort()).toEqual(['front', 'instance', 'storage'])
+    expect(readdirSync(`${place.directory}/home`).sort()).toEqual(['front', 'images', 'instance', 'storage'])
     expect(readdirSync(`${place.directory}/home/front`)).toEqual(['glovebox.db', 'master.key'])
     expect(after.files.filter((path) => /slt_|\.sock$/.test(path))).toEqual([])
   })

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** `sanitized` has guest-sanitized and guest-fuzz, `static` has guest and python-zygote.so. */
+/** `sanitized` has guest-sanitized, guest-fuzz and guest-agent, `static` has guest and python-zygote.so. */
 export type GuestBuild = 'static' | 'sanitized'
 
 const root = join(import.meta.dirname, '../..')

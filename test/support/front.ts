@@ -4,26 +4,30 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { FastifyInstance } from 'fastify'
 import { type Profile, toolsets } from '../../src/base/profile.ts'
-import { loadConfig, readProfile } from '../../src/config.ts'
+import { loadConfig, readProfile, settingViews } from '../../src/config.ts'
 import type { RequestLimits } from '../../src/core/access/open-requests.ts'
 import type { ToolGrant } from '../../src/core/access/rights.ts'
 import { Vault } from '../../src/core/access/vault.ts'
+import type { InspectUpstream } from '../../src/core/admin/upstreams.ts'
 import type { Caller } from '../../src/core/caller.ts'
 import { type Core, createCore } from '../../src/core/core.ts'
 import type { RecordedRun } from '../../src/core/runs/history.ts'
-import type { UpstreamTarget } from '../../src/core/upstreams/upstreams.ts'
+import { noRuntimeFacts } from '../../src/core/runtime/runtime.ts'
+import type { WorkspaceHost } from '../../src/core/workspaces/workspaces.ts'
 import { Gateway } from '../../src/gateway/gateway.ts'
 import { inspectUpstream } from '../../src/gateway/inspect.ts'
+import { upstreamOAuth } from '../../src/gateway/oauth/logins.ts'
 import type { HttpDeps } from '../../src/http/operation.ts'
 import { toDelivered } from '../../src/http/rest/execution.ts'
 import { buildServer, type HttpConfig } from '../../src/http/server.ts'
+import { packagesNetwork } from '../../src/network-settings.ts'
 import { createLog, type Log } from '../../src/observe/log.ts'
 import { Metrics } from '../../src/observe/metrics.ts'
 import { AllowedDestinations } from '../../src/outbound/destination.ts'
 import { Outbound } from '../../src/outbound/outbound.ts'
 import { openStore } from '../../src/store/sqlite.ts'
 import type { Store } from '../../src/store/store.ts'
-import { productInventory } from '../../src/tools/catalog.ts'
+import { describeTools, productInventory } from '../../src/tools/catalog.ts'
 import { ProcessRunner } from './process-runner.ts'
 
 export const testProfile: Profile = {
@@ -31,6 +35,7 @@ export const testProfile: Profile = {
   revision: 'rev_test',
   languages: ['python', 'node', 'typescript', 'bash'],
   defaultLanguage: 'python',
+  image: 'default',
   timeoutDefaultMs: 10_000,
   timeoutMaxMs: 60_000,
   limits: {
@@ -48,6 +53,14 @@ export const testProfile: Profile = {
   reuse: 'key',
   preload: [],
   storage: { kind: 'none' },
+  sandboxes: {
+    memoryMaxBytes: 1024 * 1024 * 1024,
+    cpusMax: 2,
+    disk: { bytes: 64 * 1024 * 1024, inodes: 10_000 },
+    diskMaxBytes: 1024 * 1024 * 1024,
+    idleMs: null,
+    lifetimeMaxMs: null,
+  },
   volumes: [],
   orgs: [],
   calls: {
@@ -60,6 +73,9 @@ export const testProfile: Profile = {
     structuredResults: true,
     mcpOutputCharacters: 10_000_000,
     exitCodeIsError: true,
+    redactOutput: false,
+    upstreamsInMcp: false,
+    workspaceReadOnly: false,
   },
 }
 
@@ -70,7 +86,7 @@ export const threadsProfile: Profile = {
 
 const outbound = new Outbound(new AllowedDestinations(['127.0.0.1']))
 /** Shared by all fronts of a test file; its connections end with the process. */
-const agent = outbound.agent()
+const agent = outbound.agent(8192)
 
 export const gatewayOf = (core: Core): Gateway => new Gateway(core, agent, '0.0.0-test')
 
@@ -79,13 +95,23 @@ export const coreSettings = {
   vault: new Vault(Buffer.alloc(32, 'test')),
   tools: productInventory.tools,
   region: 'us',
+  runtimeFacts: {
+    ...noRuntimeFacts,
+    tools: describeTools,
+    settings: settingViews(loadConfig({ flags: {}, env: {}, file: undefined })),
+  },
   runHistoryMs: 30 * 24 * 60 * 60 * 1000,
   requestLimits: { perKey: 512, perOrg: 1024, transfersPerKey: 8, bufferBytes: 256 * 1024 * 1024 },
   webhooks: {
     outbound,
     toBody: (run: RecordedRun) => JSON.stringify(toDelivered(run)),
   },
-  inspectUpstream: (target: UpstreamTarget) => inspectUpstream(agent, '0.0.0-test', target),
+  inspectUpstream: (...given: Parameters<InspectUpstream>) => inspectUpstream(agent, '0.0.0-test', ...given),
+  upstreamPrograms: {
+    limits: { max: 8, perOrg: 4, memoryBytes: 2 ** 31, diskBytes: 2 ** 33 },
+    packages: packagesNetwork(loadConfig({ flags: {}, env: {}, file: undefined }).values),
+  },
+  upstreamOAuth: upstreamOAuth(agent, 'https://glovebox.example.com'),
   readProfile: (name: string, written: Readonly<Record<string, unknown>>) =>
     readProfile(loadConfig({ flags: {}, env: {}, file: undefined }).values, name, written),
 }
@@ -108,15 +134,17 @@ export async function openCore(
   profile: Profile = testProfile,
   tools: readonly ToolGrant[] = productInventory.tools,
   requestLimits: RequestLimits = coreSettings.requestLimits,
+  workspaceHost?: WorkspaceHost,
+  previewDomain = '',
 ): Promise<OpenCore> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-front-'))
   const lines: string[] = []
   const destination = { write: (line: string) => lines.push(line) }
   const log = createLog({ level: 'debug', format: 'json', destination })
   const databasePath = join(directory, 'glovebox.sqlite')
-  const store = await openStore(databasePath)
-  const runner = new ProcessRunner()
   const metrics = new Metrics()
+  const store = await openStore(databasePath, undefined, metrics.recent.queries)
+  const runner = new ProcessRunner()
   const core = await createCore({
     store,
     runner,
@@ -126,6 +154,8 @@ export async function openCore(
     ...coreSettings,
     tools,
     requestLimits,
+    previewDomain,
+    ...(workspaceHost && { workspaceHost }),
   })
   const caller = await core.developer()
   const close = async () => {
@@ -153,8 +183,9 @@ export async function openFront(
   offers?: HttpDeps['offers'],
   tools?: readonly ToolGrant[],
   requestLimits?: RequestLimits,
+  workspaceHost?: WorkspaceHost,
 ): Promise<Front> {
-  const opened = await openCore(profile, tools, requestLimits)
+  const opened = await openCore(profile, tools, requestLimits, workspaceHost, config.previewDomain)
   const app = await buildServer({
     core: opened.core,
     gateway: gatewayOf(opened.core),
@@ -172,6 +203,8 @@ export async function openFront(
       dev: true,
       version: '0.0.0-test',
       publicUrl: '',
+      previewDomain: '',
+      runtimeAllowed: ['127.0.0.0/8', '::1'],
       uploadPace: { minBytesPerSecond: 1024, windowMs: 30_000 },
       ...config,
     },

@@ -157,6 +157,8 @@ function ociConfig(root: string, image: string, idBase: number, id: string, buil
     'CHOWN',
     'DAC_OVERRIDE',
     'FOWNER',
+    'FSETID',
+    'NET_BIND_SERVICE',
   ].map((name) => `CAP_${name}`)
   const ids = [{ containerID: 0, hostID: idBase, size: idsPerSlot }]
   const sealed = ['rbind', 'ro', 'nosuid', 'nodev']

@@ -24,7 +24,9 @@ export async function runCommand(place: Place, words: readonly string[], as: rea
     ...['--home', join(place.directory, 'home'), '--state-dir', join(place.directory, 'state')],
     ...['--front-uid', `${place.frontUid}`, '--front-gid', `${place.frontUid}`],
   ]
-  const [command, ...args] = [...as, program, ...words, ...own]
+  // What follows `--` belongs to the program of an upstream.
+  const at = words.includes('--') ? words.indexOf('--') : words.length
+  const [command, ...args] = [...as, program, ...words.slice(0, at), ...own, ...words.slice(at)]
   const child = spawn(command!, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH ?? '' } })
   const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
   return { code: code as number, stdout, stderr }

@@ -12,7 +12,7 @@ export interface Scope {
 
 /** What an instance has on the host, one line per item; two of these are compared before and after. */
 export interface Traces {
-  /** All of this mount namespace except those of other temporary directories. */
+  /** All of this mount namespace except those of other temporary directories and of containers. */
   mounts: string[]
   cgroups: string[]
   containers: string[]
@@ -119,9 +119,11 @@ export const mountsBelow = (directory: string): string[] =>
 
 function mountsSeen({ directory }: Scope): string[] {
   const isStrange = (point: string) =>
-    ['/tmp/', '/run/glovebox/'].some((start) => point.startsWith(start)) && !point.startsWith(directory)
+    ['/tmp/', '/run/glovebox/', '/var/lib/containers/'].some((start) => point.startsWith(start)) &&
+    !point.startsWith(directory)
   const lines = readFileSync('/proc/self/mounts', 'utf8').split('\n').filter(Boolean)
-  return lines.filter((line) => !isStrange(line.split(' ')[1] ?? ''))
+  // A systemd that boots in a container sets this option for the whole machine.
+  return lines.filter((line) => !isStrange(line.split(' ')[1] ?? '')).map((line) => line.replace(',nsdelegate', ''))
 }
 
 function cgroupPoints(): { point: string; controllers: string }[] {
@@ -162,8 +164,9 @@ function idLeasesOf(id: string | undefined): string[] {
 function filesBelow(directory: string): string[] {
   return namesIn(directory).flatMap((name) => {
     const path = join(directory, name)
-    if (path.endsWith('/engine/roots/image')) return []
-    return lstatSync(path).isDirectory() ? [path, ...filesBelow(path)] : [path]
+    // What slots have as their root; files of it may go while this reads.
+    if (/\/engine\/roots\/(?:image|builder)$/.test(path)) return []
+    return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() ? [path, ...filesBelow(path)] : [path]
   })
 }
 

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { Refusal } from '../../src/base/errors.ts'
+import type { StoredImage } from '../../src/base/image.ts'
 import {
   type CancelCause,
   type Ending,
@@ -11,11 +12,21 @@ import {
   type RunSpec,
 } from '../../src/base/run.ts'
 import { noSoftware } from '../../src/base/software.ts'
+import { type InspectOptions, inspectProcess } from '../../src/observe/inspect.ts'
+import { createLog } from '../../src/observe/log.ts'
 import type { RunnerFigures } from '../../src/observe/metrics.ts'
 import { processFigures } from '../../src/observe/process-figures.ts'
-import type { Runner, RunnerStorage, RunSummary } from '../../src/runner/protocol/messages.ts'
+import type {
+  EngineReport,
+  Runner,
+  RunnerStorage,
+  RunnerTopic,
+  RunSummary,
+} from '../../src/runner/protocol/messages.ts'
+import type { RunnerNetworks } from '../../src/runner/protocol/network-messages.ts'
 import { OutputLog } from '../../src/runner/runs/output-log.ts'
 import { type Home, PlainThreads } from './plain-threads.ts'
+import { ProcessSandboxes } from './process-sandboxes.ts'
 
 interface Run {
   spec: RunSpec
@@ -35,6 +46,21 @@ const commands: Record<Language, readonly [string, ...string[]]> = {
 /** A single argument of exec can be no longer: MAX_ARG_STRLEN of the kernel. */
 const argumentLimitBytes = 128 * 1024
 
+const imageNamed = (name: string): StoredImage => ({
+  ...{
+    id: `img_${name}`,
+    names: [name],
+    source: 'archive',
+    digest: '',
+    createdAt: '',
+    sizeBytes: 0,
+    files: 0,
+    layers: [],
+  },
+  config: { env: {}, workdir: '/', user: '', command: [] },
+  software: noSoftware,
+})
+
 /**
  * A runner without any isolation, for the suites of the front alone: it runs the code as a plain process of this
  * machine. What it keeps and how it replays is the real thing (`runner/runs/output-log.ts`).
@@ -50,6 +76,18 @@ export class ProcessRunner implements Runner {
   readonly specs = new Map<string, RunSpec>()
   readonly files = new PlainThreads()
   readonly storage: RunnerStorage = this.files
+  readonly sandboxes = new ProcessSandboxes()
+  /** Names of images, whose programs are those of the machine. */
+  readonly imageNames = this.sandboxes.imageNames
+  readonly images: Runner['images'] = {
+    list: async () => [...this.imageNames].map(imageNamed),
+    change: async () => Promise.reject(new Refusal('unavailable', { reason: 'this runner stores no images' })),
+    remove: async (image) => {
+      if (!this.imageNames.delete(image)) throw new Refusal('image_unknown', { image })
+    },
+    collect: async () => ({ images: 0, layers: 0, bytes: 0 }),
+    softwareOf: () => this.software,
+  }
   readonly #runs = new Map<string, Run>()
 
   async start(spec: RunSpec, input: RunInput): Promise<void> {
@@ -69,9 +107,27 @@ export class ProcessRunner implements Runner {
     return { waiting: 0, running, slots, jailsWaiting: 0, filesystemsMounted: 0, process: processFigures() }
   }
 
+  /** The report on slots, which tests change. */
+  engine: EngineReport = {
+    slots: { ready: 2, idle: 0, busy: 0, undying: 0, max: 32, ready_wanted: 2, made: 2, failed: 0, jails_waiting: 0 },
+    trouble: null,
+    queue: { running: 0, waiting: 0 },
+    runs: {},
+    runtime: 'none',
+    vulnerabilities: [],
+    storage: null,
+    memory_is_short: false,
+  }
+  readonly #log = createLog({ level: 'info', format: 'json', destination: { write: () => true } })
+
+  async inspect(topic: RunnerTopic, options: InspectOptions): Promise<object> {
+    if (!this.readiness.ready) throw new Refusal('unavailable', { reason: this.readiness.reason })
+    return topic === 'engine' ? this.engine : inspectProcess(topic, options, this.#log)
+  }
+
   async *attach(runId: string, afterSeq: number): AsyncGenerator<RunEvent, void, undefined> {
     const { outputLog } = this.#known(runId)
-    let seq = afterSeq
+    let seq = outputLog.startAfter(afterSeq)
     for (;;) {
       const event = outputLog.after(seq)
       if (event === undefined) {
@@ -98,6 +154,17 @@ export class ProcessRunner implements Runner {
   async outlive(runId: string): Promise<void> {
     const run = this.#known(runId)
     run.spec = { ...run.spec, detached: true }
+  }
+
+  readonly networks: RunnerNetworks = {
+    list: async () => {
+      const runs = [...this.#runs.values()].filter(({ spec, outputLog }) => spec.network && !outputLog.ended)
+      return runs.map(({ spec: { runId, keyId } }) => ({ runId, keyId }))
+    },
+    change: async (runId, network) => {
+      const run = this.#known(runId)
+      run.spec = { ...run.spec, network }
+    },
   }
 
   async list(): Promise<RunSummary[]> {
@@ -135,6 +202,7 @@ export class ProcessRunner implements Runner {
   close(): void {
     for (const run of this.#runs.values()) stop(run, { kind: 'shutdown' })
     this.files.close()
+    this.sandboxes.close()
   }
 
   #known(runId: string): Run {

@@ -16,6 +16,8 @@ export const plainKey: KeyRow = {
   expiresAt: null,
   env: null,
   tools: null,
+  upstreamPolicy: null,
+  namespaces: null,
   previousHash: null,
   previousUntil: null,
   revokedAt: null,

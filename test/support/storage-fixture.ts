@@ -18,7 +18,7 @@ export interface Room {
   /** Creates it if necessary, and mounts it. */
   mounted(name: string, quota?: { bytes: number; inodes: number }): Promise<Mounted>
   imagePath(name: string): string
-  remove(): void
+  remove(): Promise<void>
 }
 
 export async function openRoom(reserveBytes = 0): Promise<Room> {
@@ -39,7 +39,10 @@ export async function openRoom(reserveBytes = 0): Promise<Room> {
       return filesystems.mount(threadId(name))
     },
     imagePath: (name) => join(home, 'threads', 'org_Test', `${name}.ext4`),
-    remove: () => rmSync(dir, { recursive: true, force: true }),
+    remove: async () => {
+      await filesystems.close()
+      rmSync(dir, { recursive: true, force: true })
+    },
   }
 }
 

@@ -68,8 +68,14 @@ function serverV1(tools: () => object[]): ServerV1 {
   return server
 }
 
-/** A server of the official SDK, version 1, that requires a session. @param tools changes what it lists. */
-export async function openStatefulUpstream(tools: () => object[] = () => [echoTool, addTool]): Promise<TestUpstream> {
+/**
+ * A server of the official SDK, version 1, that requires a session.
+ * @param tools changes what it lists. @param serverOf creates another server.
+ */
+export async function openStatefulUpstream(
+  tools: () => object[] = () => [echoTool, addTool],
+  serverOf: () => ServerV1 = () => serverV1(tools),
+): Promise<TestUpstream> {
   const sessions = new Map<string, StreamableHTTPServerTransport>()
   return openUpstream(async (request, response, body) => {
     const id = request.headers['mcp-session-id']
@@ -79,34 +85,57 @@ export async function openStatefulUpstream(tools: () => object[] = () => [echoTo
         sessionIdGenerator: randomUUID,
         onsessioninitialized: (session) => void sessions.set(session, opened),
       })
-      await serverV1(tools).connect(opened as Transport)
+      await serverOf().connect(opened as Transport)
       transport = opened
     }
     await transport.handleRequest(request, response, body.length === 0 ? undefined : JSON.parse(body.toString()))
   })
 }
 
-/** A server of the official SDK, version 2, without sessions, for both generations of the protocol. */
-export async function openStatelessUpstream(): Promise<TestUpstream> {
-  const handler = createMcpHandler(() => {
-    const server = new ServerV2({ name: 'v2', version: '2' }, { capabilities: { tools: {} } })
-    server.setRequestHandler('tools/list', () => ({ tools: [echoTool, addTool] }))
-    server.setRequestHandler('tools/call', ({ params }) => resultOf(params.name, params.arguments))
-    return server
+/** A server of the official SDK, version 1, without sessions. */
+export const openStatelessV1Upstream = (): Promise<TestUpstream> =>
+  openUpstream(async (request, response, body) => {
+    const transport = new StreamableHTTPServerTransport({})
+    await serverV1(() => [echoTool, addTool]).connect(transport as Transport)
+    await transport.handleRequest(request, response, body.length === 0 ? undefined : JSON.parse(body.toString()))
   })
+
+/**
+ * A server of the official SDK, version 2, without sessions, for both generations of the protocol.
+ * @param guard answers a request in its place, and returns whether it did.
+ * @param modernOnly refuses clients of the older generation. @param prepare changes each server.
+ */
+export async function openStatelessUpstream(
+  guard: (request: IncomingMessage, response: ServerResponse) => Promise<boolean> = async () => false,
+  { modernOnly = false, prepare = (_server: ServerV2): void => {} } = {},
+): Promise<TestUpstream> {
+  const handler = createMcpHandler(
+    () => {
+      const server = new ServerV2({ name: 'v2', version: '2' }, { capabilities: { tools: {} } })
+      server.setRequestHandler('tools/list', () => ({ tools: [echoTool, addTool] }))
+      server.setRequestHandler('tools/call', ({ params }) => resultOf(params.name, params.arguments))
+      prepare(server)
+      return server
+    },
+    modernOnly ? { legacy: 'reject' } : {},
+  )
   return openUpstream(async (request, response, body) => {
+    if (await guard(request, response)) return
     const headers = Object.entries(request.headers).filter(
       (entry): entry is [string, string] => typeof entry[1] === 'string',
     )
     const { method = 'GET' } = request
+    const gone = new AbortController()
+    response.once('close', () => gone.abort())
     const answer = await handler.fetch(
       new Request(`http://${request.headers.host}${request.url}`, {
-        ...{ method, headers },
+        ...{ method, headers, signal: gone.signal },
         ...(method === 'POST' && { body }),
       }),
     )
     response.writeHead(answer.status, Object.fromEntries(answer.headers))
     if (answer.body === null) response.end()
-    else await pipeline(Readable.fromWeb(answer.body as WebStream), response)
+    // A client may disconnect at any time.
+    else await pipeline(Readable.fromWeb(answer.body as WebStream), response).catch(() => {})
   })
 }

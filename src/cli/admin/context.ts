@@ -5,12 +5,17 @@
 import { statSync } from 'node:fs'
 import type { Command } from 'commander'
 import { Refusal, StartRefused } from '../../base/errors.ts'
+import { InTurn } from '../../base/in-turn.ts'
 import { type Instance, openInstance } from '../../base/instance.ts'
 import { type Config, readProfile } from '../../config.ts'
 import { masterKeySource, openVault } from '../../core/access/master-key.ts'
 import { Profiles } from '../../core/access/profiles.ts'
 import type { AdminContext } from '../../core/admin/admin.ts'
+import type { UpstreamRef } from '../../core/admin/upstreams.ts'
+import { RunEndings } from '../../core/runs/run-endings.ts'
+import type { UpstreamPrograms } from '../../core/upstreams/programs/programs.ts'
 import { inspectUpstream } from '../../gateway/inspect.ts'
+import { upstreamOAuth } from '../../gateway/oauth/logins.ts'
 import { AllowedDestinations } from '../../outbound/destination.ts'
 import { Outbound } from '../../outbound/outbound.ts'
 import type { SettingName } from '../../settings.ts'
@@ -23,6 +28,7 @@ import { exitCodes, type ProcessIo } from '../process-io.ts'
 import { readServerRecord } from '../server-record.ts'
 import { addSettingOptions, configOf } from '../setting-options.ts'
 import { version } from '../version.ts'
+import { commandPrograms } from './programs.ts'
 
 /** The settings that these commands need: where the database is, who owns it, and how its secrets are encrypted. */
 const settingsOfAdmin: readonly SettingName[] = [
@@ -35,6 +41,11 @@ const settingsOfAdmin: readonly SettingName[] = [
   'master_key_file',
   'master_key',
   'outbound_allow',
+  'public_url',
+  'network_allow',
+  'package_indexes',
+  'upstream_program_memory',
+  'upstream_program_disk',
 ]
 
 /** What an administration command works with. */
@@ -69,7 +80,10 @@ export const withAdmin =
     const config = configOf(command, io)
     const { json = false } = command.opts<{ json?: boolean }>()
     const code = await withStore(config, io, async (store, instance) =>
-      work(await openSession(config, instance, store, io, json), ...(given.slice(0, -1) as Given)),
+      withPrograms(config, instance, store, async (programs) => {
+        const session = await openSession(config, instance, store, programs, io, json)
+        return work(session, ...(given.slice(0, -1) as Given))
+      }),
     )
     exit(code ?? exitCodes.ok)
   }
@@ -94,10 +108,25 @@ export async function withStore(
   }
 }
 
+async function withPrograms<Result>(
+  config: Config,
+  instance: Instance,
+  store: Store,
+  work: (programs: UpstreamPrograms) => Promise<Result>,
+): Promise<Result> {
+  const { programs, close } = commandPrograms(instance, store, config)
+  try {
+    return await work(programs)
+  } finally {
+    await close()
+  }
+}
+
 async function openSession(
   config: Config,
   instance: Instance,
   store: Store,
+  programs: UpstreamPrograms,
   io: ProcessIo,
   isJson: boolean,
 ): Promise<AdminSession> {
@@ -106,10 +135,20 @@ async function openSession(
     readProfile(config.values, name, written),
   )
   const outbound = new Outbound(new AllowedDestinations(config.outboundAllow))
+  const withAgent = async <Result>(
+    work: (agent: ReturnType<Outbound['agent']>) => Promise<Result>,
+  ): Promise<Result> => {
+    const agent = outbound.agent()
+    try {
+      return await work(agent)
+    } finally {
+      await agent.destroy()
+    }
+  }
   const orgs = await store.orgs.list()
   const defaultOrg = defaultOf(orgs, isDevelopment(config, instance))
   return {
-    ...{ store, vault, profiles, region: config.region, io, defaultOrg, outbound },
+    ...{ store, vault, profiles, region: config.region, io, defaultOrg, outbound, programs },
     printResult(result, text) {
       if (isJson) printJson(result, io)
       else if (text !== '') io.stdout.write(`${text}\n`)
@@ -117,13 +156,13 @@ async function openSession(
     notify(message) {
       if (!isJson) io.stderr.write(`${message}\n`)
     },
-    inspectUpstream: async (target) => {
-      const agent = outbound.agent()
-      try {
-        return await inspectUpstream(agent, version, target)
-      } finally {
-        await agent.destroy()
-      }
+    inspectUpstream: (...given) => withAgent((agent) => inspectUpstream(agent, version, ...given)),
+    searches: new InTurn(),
+    endings: new RunEndings(),
+    upstreamOAuth: {
+      begin: (target, method) => withAgent((agent) => upstreamOAuth(agent, config.publicUrl).begin(target, method)),
+      complete: (target, pending, redirectedTo) =>
+        withAgent((agent) => upstreamOAuth(agent, config.publicUrl).complete(target, pending, redirectedTo)),
     },
     orgNamed: async (name) => {
       const org = name === defaultOrgName ? defaultOrg : orgs.find((one) => one.name === name)
@@ -146,6 +185,12 @@ function defaultOf(orgs: readonly OrgRow[], isDevelopment: boolean): OrgRow | un
 
 const isDevelopment = ({ sources, dev }: Config, instance: Instance): boolean =>
   sources.dev === 'default' ? readServerRecord(instance.stateDir)?.isDevelopment === true : dev
+
+/** Returns the upstream that a command names. */
+export const refOf = async (session: AdminSession, name: string, { org }: { org: string }): Promise<UpstreamRef> => ({
+  orgId: (await session.orgNamed(org)).id,
+  name,
+})
 
 /** Reads every page of a list. */
 export async function everyItem<Item>(

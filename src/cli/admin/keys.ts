@@ -1,9 +1,13 @@
 /** `glovebox keys`: API keys. */
-import type { Command } from 'commander'
+import { readFileSync } from 'node:fs'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { timestamp } from '../../base/clock.ts'
 import { newId } from '../../base/ids.ts'
+import { asMap, readFileText } from '../../config-sources.ts'
+import { type SecretForm, secretForms } from '../../core/access/keys.ts'
 import { checkName, operator } from '../../core/admin/admin.ts'
 import { createKey, type KeySettings, listKeys, revokeKey, rotateKey, updateKey } from '../../core/admin/keys.ts'
+import type { UpstreamPolicy } from '../../core/upstreams/policy.ts'
 import type { KeyRow, OrgRow } from '../../store/store.ts'
 import { type Cli, collect, withExamples } from '../command.ts'
 import { type Columns, printItems } from '../output.ts'
@@ -28,12 +32,18 @@ interface KeyOptions {
   env?: readonly string[]
   /** Comma-separated names, or `all`. */
   tools?: string
+  upstreamPolicy?: UpstreamPolicy | null
+  /** Comma-separated names, or `all`. */
+  namespace?: string
+  form?: SecretForm
 }
 
 export function register(program: Command, cli: Cli): void {
   const keys = program.command('keys').description('Manage API keys.')
   withExamples(
-    keyOptions(withOrg(adminCommand(keys, 'create', 'Create a key and print its secret, which is shown only once.'))),
+    keyOptions(
+      withOrg(adminCommand(keys, 'create', 'Create a key and print its secret, which is shown only once.')),
+    ).addOption(new Option('--form <name>', 'form of its secret').choices(secretForms).default('glovebox')),
     'glovebox keys create --org acme --name "build server"',
     'glovebox keys create --org acme --expires 2027-12-31T00:00:00Z --tools sandbox_execute',
   ).action(withAdmin(cli, create))
@@ -69,10 +79,32 @@ const keyOptions = (command: Command): Command =>
     .option('--expires <time>', 'expiry time, such as 2027-01-31T12:00:00Z, or "never"')
     .option('--env <NAME=value>', 'environment variable of its runs; may be repeated', collect)
     .option('--tools <names>', 'comma-separated tools that it may use, or "all"')
+    .option(
+      '--upstream-policy <file>',
+      'YAML file with its limits at upstreams, as in the admin API, or "none"',
+      readPolicy,
+    )
+    .option('--namespace <names>', 'comma-separated namespaces of sandboxes that it may use, or "all"')
+
+/** Reads the file before the command becomes the user of the API server, which may not be able to read it. */
+function readPolicy(file: string): UpstreamPolicy | null {
+  if (file === 'none') return null
+  try {
+    return asMap(readFileText(file, readFileSync(file, 'utf8')), file)
+  } catch (error) {
+    throw new InvalidArgumentError((error as Error).message)
+  }
+}
 
 async function create(session: AdminSession, { org: orgName, ...options }: KeyOptions & { org: string }) {
   const org = await orgForKey(session, orgName)
-  const key = await createKey(session, operator, org.id, toSettings(options), toolNames)
+  const key = await createKey(
+    session,
+    operator,
+    org.id,
+    { ...toSettings(options), ...(options.form && { secret_form: options.form }) },
+    toolNames,
+  )
   session.notify(`Created key ${key.id} for ${org.name} with profile ${key.profile}. The secret is shown only once:`)
   session.printResult(key, key.secret)
   return undefined
@@ -140,12 +172,22 @@ async function withKey(session: AdminSession, id: string, work: (key: KeyRow) =>
   return undefined
 }
 
-const toSettings = ({ name, profile, expires, env = [], tools }: KeyOptions): KeySettings => ({
+const toSettings = ({
+  name,
+  profile,
+  expires,
+  env = [],
+  tools,
+  namespace,
+  upstreamPolicy,
+}: KeyOptions): KeySettings => ({
   ...(name !== undefined && { name }),
   ...(profile !== undefined && { profile }),
   ...(expires !== undefined && { expires_at: expires === 'never' ? null : expires }),
   ...(env.length > 0 && { env_vars: Object.fromEntries(env.map(toPair)) }),
   ...(tools !== undefined && { tools: tools === 'all' ? null : tools.split(',') }),
+  ...(upstreamPolicy !== undefined && { upstream_policy: upstreamPolicy }),
+  ...(namespace !== undefined && { namespaces: namespace === 'all' ? null : namespace.split(',') }),
 })
 
 function toPair(text: string): [string, string] {

@@ -14,6 +14,9 @@ interface LimitOptions {
   concurrentRuns?: string
   runSecondsPerDay?: string
   storageBytes?: string
+  sandboxes?: string
+  sandboxMemoryBytes?: string
+  sandboxDiskBytes?: string
 }
 
 const optionOf = {
@@ -21,6 +24,9 @@ const optionOf = {
   concurrent_runs: 'concurrentRuns',
   run_seconds_per_day: 'runSecondsPerDay',
   storage_bytes: 'storageBytes',
+  sandboxes: 'sandboxes',
+  sandbox_memory_bytes: 'sandboxMemoryBytes',
+  sandbox_disk_bytes: 'sandboxDiskBytes',
 } as const satisfies Record<keyof UsageLimits, keyof LimitOptions>
 
 export function register(program: Command, cli: Cli): void {
@@ -30,7 +36,10 @@ export function register(program: Command, cli: Cli): void {
       .option('--runs-per-minute <n>', 'runs started within any 60 seconds; "none" removes a limit')
       .option('--concurrent-runs <n>', 'concurrent runs, including queued ones')
       .option('--run-seconds-per-day <n>', 'total duration of the runs of a day (UTC)')
-      .option('--storage-bytes <n>', 'total size of threads and volumes; for organizations only'),
+      .option('--storage-bytes <n>', 'total size of threads, volumes and sandboxes; for organizations only')
+      .option('--sandboxes <n>', 'named sandboxes that run or are paused at the same time')
+      .option('--sandbox-memory-bytes <n>', 'total memory of these sandboxes')
+      .option('--sandbox-disk-bytes <n>', 'total disk of all named sandboxes'),
     'glovebox limits --org acme --concurrent-runs 8',
     'glovebox limits --org acme --key key_… --runs-per-minute none',
   ).action(withAdmin(cli, limits))
@@ -64,6 +73,7 @@ const columns: Columns<Used> = {
   RUNS: ({ runs }) => `${runs}`,
   'RUN SECONDS': ({ runMs }) => `${runMs / 1_000}`,
   'CPU SECONDS': ({ cpuMs }) => `${cpuMs / 1_000}`,
+  'SANDBOX SECONDS': ({ sandboxMs }) => `${sandboxMs / 1_000}`,
 }
 
 async function usage(session: AdminSession, options: { org: string; from?: string; until?: string; json?: boolean }) {

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { operator, roles } from '../../core/admin/admin.ts'
 import { createToken, listTokens, revokeToken } from '../../core/admin/tokens.ts'
-import { type Cli, withExamples } from '../command.ts'
+import { type Cli, collect, withExamples } from '../command.ts'
 import { type Columns, printItems } from '../output.ts'
 import { type AdminSession, adminCommand, everyItem, usageError, withAdmin } from './context.ts'
 
@@ -11,6 +11,8 @@ interface TokenOptions {
   role: string
   org?: string
   expires?: string
+  runtimeTools?: readonly string[]
+  runtimeToolsExcept?: readonly string[]
 }
 
 export function register(program: Command, cli: Cli): void {
@@ -20,7 +22,13 @@ export function register(program: Command, cli: Cli): void {
       .requiredOption('--role <role>', 'owner (everything), admin (everything except tokens) or member (read only)')
       .option('--name <text>', 'display name', 'unnamed')
       .option('--org <name>', 'restrict the token to this organization')
-      .option('--expires <time>', 'expiry time, such as 2027-01-31T12:00:00Z'),
+      .option('--expires <time>', 'expiry time, such as 2027-01-31T12:00:00Z')
+      .option(
+        '--runtime-tools <pattern>',
+        'limit the token to these runtime tools, such as cache_*; can be repeated',
+        collect,
+      )
+      .option('--runtime-tools-except <pattern>', 'exclude these runtime tools; can be repeated', collect),
     'glovebox tokens create --role owner --name ops',
     'glovebox tokens create --role member --name dashboard --org acme',
   ).action(withAdmin(cli, create))
@@ -31,13 +39,15 @@ export function register(program: Command, cli: Cli): void {
   ).action(withAdmin(cli, revoke))
 }
 
-async function create(session: AdminSession, { name, role, org, expires }: TokenOptions) {
+async function create(session: AdminSession, { name, role, org, expires, ...options }: TokenOptions) {
+  const { runtimeTools: included = ['*'], runtimeToolsExcept: excluded = [] } = options
   const known = roles.find((one) => one === role)
   if (known === undefined) return usageError(`--role must be one of ${roles.join(', ')}.`, session.io)
   const token = await createToken(session, operator, {
     ...{ name, role: known },
     org_id: org === undefined ? null : (await session.orgNamed(org)).id,
     expires_at: expires ?? null,
+    ...((options.runtimeTools || options.runtimeToolsExcept) && { runtime_tools: { included, excluded } }),
   })
   session.notify(`Created token ${token.id} with role ${role}. The secret is shown only once:`)
   session.printResult(token, token.secret)

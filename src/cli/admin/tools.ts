@@ -1,5 +1,7 @@
 /** `glovebox tools`: which tools an organization may use. A running server applies a change within a second. */
+
 import type { Command } from 'commander'
+import { adminToolset } from '../../base/profile.ts'
 import { operator } from '../../core/admin/admin.ts'
 import { hiddenToolsOf, switchTool } from '../../core/admin/orgs.ts'
 import { productInventory } from '../../tools/catalog.ts'
@@ -8,7 +10,9 @@ import { printItems } from '../output.ts'
 import { type AdminSession, adminCommand, withAdmin, withOrg } from './context.ts'
 
 /** The names of all tools. */
-export const toolNames: readonly string[] = productInventory.tools.map(({ name }) => name)
+export const toolNames: readonly string[] = productInventory.tools
+  .filter(({ toolset }) => toolset !== adminToolset)
+  .map(({ name }) => name)
 
 export function register(program: Command, cli: Cli): void {
   const tools = program.command('tools').description('Hide tools from an organization.')

@@ -1,9 +1,11 @@
 /** `glovebox upstreams`: the MCP servers that keys of an organization reach through this one. */
 import { readFileSync } from 'node:fs'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { Refusal, StartRefused } from '../../base/errors.ts'
+import { type NetworkPolicy, networkPolicies } from '../../base/network.ts'
 import { asMap, readFileText } from '../../config-sources.ts'
 import { operator } from '../../core/admin/admin.ts'
+import type { UpstreamView } from '../../core/admin/upstream-view.ts'
 import {
   approveUpstream,
   changesOfUpstream,
@@ -15,13 +17,15 @@ import {
   testUpstream,
   type UpstreamRef,
   type UpstreamSettings,
-  type UpstreamView,
   updateUpstream,
 } from '../../core/admin/upstreams.ts'
+import { programSharings } from '../../core/upstreams/programs/program.ts'
+import { credentialModes } from '../../core/upstreams/secrets.ts'
 import { importServers } from '../../gateway/import.ts'
 import { type Cli, withExamples } from '../command.ts'
 import { type Columns, printItems, printJson } from '../output.ts'
-import { type AdminSession, adminCommand, everyItem, usageError, withAdmin, withOrg } from './context.ts'
+import { type AdminSession, adminCommand, everyItem, refOf, usageError, withAdmin, withOrg } from './context.ts'
+import { credentials, login, logout } from './upstream-logins.ts'
 
 interface UpstreamOptions {
   org: string
@@ -34,6 +38,13 @@ interface UpstreamOptions {
   /** Path of a file, as the next one. */
   bearerFile?: string
   secretsFile?: string
+  transport?: UpstreamView['transport']
+  network?: NetworkPolicy
+  allow?: string[]
+  image?: string
+  sharing?: (typeof programSharings)[number]
+  oauth?: boolean
+  credentialMode?: UpstreamView['credential_mode']
   enable?: boolean
   disable?: boolean
 }
@@ -42,11 +53,12 @@ export function register(program: Command, cli: Cli): void {
   const upstreams = program.command('upstreams').description('Manage the MCP servers that keys reach through this one.')
   const add = (usage: string, description: string) => withOrg(adminCommand(upstreams, usage, description))
   withExamples(
-    withSettings(add('add <name> <url>', 'Register an MCP server as vendor/name, and read its tools.')),
+    withSettings(add('add <name> <url-or-command...>', 'Register an MCP server as vendor/name, and read its tools.')),
     'glovebox upstreams add exa/exa https://mcp.exa.ai/mcp --bearer-file exa.key',
-  ).action((name: string, url: string, options: UpstreamOptions, command: Command) => {
-    const settings = toSettings(options)
-    return withAdmin(cli, (session) => create(session, name, { url, ...settings }, options))(command)
+    'glovebox upstreams add team/memory -- npx -y @modelcontextprotocol/server-memory',
+  ).action((name: string, words: string[], options: UpstreamOptions, command: Command) => {
+    const settings = withPlace(toSettings(options), words)
+    return withAdmin(cli, (session) => create(session, name, settings, options))(command)
   })
   withSettings(add('update <name>', 'Change an MCP server. Options that are not given keep their value.'))
     .option('--url <url>', 'address')
@@ -77,22 +89,58 @@ export function register(program: Command, cli: Cli): void {
     withAdmin(cli, changes),
   )
   add('approve <name>', 'Approve the changed tools of an MCP server.').action(withAdmin(cli, approve))
+  withExamples(
+    add('login <name>', 'Log in to an MCP server with OAuth. All keys of the organization use the tokens.')
+      .option('--device', 'log in with a browser on another machine')
+      .option('--port <number>', 'port of 127.0.0.1 that the browser is redirected to; any free one by default'),
+    'glovebox upstreams login linear/linear',
+  ).action(withAdmin(cli, login))
+  add('logout <name>', 'Remove the login of an organization, or the credential of a key.')
+    .option('--key <id>', 'key with a credential of its own')
+    .action(withAdmin(cli, logout))
+  add('credentials <name>', 'List the logins and the credentials of keys.').action(withAdmin(cli, credentials))
   add('remove <name>', 'Remove an MCP server with its credentials.').action(withAdmin(cli, remove))
 }
 
 const withSettings = (command: Command): Command =>
   command
+    .addOption(
+      new Option(
+        '--transport <name>',
+        'http is Streamable HTTP, sse the older HTTP+SSE, stdio a program in a sandbox',
+      ).choices(['http', 'sse', 'stdio']),
+    )
+    .addOption(
+      new Option('--network <policy>', 'what a program can reach; nothing by default').choices(networkPolicies),
+    )
+    .option('--allow <destination...>', 'destinations of its network, such as api.example.com')
+    .option('--image <name>', 'image of a program')
+    .addOption(
+      new Option('--sharing <how>', 'whether each session has a process, or all keys share one').choices(
+        programSharings,
+      ),
+    )
     .option('--display-name <text>', 'name for people')
     .option('--description <text>', 'what it is for')
     .option('--tag <text...>', 'capability tags')
     .option('--timeout <seconds>', 'time until a response begins')
     .option('--bearer-file <file>', 'file with a token that is sent as Authorization: Bearer')
-    .option('--secrets-file <file>', 'YAML file with headers and credential, as in the admin API')
+    .option('--secrets-file <file>', 'YAML file with headers, credential, oauth, env and program, as in the admin API')
+    .option('--oauth', 'use logins, see glovebox upstreams login')
+    .addOption(
+      new Option(
+        '--credential-mode <mode>',
+        'whether keys use the credential of the organization or their own',
+      ).choices(credentialModes),
+    )
 
 /** Reads files before the command becomes the user of the API server, which may not be able to read them. */
 function toSettings(options: UpstreamOptions): UpstreamSettings {
   const { displayName, description, tag, timeout, bearerFile, secretsFile, url, enable, disable } = options
+  const { oauth, credentialMode, transport } = options
+  const program = toProgram(options)
   const secrets = secretsFile === undefined ? {} : asMap(readFileText(secretsFile, readText(secretsFile)), secretsFile)
+  const fromFile = secrets as Pick<UpstreamSettings, 'headers' | 'credential' | 'oauth' | 'env' | 'program'>
   const bearer = bearerFile === undefined ? undefined : readText(bearerFile).trim()
   return {
     ...(displayName !== undefined && { display_name: displayName }),
@@ -101,11 +149,35 @@ function toSettings(options: UpstreamOptions): UpstreamSettings {
     ...(timeout !== undefined && { timeout_ms: Math.round(Number(timeout) * 1_000) }),
     ...(url !== undefined && { url }),
     ...((enable ?? disable) !== undefined && { enabled: enable === true }),
-    ...(secrets as Pick<UpstreamSettings, 'headers' | 'credential'>),
+    ...(transport !== undefined && { transport }),
+    ...(oauth && { oauth: {} }),
+    ...(credentialMode !== undefined && { credential_mode: credentialMode }),
+    ...fromFile,
+    ...((program ?? fromFile.program) && { program: { ...fromFile.program, ...program } }),
     ...(bearer !== undefined && {
       credential: { in: 'header', name: 'Authorization', prefix: 'Bearer ', values: bearer === '' ? [] : [bearer] },
     }),
   }
+}
+
+/** Returns what the options say about a program; `undefined` for nothing. */
+function toProgram({ network, allow, image, sharing }: UpstreamOptions): UpstreamSettings['program'] {
+  if ([network, allow, image, sharing].every((value) => value === undefined)) return undefined
+  return {
+    ...((network ?? allow) !== undefined && { network: { policy: network ?? 'allow', rules: allow ?? [] } }),
+    ...(image !== undefined && { image }),
+    ...(sharing !== undefined && { sharing }),
+  }
+}
+
+/** Adds the address or the command of a new upstream. */
+function withPlace(settings: UpstreamSettings, words: readonly string[]): UpstreamSettings {
+  const [first = '', ...args] = words
+  const isAddress = settings.transport !== 'stdio' && words.length === 1 && /^https?:/i.test(first)
+  if (isAddress || (settings.transport !== undefined && settings.transport !== 'stdio')) {
+    return { ...settings, url: first }
+  }
+  return { ...settings, program: { ...settings.program, command: first, args } }
 }
 
 function readText(file: string): string {
@@ -118,10 +190,10 @@ function readText(file: string): string {
 
 const columns: Columns<UpstreamView> = {
   NAME: ({ name }) => name,
-  URL: ({ url }) => url,
+  URL: ({ url, program }) => (program ? [program.command, ...program.args].join(' ').slice(0, 60) : url),
   TOOLS: ({ tools }) => (tools === null ? '-' : String(tools)),
   CHANGED: (upstream) => String(upstream.changed_tools.length),
-  CREDENTIAL: ({ credential }) => credential?.hints.join(' ') || '-',
+  CREDENTIAL: ({ credential, oauth }) => credential?.hints.join(' ') || (oauth ? 'login' : '-'),
   STATE: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
 }
 
@@ -132,27 +204,13 @@ async function list(session: AdminSession, options: { org: string; json?: boolea
   return undefined
 }
 
-const refOf = async (session: AdminSession, name: string, { org }: { org: string }): Promise<UpstreamRef> => ({
-  orgId: (await session.orgNamed(org)).id,
-  name,
-})
-
-async function create(
-  session: AdminSession,
-  name: string,
-  settings: UpstreamSettings & { url: string },
-  options: { org: string },
-) {
+async function create(session: AdminSession, name: string, settings: UpstreamSettings, options: { org: string }) {
   session.printResult(await registered(session, await refOf(session, name, options), settings), '')
   return undefined
 }
 
 /** Registers a server and reads its tools. One that cannot be reached yet is worth a message, not an error. */
-async function registered(
-  session: AdminSession,
-  ref: UpstreamRef,
-  settings: UpstreamSettings & { url: string },
-): Promise<UpstreamView> {
+async function registered(session: AdminSession, ref: UpstreamRef, settings: UpstreamSettings): Promise<UpstreamView> {
   const created = await createUpstream(session, operator, ref, settings)
   try {
     const view = await refreshUpstream(session, operator, ref)
@@ -180,11 +238,16 @@ async function importAll(session: AdminSession, content: object, { org, vendor }
   const { servers, skipped } = importServers(content, vendor)
   const views: UpstreamView[] = []
   for (const { name, ...settings } of servers) {
-    views.push(await registered(session, await refOf(session, name, { org }), settings))
+    try {
+      views.push(await registered(session, await refOf(session, name, { org }), settings))
+    } catch (error) {
+      if (!(error instanceof Refusal) || servers.length === 1) throw error
+      skipped.push({ name, reason: error.message.replace(/\.$/, '') })
+    }
   }
   for (const { name, reason } of skipped) session.notify(`Skipped ${name}: ${reason}.`)
   session.printResult({ registered: views, skipped }, '')
-  return servers.length > 0 ? undefined : usageError('no server was registered', session.io)
+  return views.length > 0 ? undefined : usageError('no server was registered', session.io)
 }
 
 async function show(session: AdminSession, name: string, options: { org: string }) {

@@ -31,15 +31,15 @@ export class TargetDirectory {
 
   /**
    * Writes a file. An existing file or link with its name is replaced, when all bytes have arrived.
-   * @param path relative to the directory.
+   * @param path relative to the directory. @param mode permission bits, which the umask restricts.
    * @throws ClientError when the path leaves the directory, passes a link, or cannot be written; errors of the bytes.
    */
-  async write(path: string, bytes: Readable, size: number): Promise<void> {
+  async write(path: string, bytes: Readable, size: number, mode = 0o644): Promise<void> {
     const target = this.#resolve(path)
     await this.#makeDirectory(dirname(target))
     const incoming = join(dirname(target), `.${randomBytes(8).toString('hex')}.incoming`)
     try {
-      const file = await refusing(path, open(incoming, 'wx', 0o644))
+      const file = await refusing(path, open(incoming, 'wx', mode))
       try {
         await file.writeFile(bytes)
         const { size: written } = await file.stat()

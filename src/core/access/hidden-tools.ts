@@ -10,17 +10,17 @@ const max = 10_000
 /** Returns and caches the tools that are hidden from the keys of an organization. */
 export class HiddenTools {
   readonly #store: Store
-  readonly #cache = new LRUCache<string, readonly string[]>({ max, ttl })
+  readonly cache = new LRUCache<string, readonly string[]>({ max, ttl })
 
   constructor(store: Store) {
     this.#store = store
   }
 
   async of({ orgId }: Caller): Promise<readonly string[]> {
-    const cached = this.#cache.get(orgId)
+    const cached = this.cache.get(orgId)
     if (cached) return cached
     const tools = await this.#store.hiddenTools.list(orgId)
-    this.#cache.set(orgId, tools)
+    this.cache.set(orgId, tools)
     return tools
   }
 }

@@ -7,6 +7,7 @@ import { fault, type Log } from '../../observe/log.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
 import type { KeyRow, Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
+import type { UpstreamPolicy } from '../upstreams/policy.ts'
 import { KeyEnv } from './key-env.ts'
 import type { Profiles } from './profiles.ts'
 import type { Vault } from './vault.ts'
@@ -21,10 +22,20 @@ const shownCharacters = 4
 const watchIntervalMs = 250
 const retryMaxMs = 5_000
 
-/** Creates a secret, with the hash and the prefix that are stored. @param region part of the secret: `sk-<region>-…`. */
-export function newSecret(region: string): { secret: string; secretHash: string; prefix: string } {
+/** Forms of secrets: `sk-<region>-…`, or the form that the clients of microsandbox know, `msb_…`. */
+export const secretForms = ['glovebox', 'microsandbox'] as const
+export type SecretForm = (typeof secretForms)[number]
+
+const microsandboxStart = 'msb_'
+
+/** Returns the form of the secret of a key, which a new secret of the same key keeps. */
+export const formOf = ({ prefix }: Pick<KeyRow, 'prefix'>): SecretForm =>
+  prefix?.startsWith(microsandboxStart) ? 'microsandbox' : 'glovebox'
+
+/** Creates a secret, with the hash and the prefix that are stored. @param region part of a secret of Glovebox. */
+export function newSecret(region: string, form: SecretForm): { secret: string; secretHash: string; prefix: string } {
   const random = randomBytes(secretBytes).toString('base64url')
-  const secret = `sk-${region}-${random}`
+  const secret = `${form === 'microsandbox' ? microsandboxStart : `sk-${region}-`}${random}`
   return {
     secret,
     secretHash: hashOf(secret),
@@ -36,8 +47,9 @@ export function newSecret(region: string): { secret: string; secretHash: string;
 export function newKeyRow(
   region: string,
   settings: Pick<KeyRow, 'orgId' | 'profile' | 'name'>,
+  form: SecretForm,
 ): { row: KeyRow; secret: string } {
-  const { secret, ...kept } = newSecret(region)
+  const { secret, ...kept } = newSecret(region, form)
   return { row: { ...keyWithoutSecret(newId('key'), settings), ...kept }, secret }
 }
 
@@ -51,6 +63,8 @@ export const keyWithoutSecret = (id: string, settings: Pick<KeyRow, 'orgId' | 'p
   expiresAt: null,
   env: null,
   tools: null,
+  upstreamPolicy: null,
+  namespaces: null,
   previousHash: null,
   previousUntil: null,
   revokedAt: null,
@@ -71,6 +85,8 @@ export interface KeyDeps {
   profiles: Profiles
   vault: Vault
   log: Log
+  /** Ends what a revoked key has open, besides its runs. Called again until the key is retired. */
+  retired(keyId: string): Promise<void>
 }
 
 /** Authenticates callers by their keys, and cancels the runs of revoked keys. */
@@ -80,15 +96,17 @@ export class Keys {
   readonly #profiles: Profiles
   readonly #env: KeyEnv
   readonly #log: Log
-  readonly #retirement: BackgroundJob
+  readonly #retired: KeyDeps['retired']
+  readonly retirement: BackgroundJob
 
-  constructor({ store, runner, profiles, vault, log }: KeyDeps) {
+  constructor({ store, runner, profiles, vault, log, retired }: KeyDeps) {
+    this.#retired = retired
     this.#store = store
     this.#runner = runner
     this.#profiles = profiles
     this.#env = new KeyEnv(vault)
     this.#log = log
-    this.#retirement = new BackgroundJob({
+    this.retirement = new BackgroundJob({
       everyMs: watchIntervalMs,
       retryMaxMs,
       work: () => this.#retire(),
@@ -119,10 +137,14 @@ export class Keys {
   }
 
   async #toCaller(key: KeyRow): Promise<Caller> {
-    const { id, orgId, tools } = key
+    const { id, orgId, tools, upstreamPolicy, namespaces } = key
     const profile = await this.#profiles.get(orgId, key.profile)
     if (profile === undefined) throw new Refusal('profile_gone', { profile: key.profile })
-    return { orgId, keyId: id, profile, env: this.#env.of(key), tools: tools === null ? null : readNames(tools) }
+    return {
+      ...{ orgId, keyId: id, profile, env: this.#env.of(key), tools: tools === null ? null : readNames(tools) },
+      upstreamPolicy: upstreamPolicy === null ? null : (JSON.parse(upstreamPolicy) as UpstreamPolicy),
+      ...(namespaces !== null && { namespaces: readNames(namespaces) }),
+    }
   }
 
   /** Finds a key by its secret, or by the previous one while that is valid. */
@@ -135,11 +157,11 @@ export class Keys {
 
   /** Starts to retire keys that have expired or that any process has revoked. */
   startWatching(): void {
-    this.#retirement.start()
+    this.retirement.start()
   }
 
   stop(): Promise<void> {
-    return this.#retirement.stop()
+    return this.retirement.stop()
   }
 
   /**
@@ -153,6 +175,7 @@ export class Keys {
     if (revoked.length === 0) return
     const going = new Set((await this.#store.runs.unfinished()).map(({ keyId }) => keyId))
     for (const { id } of revoked) {
+      await this.#retired(id)
       await this.#runner.retireKey(id)
       if (going.has(id)) continue
       await this.#store.keys.setRetired(id, timestamp())

@@ -5,8 +5,11 @@ import { dirname, join } from 'node:path'
 import { syncDirectory } from '../../base/durable-directory.ts'
 import { StartRefused } from '../../base/errors.ts'
 import type { Store } from '../../store/store.ts'
+import { placeOfSandboxEnv } from '../sandboxes/settings.ts'
 import { placeOfUpstream } from '../upstreams/secrets.ts'
+import { placeOfCredential } from '../upstreams/stored-credentials.ts'
 import { placeOfEnv } from './key-env.ts'
+import { placeOfNetworkSecret } from './network-secrets.ts'
 import { placeOfProfile } from './profiles.ts'
 import { masterKeyBytes, SealBroken, Vault } from './vault.ts'
 
@@ -145,6 +148,12 @@ export async function replaceMasterKey(store: Store, source: MasterKeySource): P
     env: ({ id, env }) => env && again(placeOfEnv(id), env),
     profile: ({ orgId, name, settings }) => again(placeOfProfile(orgId, name), settings),
     upstream: ({ id, secrets }) => again(placeOfUpstream(id), secrets),
+    upstreamCredential: ({ secrets, pendingLogin, ...row }) => ({
+      secrets: secrets && again(placeOfCredential(row, 'secrets'), secrets),
+      pendingLogin: pendingLogin && again(placeOfCredential(row, 'pendingLogin'), pendingLogin),
+    }),
+    networkSecret: ({ orgId, name, value }) => again(placeOfNetworkSecret(orgId, name), value),
+    sandbox: ({ id, env }) => env && again(placeOfSandboxEnv(id), env),
   })
   renameSync(`${source.file}.next`, source.file)
 }

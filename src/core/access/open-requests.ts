@@ -94,7 +94,7 @@ export class OpenRequests {
   readonly #callerOf: (keyId: string) => Promise<Caller>
   readonly #open = new Map<string, Set<OpenRequest>>()
   readonly #orgs = new Map<string, Usage>()
-  readonly #job: BackgroundJob
+  readonly job: BackgroundJob
   #bytes = 0
   #requests = 0
 
@@ -102,7 +102,7 @@ export class OpenRequests {
   constructor(limits: RequestLimits, callerOf: (keyId: string) => Promise<Caller>, onFault: (error: unknown) => void) {
     this.#limits = limits
     this.#callerOf = callerOf
-    this.#job = new BackgroundJob({ everyMs: checkEveryMs, work: () => this.#check(), onFault })
+    this.job = new BackgroundJob({ everyMs: checkEveryMs, work: () => this.#check(), onFault })
   }
 
   /** Number and memory of the open requests of all organizations. */
@@ -166,11 +166,11 @@ export class OpenRequests {
   }
 
   start(): void {
-    this.#job.start()
+    this.job.start()
   }
 
   stop(): Promise<void> {
-    return this.#job.stop()
+    return this.job.stop()
   }
 
   #count({ owner }: OpenRequest, bytes: number): void {

@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache'
 import { monotonicMs, timestamp } from '../../base/clock.ts'
-import { Refusal, StartRefused } from '../../base/errors.ts'
+import { ProfileRefused, Refusal, type SettingProblem, StartRefused } from '../../base/errors.ts'
 import type { Profile } from '../../base/profile.ts'
 import type { StoredProfileRow } from '../../store/admin-rows.ts'
-import type { Store } from '../../store/store.ts'
+import type { AdminStore } from '../../store/admin-store.ts'
 import type { Vault } from './vault.ts'
 
 export const placeOfProfile = (orgId: string, name: string): string => `stored_profiles/${orgId}/${name}/settings`
@@ -21,15 +21,15 @@ export type ReadProfile = (name: string, written: Readonly<Record<string, unknow
 
 /** The profiles of the configuration and those of organizations. */
 export class Profiles {
-  readonly #store: Store
+  readonly #store: AdminStore
   readonly #vault: Vault
   readonly #configured: ReadonlyMap<string, Profile>
   readonly #read: ReadProfile
-  readonly #known = new LRUCache<string, { row: StoredProfileRow; profile: Profile; untilMs: number }>({
+  readonly cache = new LRUCache<string, { row: StoredProfileRow; profile: Profile; untilMs: number }>({
     max: knownMax,
   })
 
-  constructor(store: Store, vault: Vault, configured: readonly Profile[], read: ReadProfile) {
+  constructor(store: AdminStore, vault: Vault, configured: readonly Profile[], read: ReadProfile) {
     this.#store = store
     this.#vault = vault
     this.#configured = new Map(configured.map((profile) => [profile.name, profile]))
@@ -57,15 +57,15 @@ export class Profiles {
     const configured = this.#configured.get(name)
     if (configured) return configured.orgs.length === 0 || configured.orgs.includes(orgId) ? configured : undefined
     const key = `${orgId}/${name}`
-    const known = this.#known.get(key)
+    const known = this.cache.get(key)
     if (known && known.untilMs > monotonicMs()) return known.profile
     const row = await this.#store.storedProfiles.get(orgId, name)
     if (row === undefined) {
-      this.#known.delete(key)
+      this.cache.delete(key)
       return undefined
     }
     const profile = known?.row.settings === row.settings ? known.profile : await this.#load(row)
-    this.#known.set(key, { row, profile, untilMs: monotonicMs() + knownMs })
+    this.cache.set(key, { row, profile, untilMs: monotonicMs() + knownMs })
     return profile
   }
 
@@ -92,6 +92,23 @@ export class Profiles {
       throw new Refusal('invalid_argument', { field: 'preload', problem })
     }
     return this.#vault.seal(placeOfProfile(orgId, name), JSON.stringify(written))
+  }
+
+  /** Returns everything that is wrong with the settings of a profile; empty if nothing is or only as a whole. */
+  problemsOf(name: string, written: Readonly<Record<string, unknown>>): readonly SettingProblem[] {
+    try {
+      this.#read(name, written)
+      return []
+    } catch (error) {
+      if (error instanceof ProfileRefused) return error.problems
+      if (error instanceof StartRefused) return []
+      throw error
+    }
+  }
+
+  /** Returns the same profiles, read from other rows: those of a transaction. */
+  within(store: AdminStore): Profiles {
+    return new Profiles(store, this.#vault, this.configured, this.#read)
   }
 
   /** Creates a profile from its row. Writes the row of its revision first, since rows of runs refer to it. */

@@ -1,17 +1,18 @@
 import { monotonicMs, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import type { SandboxLimitAmounts } from '../../store/sandbox-limits.ts'
 import type { RunRow, Store } from '../../store/store.ts'
 import { dayOf } from '../../store/usage.ts'
 
 /** Limits for the runs of an organization or a key. An absent one does not apply. */
-export interface UsageLimits {
+export interface UsageLimits extends SandboxLimitAmounts {
   /** Runs that start within any 60 seconds. */
   runs_per_minute?: number
   /** Concurrent runs, including queued ones. */
   concurrent_runs?: number
   /** Total duration of the runs of a day (UTC). When it is reached, active runs continue and no other run starts. */
   run_seconds_per_day?: number
-  /** Sum of the quotas of all threads and volumes, in bytes. For organizations only. */
+  /** Sum of the quotas of all threads, volumes and sandboxes, in bytes. For organizations only. */
   storage_bytes?: number
 }
 

@@ -1,12 +1,18 @@
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import type { InTurn } from '../../base/in-turn.ts'
 import type { Outbound } from '../../outbound/outbound.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
 import type { AdminTokenRow } from '../../store/admin-rows.ts'
-import type { OrgRow, Rows, Store } from '../../store/store.ts'
+import type { AdminStore, Rows } from '../../store/admin-store.ts'
+import type { OrgRow, Store } from '../../store/store.ts'
 import type { Profiles } from '../access/profiles.ts'
 import type { Vault } from '../access/vault.ts'
+import type { ImageJobs } from '../images/image-jobs.ts'
+import type { RunEndings } from '../runs/run-endings.ts'
 import { dayLength, isRealDay } from '../times.ts'
+import type { UpstreamOAuth } from '../upstreams/logins.ts'
+import type { UpstreamPrograms } from '../upstreams/programs/programs.ts'
 import type { InspectUpstream } from './upstreams.ts'
 
 /** Roles of admin tokens: `owner` has all rights, `admin` all except managing tokens, `member` can only read. */
@@ -20,14 +26,22 @@ export interface Admin {
   role: Role
   /** ID of the organization that the administrator is limited to; `null` for the whole instance. */
   orgId: string | null
+  /** Limits the runtime tools that it may call; absent: those of its role. */
+  runtimeTools?: ToolPatterns
+}
+
+/** Names of tools, with `*` for any characters. What is included and not excluded is permitted. */
+export interface ToolPatterns {
+  included: readonly string[]
+  excluded: readonly string[]
 }
 
 /** The administrator of a command on the machine itself. It has all rights. */
 export const operator: Admin = { id: 'operator', role: 'owner', orgId: null }
 
-/** The dependencies of administrative functions. */
-export interface AdminContext {
-  store: Store
+/** The dependencies of administrative changes. */
+export interface ChangeContext {
+  store: AdminStore
   vault: Vault
   profiles: Profiles
   /** The `region` setting, which becomes part of new keys. */
@@ -35,8 +49,22 @@ export interface AdminContext {
   /** Checks the addresses of upstreams. */
   outbound: Pick<Outbound, 'check'>
   inspectUpstream: InspectUpstream
+  /** Runs upstreams that are programs. */
+  programs: UpstreamPrograms
+  upstreamOAuth: UpstreamOAuth
   /** Absent in a command: the server then does the work on storage. */
-  runner?: Pick<Runner, 'storage'>
+  runner?: Pick<Runner, 'storage' | 'images' | 'files' | 'cancel' | 'attach'>
+  /** One search of an organization at a time: all of them share one thread. */
+  searches: InTurn
+  /** Runs that begin and end; none in a command. */
+  endings: RunEndings
+  /** Absent in a command. */
+  imageJobs?: ImageJobs
+}
+
+/** The dependencies of all administrative functions. */
+export interface AdminContext extends ChangeContext {
+  store: Store
 }
 
 const ranks: Record<Role, number> = { member: 0, admin: 1, owner: 2 }
@@ -46,7 +74,12 @@ const ranks: Record<Role, number> = { member: 0, admin: 1, owner: 2 }
  * @returns the organization.
  * @throws Refusal forbidden; not_found if the organization does not exist or the administrator belongs to another one.
  */
-export async function requireInOrg(store: Store, admin: Admin, role: Role, orgId: string): Promise<OrgRow> {
+export async function requireInOrg(
+  store: Pick<AdminStore, 'orgs'>,
+  admin: Admin,
+  role: Role,
+  orgId: string,
+): Promise<OrgRow> {
   const org = admin.orgId === null || admin.orgId === orgId ? await store.orgs.get(orgId) : undefined
   if (org === undefined) throw unknown('org', orgId)
   requireRole(admin, role)
@@ -59,8 +92,10 @@ export function requireInstance(admin: Admin, role: Role): void {
   if (admin.orgId !== null) throw new Refusal('forbidden', { need: 'a token of the whole instance' })
 }
 
+export const hasRole = (admin: Admin, role: Role): boolean => ranks[admin.role] >= ranks[role]
+
 function requireRole(admin: Admin, role: Role): void {
-  if (ranks[admin.role] < ranks[role]) throw new Refusal('forbidden', { need: `the role ${role}` })
+  if (!hasRole(admin, role)) throw new Refusal('forbidden', { need: `the role ${role}` })
 }
 
 export const unknown = (what: string, id: string): Refusal =>
@@ -80,7 +115,7 @@ export interface AdminAction {
 
 /** Runs `work` and writes an audit line in one transaction, which is rolled back if `work` throws. */
 export const withAudit = <Result>(
-  store: Store,
+  store: Pick<AdminStore, 'audited'>,
   { admin, action, orgId, target, details = {} }: AdminAction,
   work: (rows: Rows) => Promise<Result>,
 ): Promise<Result> =>

@@ -1,12 +1,15 @@
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
-import type { KeyRow, Rows } from '../../store/store.ts'
+import type { Rows } from '../../store/admin-store.ts'
+import type { KeyRow } from '../../store/store.ts'
 import { placeOfEnv } from '../access/key-env.ts'
-import { newKeyRow, newSecret } from '../access/keys.ts'
+import { formOf, newKeyRow, newSecret, type SecretForm } from '../access/keys.ts'
 import { checkVariables } from '../access/variables.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
+import { checkSandboxName } from '../sandboxes/names.ts'
 import { isUpstreamGrant } from '../upstreams/grants.ts'
-import { type Admin, type AdminContext, checkFuture, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
+import { checkPolicy, type UpstreamPolicy } from '../upstreams/policy.ts'
+import { type Admin, type ChangeContext, checkFuture, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
 /** Settings of a key. An absent one keeps its value; for a new key it is not set. */
 export interface KeySettings {
@@ -19,6 +22,10 @@ export interface KeySettings {
   env_vars?: Record<string, unknown>
   /** Names of the tools that it may use; `null` for all tools of its profile. */
   tools?: readonly string[] | null
+  /** Limits at upstreams; `null` for no further limits. Replaces all previous ones. */
+  upstream_policy?: UpstreamPolicy | null
+  /** Namespaces of sandboxes that it may use; `null` for all. */
+  namespaces?: readonly string[] | null
 }
 
 /** A key as administrators see it, without its secret and the values of its variables. */
@@ -31,6 +38,8 @@ export interface KeyView {
   profile: string
   env_names: string[]
   tools: readonly string[] | null
+  upstream_policy: UpstreamPolicy | null
+  namespaces: readonly string[] | null
   created_at: string
   expires_at: string | null
   revoked_at: string | null
@@ -43,19 +52,20 @@ export interface KeyWithSecret extends KeyView {
 
 /**
  * Creates a key.
+ * @param settings with the form of its secret, which it keeps.
  * @param knownTools names of all tools.
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function createKey(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   orgId: string,
-  settings: KeySettings,
+  { secret_form = 'glovebox', ...settings }: KeySettings & { secret_form?: SecretForm },
   knownTools: readonly string[],
 ): Promise<KeyWithSecret> {
   await requireInOrg(on.store, admin, 'admin', orgId)
-  const { row, secret } = newKeyRow(on.region, { orgId, profile: 'default', name: '' })
-  const key = { ...row, ...(await toChanges(on, row, { profile: row.profile, ...settings }, knownTools)) }
+  const { row, secret } = newKeyRow(on.region, { orgId, profile: 'default', name: '' }, secret_form)
+  const key = { ...row, ...(await checkKeySettings(on, row, { profile: row.profile, ...settings }, knownTools)) }
   await withAudit(
     on.store,
     { admin, action: 'key.create', orgId, target: key.id, details: auditDetails(settings) },
@@ -66,7 +76,7 @@ export async function createKey(
 
 /** Lists the keys of an organization, oldest first. */
 export async function listKeys(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   orgId: string,
   asked: PageRequest,
@@ -82,14 +92,14 @@ export async function listKeys(
 }
 
 /** Returns a key. @throws Refusal not_found, also for a key of another organization. */
-export async function getKey(on: AdminContext, admin: Admin, orgId: string, id: string): Promise<KeyView> {
+export async function getKey(on: ChangeContext, admin: Admin, orgId: string, id: string): Promise<KeyView> {
   await requireInOrg(on.store, admin, 'member', orgId)
   return toView(on, await ofOrg(on, orgId, id))
 }
 
 /** Changes the given settings of a key. @throws Refusal forbidden, not_found, key_revoked, invalid_argument. */
 export async function updateKey(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   { orgId, id }: { orgId: string; id: string },
   settings: KeySettings,
@@ -97,7 +107,7 @@ export async function updateKey(
 ): Promise<KeyView> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   const key = await ofOrg(on, orgId, id)
-  const changes = await toChanges(on, key, settings, knownTools)
+  const changes = await checkKeySettings(on, key, settings, knownTools)
   if (Object.keys(changes).length === 0) return toView(on, key)
   await withAudit(
     on.store,
@@ -115,14 +125,14 @@ export async function updateKey(
  * @throws Refusal forbidden, not_found, key_revoked.
  */
 export async function rotateKey(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   { orgId, id }: { orgId: string; id: string },
   overlapSeconds: number,
 ): Promise<KeyWithSecret> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   const key = await ofOrg(on, orgId, id)
-  const { secret, secretHash, prefix } = newSecret(on.region)
+  const { secret, secretHash, prefix } = newSecret(on.region, formOf(key))
   const previous = {
     previousHash: overlapSeconds > 0 ? key.secretHash : null,
     previousUntil: overlapSeconds > 0 ? new Date(Date.now() + overlapSeconds * 1_000).toISOString() : null,
@@ -139,7 +149,7 @@ export async function rotateKey(
  * @returns whether this call revoked it.
  * @throws Refusal forbidden, not_found.
  */
-export async function revokeKey(on: AdminContext, admin: Admin, orgId: string, id: string): Promise<boolean> {
+export async function revokeKey(on: ChangeContext, admin: Admin, orgId: string, id: string): Promise<boolean> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   const { revokedAt } = await ofOrg(on, orgId, id)
   if (revokedAt !== null) return false
@@ -147,7 +157,7 @@ export async function revokeKey(on: AdminContext, admin: Admin, orgId: string, i
   return withAudit(on.store, { admin, action: 'key.revoke', orgId, target: id }, revoke)
 }
 
-async function ofOrg({ store }: AdminContext, orgId: string, id: string): Promise<KeyRow> {
+async function ofOrg({ store }: ChangeContext, orgId: string, id: string): Promise<KeyRow> {
   const key = await store.keys.get(id)
   if (key === undefined || key.orgId !== orgId || key.secretHash === null) throw unknown('key', id)
   return key
@@ -157,11 +167,22 @@ async function ofOrg({ store }: AdminContext, orgId: string, id: string): Promis
 const namedMax = 50
 /** Maximum number of tools and upstreams that a key can be limited to. */
 const toolsMax = 256
+/** Maximum number of namespaces that a key can be limited to. */
+const namespacesMax = 64
 
-async function toChanges(
-  { store, profiles, vault }: AdminContext,
-  key: KeyRow,
-  { name, profile, expires_at: expiresAt, env_vars: variables, tools }: KeySettings,
+/** Checks settings of a key. @returns them as they are stored. @throws Refusal invalid_argument. */
+export async function checkKeySettings(
+  { store, profiles, vault }: ChangeContext,
+  key: Pick<KeyRow, 'id' | 'orgId'>,
+  {
+    name,
+    profile,
+    expires_at: expiresAt,
+    env_vars: variables,
+    tools,
+    namespaces,
+    upstream_policy: policy,
+  }: KeySettings,
   knownTools: readonly string[],
 ) {
   if (name !== undefined && name !== '') checkName('name', name)
@@ -179,6 +200,14 @@ async function toChanges(
     const problem = `must contain names of tools (${knownTools.join(', ')}) or of upstreams (vendor/name, vendor/name#tool); ${odd.slice(0, 64)} does not exist`
     throw new Refusal('invalid_argument', { field: 'tools', problem })
   }
+  if (policy) checkPolicy(policy)
+  if (namespaces) {
+    if (namespaces.length === 0 || namespaces.length > namespacesMax) {
+      const problem = `must have 1 to ${namespacesMax} entries, or be null for all namespaces`
+      throw new Refusal('invalid_argument', { field: 'namespaces', problem })
+    }
+    for (const namespace of namespaces) checkSandboxName('namespaces', namespace)
+  }
   const env = variables && checkVariables(variables)
   const sealed = env && (Object.keys(env).length === 0 ? null : vault.seal(placeOfEnv(key.id), JSON.stringify(env)))
   return {
@@ -187,6 +216,8 @@ async function toChanges(
     ...(expiresAt !== undefined && { expiresAt: expiresAt && checkFuture('expires_at', expiresAt) }),
     ...(sealed !== undefined && { env: sealed }),
     ...(tools !== undefined && { tools: tools && JSON.stringify(tools) }),
+    ...(policy !== undefined && { upstreamPolicy: policy && JSON.stringify(policy) }),
+    ...(namespaces !== undefined && { namespaces: namespaces && JSON.stringify(namespaces) }),
   }
 }
 
@@ -196,19 +227,28 @@ const auditDetails = ({ env_vars: variables, ...rest }: KeySettings): Record<str
   ...(variables && { env_names: Object.keys(variables) }),
 })
 
-function toView({ vault }: AdminContext, key: KeyRow): KeyView {
-  const { id, orgId, name, prefix, profile, tools, createdAt, expiresAt, revokedAt } = key
-  const env = key.env === null ? {} : (JSON.parse(vault.open(placeOfEnv(id), key.env)) as object)
+/** Returns the settings of a key, with the values of its variables. */
+export function settingsOfKey({ vault }: Pick<ChangeContext, 'vault'>, key: KeyRow): Required<KeySettings> {
+  const { id, name, profile, expiresAt, env, tools, upstreamPolicy, namespaces } = key
   return {
-    id,
-    org_id: orgId,
     name,
-    prefix,
     profile,
-    env_names: Object.keys(env),
-    tools: tools === null ? null : (JSON.parse(tools) as string[]),
-    created_at: createdAt,
     expires_at: expiresAt,
+    env_vars: env === null ? {} : (JSON.parse(vault.open(placeOfEnv(id), env)) as Record<string, string>),
+    tools: tools === null ? null : (JSON.parse(tools) as string[]),
+    upstream_policy: upstreamPolicy === null ? null : (JSON.parse(upstreamPolicy) as UpstreamPolicy),
+    namespaces: namespaces === null ? null : (JSON.parse(namespaces) as string[]),
+  }
+}
+
+function toView(on: ChangeContext, key: KeyRow): KeyView {
+  const { id, orgId, prefix, createdAt, revokedAt } = key
+  const { env_vars: variables, ...settings } = settingsOfKey(on, key)
+  return {
+    ...{ id, org_id: orgId, prefix },
+    ...settings,
+    env_names: Object.keys(variables),
+    created_at: createdAt,
     revoked_at: revokedAt,
   }
 }

@@ -2,7 +2,15 @@ import { Refusal } from '../../base/errors.ts'
 import type { UsageRow } from '../../store/admin-rows.ts'
 import type { UsageLimits } from '../access/usage-limiter.ts'
 import { dayMs, dayMsOf, toPeriod } from '../times.ts'
-import { type Admin, type AdminContext, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
+import {
+  type Admin,
+  type AdminContext,
+  type ChangeContext,
+  requireInOrg,
+  requireInstance,
+  unknown,
+  withAudit,
+} from './admin.ts'
 
 /** An organization, or one of its keys. */
 export interface LimitOwner {
@@ -11,7 +19,7 @@ export interface LimitOwner {
 }
 
 /** Returns the limits of an organization or key. @throws Refusal not_found. */
-export async function limitsOf(on: AdminContext, admin: Admin, owner: LimitOwner): Promise<UsageLimits> {
+export async function limitsOf(on: ChangeContext, admin: Admin, owner: LimitOwner): Promise<UsageLimits> {
   await requireInOrg(on.store, admin, 'member', owner.orgId)
   return JSON.parse((await on.store.limits.get(await idOf(on, owner))) ?? '{}') as UsageLimits
 }
@@ -22,7 +30,7 @@ export async function limitsOf(on: AdminContext, admin: Admin, owner: LimitOwner
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function setLimits(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   owner: LimitOwner,
   amounts: UsageLimits,
@@ -43,7 +51,7 @@ export async function setLimits(
   return amounts
 }
 
-async function idOf({ store }: AdminContext, { orgId, keyId }: LimitOwner): Promise<string> {
+async function idOf({ store }: ChangeContext, { orgId, keyId }: LimitOwner): Promise<string> {
   if (keyId === undefined) return orgId
   const key = await store.keys.get(keyId)
   if (key === undefined || key.orgId !== orgId) throw unknown('key', keyId)

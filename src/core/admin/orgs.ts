@@ -3,7 +3,15 @@ import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import type { OrgRow } from '../../store/store.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { type Admin, type AdminContext, checkName, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
+import {
+  type Admin,
+  type ChangeContext,
+  checkName,
+  requireInOrg,
+  requireInstance,
+  unknown,
+  withAudit,
+} from './admin.ts'
 
 export interface OrgView {
   id: string
@@ -14,7 +22,7 @@ export interface OrgView {
 const toView = ({ id, name, createdAt }: OrgRow): OrgView => ({ id, name, created_at: createdAt })
 
 /** Creates an organization. @throws Refusal forbidden, name_taken, invalid_argument. */
-export async function createOrg({ store }: AdminContext, admin: Admin, name: string): Promise<OrgView> {
+export async function createOrg({ store }: ChangeContext, admin: Admin, name: string): Promise<OrgView> {
   requireInstance(admin, 'admin')
   checkName('name', name)
   const org = { id: newId('org'), name, createdAt: timestamp() }
@@ -29,7 +37,7 @@ export async function createOrg({ store }: AdminContext, admin: Admin, name: str
 }
 
 /** Lists organizations by name. An administrator of one organization gets only this one. */
-export async function listOrgs({ store }: AdminContext, admin: Admin, asked: PageRequest): Promise<Page<OrgView>> {
+export async function listOrgs({ store }: ChangeContext, admin: Admin, asked: PageRequest): Promise<Page<OrgView>> {
   if (admin.orgId !== null)
     return { items: [toView(await requireInOrg(store, admin, 'member', admin.orgId))], nextCursor: null }
   const { items, nextCursor } = await page(
@@ -41,12 +49,12 @@ export async function listOrgs({ store }: AdminContext, admin: Admin, asked: Pag
   return { items: items.map(toView), nextCursor }
 }
 
-export async function getOrg({ store }: AdminContext, admin: Admin, orgId: string): Promise<OrgView> {
+export async function getOrg({ store }: ChangeContext, admin: Admin, orgId: string): Promise<OrgView> {
   return toView(await requireInOrg(store, admin, 'member', orgId))
 }
 
 /** Renames an organization. @throws Refusal forbidden, not_found, name_taken, invalid_argument. */
-export async function renameOrg({ store }: AdminContext, admin: Admin, orgId: string, name: string): Promise<OrgView> {
+export async function renameOrg({ store }: ChangeContext, admin: Admin, orgId: string, name: string): Promise<OrgView> {
   const org = await requireInOrg(store, admin, 'admin', orgId)
   checkName('name', name)
   await withAudit(store, { admin, action: 'org.rename', orgId, target: orgId, details: { name } }, async ({ orgs }) => {
@@ -63,7 +71,7 @@ export async function renameOrg({ store }: AdminContext, admin: Admin, orgId: st
  * @throws Refusal forbidden, not_found.
  */
 export async function switchTool(
-  { store }: AdminContext,
+  { store }: ChangeContext,
   admin: Admin,
   orgId: string,
   { tool, shown, known }: { tool: string; shown: boolean; known: readonly string[] },
@@ -77,7 +85,7 @@ export async function switchTool(
 }
 
 /** Returns the names of the tools that are hidden from an organization. */
-export async function hiddenToolsOf({ store }: AdminContext, admin: Admin, orgId: string): Promise<string[]> {
+export async function hiddenToolsOf({ store }: ChangeContext, admin: Admin, orgId: string): Promise<string[]> {
   await requireInOrg(store, admin, 'member', orgId)
   return store.hiddenTools.list(orgId)
 }

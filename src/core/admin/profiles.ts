@@ -2,7 +2,7 @@ import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { StoredProfileRow } from '../../store/admin-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
-import { type Admin, type AdminContext, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
+import { type Admin, type ChangeContext, requireInOrg, requireInstance, unknown, withAudit } from './admin.ts'
 
 /** A profile of an organization with the settings that were given, without the values of its variables. */
 export interface ProfileView {
@@ -22,7 +22,7 @@ const names = /^[a-z0-9][a-z0-9_-]{0,63}$/
  * @throws Refusal forbidden, not_found, name_taken (also by the configuration), invalid_argument.
  */
 export async function createProfile(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   orgId: string,
   { name, settings }: { name: string; settings: Record<string, unknown> },
@@ -49,7 +49,7 @@ export async function createProfile(
 
 /** Lists the profiles of an organization by name, without those of the configuration. */
 export async function listProfiles(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   orgId: string,
   asked: PageRequest,
@@ -65,7 +65,7 @@ export async function listProfiles(
 }
 
 /** Returns a profile. @throws Refusal not_found. */
-export async function getProfile(on: AdminContext, admin: Admin, orgId: string, name: string): Promise<ProfileView> {
+export async function getProfile(on: ChangeContext, admin: Admin, orgId: string, name: string): Promise<ProfileView> {
   await requireInOrg(on.store, admin, 'member', orgId)
   return toView(on, await existing(on, orgId, name))
 }
@@ -75,7 +75,7 @@ export async function getProfile(on: AdminContext, admin: Admin, orgId: string, 
  * @throws Refusal forbidden, not_found, invalid_argument.
  */
 export async function replaceProfile(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   { orgId, name }: { orgId: string; name: string },
   settings: Record<string, unknown>,
@@ -96,7 +96,7 @@ export async function replaceProfile(
 }
 
 /** Deletes a profile. @throws Refusal forbidden, not_found, in_use if a valid key uses it. */
-export async function removeProfile(on: AdminContext, admin: Admin, orgId: string, name: string): Promise<void> {
+export async function removeProfile(on: ChangeContext, admin: Admin, orgId: string, name: string): Promise<void> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   requireInstance(admin, 'admin')
   await withAudit(on.store, { admin, action: 'profile.remove', orgId, target: name }, async (rows) => {
@@ -106,7 +106,7 @@ export async function removeProfile(on: AdminContext, admin: Admin, orgId: strin
   })
 }
 
-async function existing({ store }: AdminContext, orgId: string, name: string): Promise<StoredProfileRow> {
+async function existing({ store }: ChangeContext, orgId: string, name: string): Promise<StoredProfileRow> {
   const row = await store.storedProfiles.get(orgId, name)
   if (row === undefined) throw unknown('profile', name)
   return row
@@ -120,7 +120,7 @@ const auditDetails = ({ env, ...rest }: Record<string, unknown>): Record<string,
 
 const namesIn = (env: unknown): string[] => (typeof env === 'object' && env !== null ? Object.keys(env) : [])
 
-function toView({ profiles }: AdminContext, row: StoredProfileRow): ProfileView {
+function toView({ profiles }: ChangeContext, row: StoredProfileRow): ProfileView {
   const { env, ...settings } = profiles.settingsOf(row)
   return { name: row.name, settings, env_names: namesIn(env), created_at: row.createdAt, updated_at: row.updatedAt }
 }

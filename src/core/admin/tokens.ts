@@ -12,12 +12,13 @@ import {
   checkName,
   type Role,
   requireInstance,
+  type ToolPatterns,
   unknown,
   withAudit,
 } from './admin.ts'
 
 /** Prefix of every admin token, which distinguishes it from a key. */
-const tokenPrefix = 'gba_'
+export const tokenPrefix = 'gba_'
 const secretBytes = 32
 const shownCharacters = 4
 
@@ -27,6 +28,8 @@ export interface TokenSettings {
   /** ID of the organization that the token is limited to; absent or `null` for the whole instance. */
   org_id?: string | null
   expires_at?: string | null
+  /** Limits the runtime tools that the token may call; absent or `null`: those of its role. */
+  runtime_tools?: Partial<ToolPatterns> | null
 }
 
 export interface TokenView {
@@ -38,13 +41,14 @@ export interface TokenView {
   created_at: string
   expires_at: string | null
   revoked_at: string | null
+  runtime_tools: ToolPatterns | null
 }
 
 /** Creates a token and returns its secret, which is not stored. @throws Refusal forbidden, not_found, invalid_argument. */
 export async function createToken(
   { store }: AdminContext,
   admin: Admin,
-  { name, role, org_id: orgId = null, expires_at: expiresAt = null }: TokenSettings,
+  { name, role, org_id: orgId = null, expires_at: expiresAt = null, runtime_tools: runtimeTools = null }: TokenSettings,
 ): Promise<TokenView & { secret: string }> {
   requireInstance(admin, 'owner')
   checkName('name', name)
@@ -61,6 +65,7 @@ export async function createToken(
     createdAt: timestamp(),
     expiresAt: expiresAt && checkFuture('expires_at', expiresAt),
     revokedAt: null,
+    runtimeTools: runtimeTools && JSON.stringify(checkPatterns(runtimeTools)),
   }
   await withAudit(store, { admin, action: 'token.create', orgId, target: row.id, details: { name, role } }, (rows) =>
     rows.adminTokens.create(row),
@@ -93,15 +98,59 @@ export async function revokeToken({ store }: AdminContext, admin: Admin, id: str
  * @throws Refusal unauthorized.
  */
 export async function authenticateAdmin(store: Store, secret: string): Promise<Admin> {
-  const row = secret.startsWith(tokenPrefix)
-    ? await store.adminTokens.findBySecretHash(hash('sha256', secret))
-    : undefined
-  const isLive = row !== undefined && row.revokedAt === null && (row.expiresAt ?? '~') > timestamp()
-  if (!isLive) throw new Refusal('unauthorized')
-  return { id: row.id, role: row.role, orgId: row.orgId }
+  if (!secret.startsWith(tokenPrefix)) throw new Refusal('unauthorized')
+  return authenticateAdminByHash({ store }, hash('sha256', secret))
 }
 
-const toView = ({ id, name, role, orgId, prefix, createdAt, expiresAt, revokedAt }: AdminTokenRow): TokenView => ({
+/** Returns the administrator of a token by the hash of its secret. @throws Refusal unauthorized. */
+export async function authenticateAdminByHash(
+  { store }: Pick<AdminContext, 'store'>,
+  secretHash: string,
+): Promise<Admin> {
+  const row = await store.adminTokens.findBySecretHash(secretHash)
+  if (row === undefined || !isLive(row)) throw new Refusal('unauthorized')
+  const { id, role, orgId } = row
+  return { id, role, orgId, ...(row.runtimeTools !== null && { runtimeTools: readPatterns(row.runtimeTools) }) }
+}
+
+/** Records that a browser was logged in with a token. */
+export const recordLogin = ({ store }: AdminContext, admin: Admin): Promise<void> =>
+  withAudit(store, { admin, action: 'console.login', orgId: admin.orgId, target: admin.id }, async () => {})
+
+/** Returns whether a token can still be used. */
+export async function isLiveToken(store: Store, id: string): Promise<boolean> {
+  const row = await store.adminTokens.get(id)
+  return row !== undefined && isLive(row)
+}
+
+const isLive = ({ revokedAt, expiresAt }: AdminTokenRow): boolean =>
+  revokedAt === null && (expiresAt ?? '~') > timestamp()
+
+const patternsMax = 64
+
+/** @throws Refusal invalid_argument. */
+function checkPatterns({ included = ['*'], excluded = [] }: Partial<ToolPatterns>): ToolPatterns {
+  for (const [field, patterns] of Object.entries({ included, excluded })) {
+    if (patterns.length <= patternsMax && patterns.every((pattern) => /^[a-z0-9_*]{1,64}$/.test(pattern))) continue
+    const problem = `must be at most ${patternsMax} names of tools, in which * stands for any characters`
+    throw new Refusal('invalid_argument', { field: `runtime_tools.${field}`, problem })
+  }
+  return { included, excluded }
+}
+
+const readPatterns = (written: string): ToolPatterns => JSON.parse(written) as ToolPatterns
+
+const toView = ({
+  id,
+  name,
+  role,
+  orgId,
+  prefix,
+  createdAt,
+  expiresAt,
+  revokedAt,
+  ...row
+}: AdminTokenRow): TokenView => ({
   id,
   name,
   role,
@@ -110,4 +159,5 @@ const toView = ({ id, name, role, orgId, prefix, createdAt, expiresAt, revokedAt
   created_at: createdAt,
   expires_at: expiresAt,
   revoked_at: revokedAt,
+  runtime_tools: row.runtimeTools === null ? null : readPatterns(row.runtimeTools),
 })

@@ -4,7 +4,7 @@ import { newId } from '../../base/ids.ts'
 import type { VolumeRow } from '../../store/storage-rows.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { profileThatMounts, quotaOf, volumeRef } from '../storage/volumes.ts'
-import { type Admin, type AdminContext, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
+import { type Admin, type ChangeContext, checkName, requireInOrg, unknown, withAudit } from './admin.ts'
 
 /** Settings of a volume. An absent one keeps its value, or gets its default. */
 export interface VolumeSettings {
@@ -48,7 +48,7 @@ const slugs = /^[a-z0-9][a-z0-9_-]{0,63}$/
 
 /** Creates a volume. @throws Refusal forbidden, not_found, name_taken, limit_reached, invalid_argument. */
 export async function createVolume(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   orgId: string,
   { slug, name = '', ...quota }: VolumeSettings & { slug: string },
@@ -75,7 +75,7 @@ export async function createVolume(
 
 /** Lists volumes by slug, including those that are being removed. */
 export async function listVolumes(
-  { store }: AdminContext,
+  { store }: ChangeContext,
   admin: Admin,
   orgId: string,
   asked: PageRequest,
@@ -92,7 +92,7 @@ export async function listVolumes(
 
 /** Returns a volume with its disk usage. @throws Refusal not_found, unavailable. */
 export async function inspectVolume(
-  { store, runner }: AdminContext,
+  { store, runner }: ChangeContext,
   admin: Admin,
   orgId: string,
   slug: string,
@@ -114,7 +114,7 @@ export async function inspectVolume(
  * limit_reached, invalid_argument (also for a smaller quota).
  */
 export async function updateVolume(
-  on: AdminContext,
+  on: ChangeContext,
   admin: Admin,
   { orgId, slug }: { orgId: string; slug: string },
   settings: VolumeSettings,
@@ -143,7 +143,7 @@ export async function updateVolume(
  * @throws Refusal forbidden, not_found, in_use while a profile that valid keys of the organization use mounts it,
  * volume_busy while a run or a file transfer uses it.
  */
-export async function removeVolume(on: AdminContext, admin: Admin, orgId: string, slug: string): Promise<void> {
+export async function removeVolume(on: ChangeContext, admin: Admin, orgId: string, slug: string): Promise<void> {
   await requireInOrg(on.store, admin, 'admin', orgId)
   const row = await existing(on.store.volumes, orgId, slug)
   await requireUnmounted(on, row)
@@ -170,20 +170,20 @@ export async function removeVolume(on: AdminContext, admin: Admin, orgId: string
   await on.store.volumes.remove(row.id)
 }
 
-async function existing(volumes: AdminContext['store']['volumes'], orgId: string, slug: string): Promise<VolumeRow> {
+async function existing(volumes: ChangeContext['store']['volumes'], orgId: string, slug: string): Promise<VolumeRow> {
   const row = await volumes.get(orgId, slug)
   if (row === undefined) throw unknown('volume', slug)
   return row
 }
 
 /** Checks that no profile mounts the volume. @throws Refusal in_use. */
-async function requireUnmounted({ store, profiles }: AdminContext, row: VolumeRow): Promise<void> {
+async function requireUnmounted({ store, profiles }: ChangeContext, row: VolumeRow): Promise<void> {
   const name = await profileThatMounts(store, profiles, row)
   if (name !== undefined) throw new Refusal('in_use', { what: `The volume ${row.slug}`, by: `the profile ${name}` })
 }
 
 /** Grows the image now if possible. If it is in use or no runner is connected, it grows when it is next mounted. */
-async function growNow({ runner }: AdminContext, row: VolumeRow): Promise<void> {
+async function growNow({ runner }: ChangeContext, row: VolumeRow): Promise<void> {
   try {
     await runner?.storage.create(volumeRef(row), quotaOf(row))
   } catch (error) {

@@ -16,13 +16,13 @@ const restMs = 20
 export class RetentionJob {
   readonly #store: Store
   readonly #runHistoryMs: number
-  readonly #job: BackgroundJob
+  readonly job: BackgroundJob
 
   /** @param runHistoryMs retention time of the rows of runs. */
   constructor(store: Store, runHistoryMs: number, log: Log) {
     this.#store = store
     this.#runHistoryMs = runHistoryMs
-    this.#job = new BackgroundJob({
+    this.job = new BackgroundJob({
       everyMs,
       work: (signal) => this.#deleteExpired(signal),
       onFault: (error) => fault(error, log),
@@ -30,11 +30,11 @@ export class RetentionJob {
   }
 
   start(): void {
-    this.#job.start()
+    this.job.start()
   }
 
   stop(): Promise<void> {
-    return this.#job.stop()
+    return this.job.stop()
   }
 
   async #deleteExpired(signal: AbortSignal): Promise<void> {

@@ -17,7 +17,7 @@ export class StorageMaintenance {
   readonly #volumes: Volumes
   readonly #profiles: Profiles
   readonly #log: Log
-  readonly #jobs: readonly BackgroundJob[]
+  readonly jobs: Readonly<Record<'settle' | 'expire', BackgroundJob>>
 
   constructor(threads: Threads, volumes: Volumes, profiles: Profiles, log: Log) {
     this.#threads = threads
@@ -26,18 +26,23 @@ export class StorageMaintenance {
     this.#log = log
     // While no runner is connected, both jobs are refused and retried.
     const onFault = (error: unknown) => error instanceof Refusal || fault(error, log)
-    this.#jobs = [
-      new BackgroundJob({ everyMs: settleEveryMs, retryMaxMs: settleRetryMaxMs, work: () => this.#settle(), onFault }),
-      new BackgroundJob({ everyMs: expireEveryMs, work: () => this.#expire(), onFault }),
-    ]
+    this.jobs = {
+      settle: new BackgroundJob({
+        everyMs: settleEveryMs,
+        retryMaxMs: settleRetryMaxMs,
+        work: () => this.#settle(),
+        onFault,
+      }),
+      expire: new BackgroundJob({ everyMs: expireEveryMs, work: () => this.#expire(), onFault }),
+    }
   }
 
   start(): void {
-    for (const job of this.#jobs) job.start()
+    for (const job of Object.values(this.jobs)) job.start()
   }
 
   async stop(): Promise<void> {
-    await Promise.all(this.#jobs.map((job) => job.stop()))
+    await Promise.all(Object.values(this.jobs).map((job) => job.stop()))
   }
 
   async #settle(): Promise<void> {

@@ -1,8 +1,9 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { BackgroundJob } from '../../base/background-job.ts'
-import { steadyTimestamp, timestamp } from '../../base/clock.ts'
+import { monotonicMs, steadyTimestamp, timestamp } from '../../base/clock.ts'
 import { newId } from '../../base/ids.ts'
 import { fault, type Log } from '../../observe/log.ts'
+import type { Metrics } from '../../observe/metrics.ts'
 import { problemOf } from '../../outbound/outbound.ts'
 import type { DeliveryRow, RunExtras } from '../../store/run-history.ts'
 import type { Store } from '../../store/store.ts'
@@ -33,6 +34,24 @@ export interface WebhookDeps {
   toBody: (run: RecordedRun) => string
   log: Log
 }
+
+/** Counts the requests, and keeps the slow ones with their host. */
+export const observed = (outbound: Post, { recent }: Pick<Metrics, 'recent'>): Post => ({
+  check: (field, url) => outbound.check(field, url),
+  post: async (request) => {
+    const startedMs = monotonicMs()
+    let status = 0
+    try {
+      status = await outbound.post(request)
+      return status
+    } finally {
+      const isFailure = status < 200 || status >= 300
+      recent.outbound.count(monotonicMs() - startedMs, isFailure, () => ({
+        ...{ what: `webhook to ${new URL(request.url).host}`, status },
+      }))
+    }
+  },
+})
 
 /** Timeout of one attempt. */
 const attemptMs = 10_000
@@ -74,7 +93,7 @@ export class Webhooks {
   readonly #deps: WebhookDeps
   readonly #closing = new AbortController()
   readonly #attempts = new Map<string, { row: DeliveryRow; done: Promise<void> }>()
-  readonly #job: BackgroundJob
+  readonly job: BackgroundJob
   /** Whether this process has corrected the due times that were written before the clock was set back. */
   #advanced = false
   /** The error of an attempt whose outcome could not be written. The next round reports it. */
@@ -82,7 +101,7 @@ export class Webhooks {
 
   constructor(deps: WebhookDeps) {
     this.#deps = deps
-    this.#job = new BackgroundJob({
+    this.job = new BackgroundJob({
       everyMs: roundEveryMs,
       work: () => this.#startAttempts(),
       onFault: (error) => fault(error, deps.log),
@@ -103,13 +122,13 @@ export class Webhooks {
   }
 
   start(): void {
-    this.#job.start()
+    this.job.start()
   }
 
   /** Aborts the attempts in progress. The next process repeats them. */
   async stop(): Promise<void> {
     this.#closing.abort()
-    await this.#job.stop()
+    await this.job.stop()
     await Promise.all([...this.#attempts.values()].map(({ done }) => done))
     if (this.#failure) fault(this.#failure.error, this.#deps.log)
   }

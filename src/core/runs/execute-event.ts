@@ -10,6 +10,8 @@ export interface AcceptedEvent {
   createdAt: string
   deliveryMode: DeliveryMode
   limits: Limits
+  /** Whether the output is stored with the ending. */
+  kept: boolean
   /** Returns the output of the run so far; valid until the next event. */
   outputSoFar: () => KeptOutput
 }

@@ -41,9 +41,9 @@ export async function* execute(
   let ended = false
   try {
     const refused = await start({ runs, runner, caller }, run, asked.input, signal)
-    const { createdAt } = run
+    const { createdAt, kept } = run
     const { deliveryMode } = asked
-    yield { kind: 'accepted', runId, createdAt, deliveryMode, limits, outputSoFar: () => fold.kept() }
+    yield { kind: 'accepted', runId, createdAt, deliveryMode, limits, kept, outputSoFar: () => fold.kept() }
     if (refused) {
       ended = true
       yield { kind: 'ended', seq: 1, ...refused, output: fold.kept() }
@@ -72,6 +72,7 @@ export async function* execute(
     const isKept = run.kept || bytesOf(output.stdout) + bytesOf(output.stderr) > asked.keptBeyondBytes
     // If the runner was lost, the result does not contain the limits.
     const finished = await runs.finish(runId, { ...result, limits }, isKept ? output : undefined)
+    await run.durable
     yield { kind: 'ended', seq: seenSeq, ...finished, output }
   } finally {
     signal.removeEventListener('abort', cancel)

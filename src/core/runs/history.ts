@@ -30,6 +30,7 @@ export interface RecordedRun {
 /** Filters of a search, as the client sent them. */
 export interface HistoryQuery extends PageRequest {
   threadId?: string | undefined
+  keyId?: string | undefined
   status?: string | undefined
   language?: string | undefined
   createdAfter?: string | undefined
@@ -60,7 +61,11 @@ async function ownRow(store: Store, orgId: string, runId: string): Promise<RunRo
 }
 
 /** Lists the runs of the caller's organization, newest first. @throws Refusal `invalid_argument`. */
-export async function runsOf(store: Store, { orgId }: Caller, query: HistoryQuery): Promise<Page<RunRow>> {
+export async function runsOf(
+  store: Store,
+  { orgId }: Pick<Caller, 'orgId'>,
+  query: HistoryQuery,
+): Promise<Page<RunRow>> {
   const filter = toFilter(query)
   const keyOf = ({ createdAt, id }: Pick<RunRow, 'createdAt' | 'id'>): [string, string] => [createdAt, id]
   return searchPage(query, ['9999', ''], { ofRow: keyOf, ofPosition: keyOf }, ([createdAt, id], limit) =>
@@ -68,7 +73,15 @@ export async function runsOf(store: Store, { orgId }: Caller, query: HistoryQuer
   )
 }
 
-function toFilter({ threadId, status, language, createdAfter, createdBefore, metadata = [] }: HistoryQuery): RunFilter {
+function toFilter({
+  threadId,
+  keyId,
+  status,
+  language,
+  createdAfter,
+  createdBefore,
+  metadata = [],
+}: HistoryQuery): RunFilter {
   if (metadata.length > metadataFiltersMax) {
     throw new Refusal('invalid_argument', {
       field: 'metadata',
@@ -77,6 +90,7 @@ function toFilter({ threadId, status, language, createdAfter, createdBefore, met
   }
   return {
     threadId,
+    keyId,
     status: oneOf('status', executionStatuses, status) as ExecutionStatus | undefined,
     language: oneOf('language', languages, language) as Language | undefined,
     createdAfter: checkTime('created_after', createdAfter),
@@ -102,8 +116,8 @@ const settlingMs = 10_000
  * @throws Refusal `run_unknown` (also for a run of another org), `unavailable`.
  */
 export async function* followRun(
-  { store, runner, endings }: { store: Store; runner: Runner; endings: RunEndings },
-  { orgId }: Caller,
+  { store, runner, endings }: { store: Store; runner: Pick<Runner, 'attach'>; endings: RunEndings },
+  { orgId }: Pick<Caller, 'orgId'>,
   runId: string,
   signal: AbortSignal,
 ): AsyncGenerator<RunEvent, void, undefined> {

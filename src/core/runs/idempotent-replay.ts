@@ -29,8 +29,8 @@ export async function* replayIdempotent(
     for (let isAccepted = false; ; ) {
       const row = await store.runs.get(runId)
       if (row === undefined) throw new Refusal('unavailable', { reason: 'the call that this one repeats was refused' })
-      const { createdAt, deliveryMode } = row
-      const accepted = { runId, createdAt, deliveryMode, limits, outputSoFar: () => fold.kept() }
+      const { createdAt, deliveryMode, kept } = row
+      const accepted = { runId, createdAt, deliveryMode, limits, kept, outputSoFar: () => fold.kept() }
       if (row.finishedAt !== null) {
         if (!isAccepted) yield { kind: 'accepted', ...accepted }
         yield await toRecorded(store, row, limits)

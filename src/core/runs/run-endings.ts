@@ -1,8 +1,12 @@
+import { RunChanges } from './run-changes.ts'
+
 /** Time after which a row is read again, since another process can write it. */
 const pollMs = 500
 
 /** Announces within this process that the ending of a run was written, so that waiting calls need not poll. */
 export class RunEndings {
+  /** For those who watch all runs. */
+  readonly changes = new RunChanges()
   readonly #watches = new Map<string, Set<EndingWatch>>()
 
   announce(runId: string): void {

@@ -1,14 +1,18 @@
 /** Converts a validated request to the message for the runner and to database rows. */
 import { createHash } from 'node:crypto'
+import { Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
+import { defaultImage } from '../../base/image.ts'
 import type { RunResult, RunSpec, RunVolume } from '../../base/run.ts'
 import type { Log } from '../../observe/log.ts'
 import type { Metrics } from '../../observe/metrics.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
 import type { IdempotencyRow, RunRow, Store } from '../../store/store.ts'
+import type { NetworkSecrets, OpenedNetwork } from '../access/network-secrets.ts'
 import type { UsageLimiter } from '../access/usage-limiter.ts'
 import type { Caller } from '../caller.ts'
 import type { Webhooks } from '../jobs/webhooks.ts'
+import type { ThreadLocks } from '../storage/thread-locks.ts'
 import type { Volumes } from '../storage/volumes.ts'
 import { type IdempotencyRecord, idempotencyLifeMs } from './idempotency.ts'
 import type { CheckedRequest } from './request.ts'
@@ -17,7 +21,9 @@ import type { CheckedRequest } from './request.ts'
 export interface RunDeps {
   store: Store
   runner: Runner
+  threads: ThreadLocks
   volumes: Volumes
+  secrets: NetworkSecrets
   allowances: UsageLimiter
   webhooks: Webhooks
   metrics: Metrics
@@ -36,6 +42,8 @@ export interface BegunRun {
   createdAt: string
   /** Whether its output is stored when it has ended. */
   kept: boolean
+  /** Settles when the thread that this run created is durable. Never rejects. */
+  durable: Promise<void> | undefined
 }
 
 /** A run that has no ending yet. */
@@ -53,6 +61,7 @@ export function toRunSpec(
   { orgId, keyId, profile }: Caller,
   asked: CheckedRequest,
   volumes: readonly RunVolume[],
+  { network, env: placeholders }: OpenedNetwork,
 ): RunSpec {
   return {
     runId: newId('run'),
@@ -62,11 +71,13 @@ export function toRunSpec(
     profileRevision: profile.revision,
     reuse: profile.reuse,
     language: asked.language,
+    ...(profile.image !== defaultImage && { image: profile.image }),
     ...(asked.language === 'python' && profile.preload.length > 0 ? { preload: profile.preload } : {}),
-    env: asked.env,
+    env: { ...placeholders, ...asked.env },
     limits: { ...profile.limits, timeoutMs: asked.timeoutMs },
     detached: asked.detached,
     ...(volumes.length > 0 && { volumes }),
+    ...(network && { network }),
   }
 }
 
@@ -100,4 +111,10 @@ export function toRow(
     deliveryMode,
     createdAt,
   }
+}
+
+/** Checks that the key is valid. Called after the row was written, which every later revocation finds. */
+export async function requireLiveKey(store: Store, { keyId }: RunSpec): Promise<void> {
+  const key = await store.keys.get(keyId)
+  if (key?.revokedAt !== null) throw new Refusal('unauthorized')
 }

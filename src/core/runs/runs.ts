@@ -1,22 +1,23 @@
 import { monotonicMs, steadyTimestamp, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { InTurn } from '../../base/in-turn.ts'
-import type { CancelCause, Ending, RunResult, RunSpec } from '../../base/run.ts'
+import type { CancelCause, Ending, RunResult } from '../../base/run.ts'
 import { fault, type Log } from '../../observe/log.ts'
-import type { Metrics } from '../../observe/metrics.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
 import type { RunExtras } from '../../store/run-history.ts'
 import type { IdempotencyRow, KeptOutput, RunRow, Store } from '../../store/store.ts'
+import type { NetworkSecrets } from '../access/network-secrets.ts'
 import type { UsageLimiter } from '../access/usage-limiter.ts'
 import type { Caller } from '../caller.ts'
 import type { Webhooks } from '../jobs/webhooks.ts'
-import { ThreadLocks } from '../storage/thread-locks.ts'
+import type { ThreadLocks } from '../storage/thread-locks.ts'
 import type { Volumes } from '../storage/volumes.ts'
 import { KnownHistorySettings } from './history-settings.ts'
 import type { IdempotencyRecord } from './idempotency.ts'
 import { InFlight } from './in-flight.ts'
 import { OutputFold } from './output-fold.ts'
 import { RefusedCalls } from './refused-calls.ts'
+import { type EndingReports, reportEnding } from './report-ending.ts'
 import type { CheckedRequest } from './request.ts'
 import { RunEndings } from './run-endings.ts'
 import { type RecoverableRuns, RunRecovery } from './run-recovery.ts'
@@ -25,6 +26,7 @@ import {
   type FinishedRun,
   type NewRunRow,
   type RunDeps,
+  requireLiveKey,
   toIdempotencyRow,
   toRow,
   toRunSpec,
@@ -41,10 +43,11 @@ export class Runs {
   readonly #store: Store
   readonly #runner: Runner
   readonly #log: Log
-  readonly #metrics: Metrics
+  readonly #reports: EndingReports
   readonly #inFlight = new InFlight()
   readonly #threads: ThreadLocks
   readonly #volumes: Volumes
+  readonly #secrets: NetworkSecrets
   readonly #allowances: UsageLimiter
   readonly #keeps: KnownHistorySettings
   readonly #webhooks: Webhooks
@@ -56,16 +59,17 @@ export class Runs {
   readonly endings = new RunEndings()
   #closing = false
 
-  constructor({ store, runner, volumes, allowances, webhooks, metrics, log }: RunDeps) {
+  constructor({ store, runner, threads, volumes, secrets, allowances, webhooks, metrics, log }: RunDeps) {
     this.#webhooks = webhooks
     this.#store = store
     this.#allowances = allowances
     this.#runner = runner
     this.#log = log
-    this.#metrics = metrics
-    this.#threads = new ThreadLocks(store, log)
+    this.#reports = { metrics, log, changes: this.endings.changes }
+    this.#threads = threads
     this.#keeps = new KnownHistorySettings(store)
     this.#volumes = volumes
+    this.#secrets = secrets
     this.#refused = new RefusedCalls({ store, metrics, log })
     this.recovery = new RunRecovery(this.#recoverable(), { store, runner, log })
   }
@@ -83,7 +87,7 @@ export class Runs {
    * to a run that releases it.
    * @returns the existing record, if a run with the same idempotency key exists.
    * @throws Refusal `unavailable` while no runner is connected or this front is closing, `unauthorized` if the key was
-   * revoked after its authentication, `limit_reached`, `thread_busy`, `volume_missing`.
+   * revoked after its authentication, `limit_reached`, `thread_busy`, `volume_missing`, `secret_missing`.
    */
   async begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: IdempotencyRow }> {
     try {
@@ -113,7 +117,7 @@ export class Runs {
   }
 
   async #begin(caller: Caller, asked: CheckedRequest): Promise<BegunRun | { existing: IdempotencyRow }> {
-    const spec = toRunSpec(caller, asked, await this.#volumes.ofRun(caller))
+    const spec = toRunSpec(caller, asked, await this.#volumes.ofRun(caller), await this.#secrets.networkOf(caller))
     if (this.#closing) throw new Refusal('unavailable', { reason: 'the server is shutting down' })
     const { identity: owner, readiness } = this.#runner
     if (!readiness.ready) throw new Refusal('unavailable', { reason: readiness.reason })
@@ -135,10 +139,12 @@ export class Runs {
     const existing = await this.#write(row, asked.idempotency, extras)
     if (existing) return { existing }
     try {
-      await this.#requireLiveKey(spec)
+      await requireLiveKey(this.#store, spec)
       const thread = asked.thread && (await this.#threads.lock(spec, asked.thread, subject))
-      if (isNew) await this.#store.sync()
-      return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept }
+      // While the code runs: the disk takes longer than the run.
+      const durable = isNew ? this.#store.sync().catch((error) => this.recovery.retryLater(error)) : undefined
+      this.endings.changes.add(row, 'began')
+      return { spec: { ...spec, ...(thread && { thread }) }, createdAt, kept, durable }
     } catch (error) {
       const discarded = this.discard(spec.runId)
       await discarded.catch((unwritten: unknown) => this.recovery.retryLater(unwritten))
@@ -163,12 +169,6 @@ export class Runs {
     } finally {
       if (!wrote) this.#leave(row.id, 'never began')
     }
-  }
-
-  /** Checks that the key is valid. Called after the row was written, which every later revocation finds. */
-  async #requireLiveKey({ keyId }: RunSpec): Promise<void> {
-    const key = await this.#store.keys.get(keyId)
-    if (key?.revokedAt !== null) throw new Refusal('unauthorized')
   }
 
   /**
@@ -197,7 +197,7 @@ export class Runs {
     const run = await this.#store.runs.finish(runId, completedAt, ending, result, output, steadyTimestamp())
     const recordMs = monotonicMs() - startedMs
     this.endings.announce(runId)
-    if (run) this.#metrics.ran(run.language, ending.kind, result && { ...result.timings, recordMs })
+    if (run) reportEnding(this.#reports, run, ending, result, recordMs)
     return { recordMs, completedAt }
   }
 

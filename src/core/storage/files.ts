@@ -4,6 +4,7 @@ import type { Quota } from '../../base/run.ts'
 import type { FileStream, Runner, StorageRef } from '../../runner/protocol/messages.ts'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
+import type { ThreadLocks } from './thread-locks.ts'
 import type { TransferPlaces } from './transfer-places.ts'
 import type { Volumes } from './volumes.ts'
 
@@ -73,9 +74,11 @@ export class Files {
   readonly #store: Store
   readonly #runner: Runner
   readonly #volumes: Volumes
+  readonly #locks: ThreadLocks
   readonly #places: TransferPlaces
 
-  constructor(store: Store, runner: Runner, volumes: Volumes, places: TransferPlaces) {
+  constructor(store: Store, runner: Runner, volumes: Volumes, locks: ThreadLocks, places: TransferPlaces) {
+    this.#locks = locks
     this.#store = store
     this.#runner = runner
     this.#volumes = volumes
@@ -164,6 +167,7 @@ export class Files {
   ): Promise<number> {
     const { storage } = caller.profile
     if (where.area === 'volumes' || storage.kind === 'none') return this.#runner.files.write(where, path, source)
+    await this.#locks.giveUp(caller.orgId, where.name)
     await this.#use(caller, where.name, storage.quota)
     await this.#runner.storage.create(where, storage.quota)
     const bytes = await this.#runner.files.write(where, path, source)
@@ -196,6 +200,7 @@ export class Files {
   async #deleteSome(caller: Caller, { path, ...place }: FileRequest, recursive: boolean, deletedBefore: number) {
     try {
       const where = await this.#placeOf(caller, place, 'write')
+      if (where.area === 'threads') await this.#locks.giveUp(caller.orgId, where.name)
       return await this.#runner.files.delete(where, path, recursive)
     } catch (error) {
       if (deletedBefore === 0 || !(error instanceof Refusal)) throw error

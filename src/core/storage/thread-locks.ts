@@ -21,8 +21,14 @@ export interface RequestedThread {
 const leaseMs = 60_000
 const renewEveryMs = 20_000
 
+/** What holds threads besides runs, and gives one up while no call needs it. */
+export interface IdleHolder {
+  /** @param holderId as in the row of the thread. @returns whether it holds the thread no longer. */
+  giveUp(holderId: string): Promise<boolean>
+}
+
 /**
- * Locks threads for runs. A lock is stored in the row of the thread, with a lease and a fencing number. A run holds its
+ * Locks threads for runs and for sandboxes. A lock is stored in the row of the thread, with a lease and a fencing number. A run holds its
  * thread from before it is sent to the runner until its ending is known; its jail is dead by then.
  */
 export class ThreadLocks {
@@ -31,6 +37,8 @@ export class ThreadLocks {
   /** IDs of the runs of this front that can hold a thread. */
   readonly #held = new Set<string>()
   readonly #renewal: BackgroundJob
+  /** Absent: runs are the only holders. */
+  idleHolder: IdleHolder | undefined
 
   constructor(store: Store, log: Log) {
     this.#store = store
@@ -38,7 +46,10 @@ export class ThreadLocks {
     this.#renewal = new BackgroundJob({
       everyMs: renewEveryMs,
       retryMaxMs: renewEveryMs,
-      work: () => store.threads.renew([...this.#held], leaseEnd()),
+      work: async () => {
+        await store.threads.renew([...this.#held], leaseEnd())
+        await store.threads.renewOfSandboxes(leaseEnd())
+      },
       onFault: (error) => fault(error, log),
     })
   }
@@ -49,8 +60,26 @@ export class ThreadLocks {
    */
   async expectFree(orgId: string, { id }: RequestedThread): Promise<void> {
     const row = await this.#store.threads.get(orgId, id)
-    if ((row?.lockedUntil && row.lockedUntil >= timestamp()) || row?.state)
-      throw new Refusal('thread_busy', { thread: id })
+    const isFree = !(row?.lockedUntil && row.lockedUntil >= timestamp()) && !row?.state
+    if (!isFree && !(await this.giveUp(orgId, id))) throw new Refusal('thread_busy', { thread: id })
+  }
+
+  /** Frees a thread from a sandbox that no call uses. @returns whether it did. */
+  async giveUp(orgId: string, id: string): Promise<boolean> {
+    const row = await this.#store.threads.get(orgId, id)
+    const holder = row?.state === null ? row.lockedBy : null
+    return holder !== null && holder !== undefined && (await this.idleHolder?.giveUp(holder)) === true
+  }
+
+  /** Does work that needs an unlocked thread, after freeing it if possible. @throws Refusal thread_busy and those of `work`. */
+  async whenFree<T>(orgId: string, id: string, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work()
+    } catch (error) {
+      const isBusy = error instanceof Refusal && error.code === 'thread_busy'
+      if (!isBusy || !(await this.giveUp(orgId, id))) throw error
+      return work()
+    }
   }
 
   /**
@@ -80,10 +109,33 @@ export class ThreadLocks {
   ): Promise<RunThread> {
     this.#held.add(runId)
     const asked = { orgId, id, runId, subject, profile, quotaBytes: quota.bytes }
-    const fence = await this.#store.threads.lock(asked, timestamp(), leaseEnd())
-    if (fence !== undefined) return { id, fence, quota }
-    this.#held.delete(runId)
-    throw new Refusal('thread_busy', { thread: id })
+    try {
+      return { id, quota, fence: await this.#lock(asked) }
+    } catch (error) {
+      this.#held.delete(runId)
+      throw error
+    }
+  }
+
+  /**
+   * Locks a thread for a sandbox. Its lease is renewed while its row says that the sandbox is not stopped.
+   * @throws Refusal thread_busy while a run or another sandbox needs it; limit_reached.
+   */
+  async lockForSandbox(
+    { orgId, sandboxId }: { orgId: string; sandboxId: string },
+    { id, quota, profile }: RequestedThread,
+  ): Promise<RunThread> {
+    const { subject } = await this.subjectFor(orgId, { id, quota, profile }, null)
+    const asked = { orgId, id, runId: sandboxId, subject, profile, quotaBytes: quota.bytes }
+    return { id, quota, fence: await this.#lock(asked) }
+  }
+
+  #lock(asked: Parameters<Store['threads']['lock']>[0]): Promise<number> {
+    return this.whenFree(asked.orgId, asked.id, async () => {
+      const fence = await this.#store.threads.lock(asked, timestamp(), leaseEnd())
+      if (fence === undefined) throw new Refusal('thread_busy', { thread: asked.id })
+      return fence
+    })
   }
 
   /** Adopts a run of an earlier front, with the thread that it may hold. */
@@ -99,6 +151,11 @@ export class ThreadLocks {
     } catch (error) {
       fault(error, this.#log)
     }
+  }
+
+  /** Unlocks the thread of a sandbox that has stopped. Never rejects; `freeEnded` repeats what failed. */
+  async freeOfSandbox(sandboxId: string): Promise<void> {
+    await this.#store.threads.free(sandboxId, timestamp()).catch((error: unknown) => fault(error, this.#log))
   }
 
   /** Unlocks the threads of all ended runs, for example of a front that was killed. */

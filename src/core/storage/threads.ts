@@ -6,6 +6,7 @@ import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { checkThreadId } from './files.ts'
+import type { ThreadLocks } from './thread-locks.ts'
 
 /** A thread as it is returned to clients. */
 export interface ThreadView {
@@ -43,10 +44,12 @@ const dayMs = 86_400_000
 export class Threads {
   readonly #store: Store
   readonly #runner: Runner
+  readonly #locks: ThreadLocks
   /** Threads on which this front performs an operation; `settle` skips them. */
   readonly #underWay = new Set<string>()
 
-  constructor(store: Store, runner: Runner) {
+  constructor(store: Store, runner: Runner, locks: ThreadLocks) {
+    this.#locks = locks
     this.#store = store
     this.#runner = runner
   }
@@ -78,7 +81,11 @@ export class Threads {
   /** Deletes a thread with its files. @throws Refusal thread_unknown, thread_busy, threads_unavailable. */
   async remove(caller: Caller, id: string): Promise<void> {
     const { orgId } = await this.#existing(caller, id)
-    await this.#alone(orgId, id, async () => {
+    await this.#locks.whenFree(orgId, id, () => this.#remove(orgId, id))
+  }
+
+  #remove(orgId: string, id: string): Promise<void> {
+    return this.#alone(orgId, id, async () => {
       if (!(await this.#store.threads.beginRemoval(orgId, id, timestamp()))) {
         throw new Refusal('thread_busy', { thread: id })
       }
@@ -92,7 +99,11 @@ export class Threads {
    * @throws Refusal thread_unknown, thread_exists, thread_busy (a run or a file transfer uses it), invalid_argument,
    * limit_reached, threads_unavailable, unavailable.
    */
-  async fork(caller: Caller, id: string, to: string): Promise<ThreadView> {
+  fork(caller: Caller, id: string, to: string): Promise<ThreadView> {
+    return this.#locks.whenFree(caller.orgId, id, () => this.#fork(caller, id, to))
+  }
+
+  async #fork(caller: Caller, id: string, to: string): Promise<ThreadView> {
     const from = await this.#existing(caller, id)
     checkThreadId('to', to)
     if (to === id) throw new Refusal('thread_exists', { thread: to })
@@ -207,7 +218,7 @@ const refOf = ({ orgId, id }: ThreadRow): StorageRef => ({ area: 'threads', org:
 
 const isBusy = ({ lockedUntil }: ThreadRow): boolean => lockedUntil !== null && lockedUntil >= timestamp()
 
-const toView = (row: ThreadRow, sizeBytes: number): ThreadView => ({
+export const toView = (row: ThreadRow, sizeBytes: number): ThreadView => ({
   id: row.id,
   size_bytes: sizeBytes,
   created_at: row.createdAt,

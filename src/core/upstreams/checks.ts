@@ -1,9 +1,15 @@
 import { Refusal } from '../../base/errors.ts'
 import { upstreamName } from './grants.ts'
-import { type CredentialSettings, credentialPlaces, type UpstreamCredential } from './secrets.ts'
+import {
+  type CredentialSettings,
+  credentialPlaces,
+  type OAuthRequest,
+  type OAuthSettings,
+  type UpstreamCredential,
+} from './secrets.ts'
 
 const headersMax = 32
-const valuesMax = 16
+export const valuesMax = 16
 const secretMaxBytes = 8 * 1024
 /** First parts of paths of this server. An upstream of such a vendor could not be reached. */
 const reservedVendors: readonly string[] = [
@@ -49,6 +55,7 @@ export function checkedHeaders(headers: Readonly<Record<string, string>>): Recor
 export function checkedCredential({ in: place, name, prefix = '', values }: CredentialSettings): UpstreamCredential {
   if (!credentialPlaces.includes(place)) throw invalid('credential.in', `must be one of ${credentialPlaces.join(', ')}`)
   if (place === 'header') checkHeaderName('credential.name', name)
+  else if (place === 'env') checkVariableName('credential.name', name)
   else if (!/^[A-Za-z0-9_.[\]-]{1,128}$/.test(name)) throw invalid('credential.name', 'must be the name of a parameter')
   if (place === 'body' && !name.startsWith('params.')) {
     throw invalid('credential.name', 'must be a path in the message, such as params.arguments.api_key')
@@ -58,13 +65,26 @@ export function checkedCredential({ in: place, name, prefix = '', values }: Cred
   return { in: place, name, prefix, values: [...values] }
 }
 
+/** Checks and returns the settings of logins. @throws Refusal `invalid_argument`. */
+export function checkedOAuth({ client_id, client_secret, scope }: OAuthRequest): OAuthSettings {
+  const fields = { 'oauth.client_id': client_id, 'oauth.client_secret': client_secret, 'oauth.scope': scope }
+  for (const [field, value] of Object.entries(fields)) if (value !== undefined) checkSecret(field, value)
+  if (client_secret !== undefined && client_id === undefined) throw invalid('oauth.client_id', 'is missing')
+  return { clientId: client_id ?? null, clientSecret: client_secret ?? null, scope: scope ?? null }
+}
+
 function checkHeaderName(field: string, name: string): void {
   if (!headerName.test(name)) throw invalid(field, 'must be the name of a header')
   if (reservedHeaders.includes(name.toLowerCase())) throw invalid(field, `must not set the header ${name}`)
 }
 
+/** @throws Refusal `invalid_argument`. */
+export function checkVariableName(field: string, name: string): void {
+  if (!/^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name)) throw invalid(field, 'must be the name of a variable')
+}
+
 /** Checks that a header can contain the value: https://www.rfc-editor.org/rfc/rfc9110#section-5.5 */
-function checkSecret(field: string, value: string): void {
+export function checkSecret(field: string, value: string): void {
   if (!/^[\x20-\x7e]+$/.test(value)) throw invalid(field, 'must be printable ASCII characters')
   if (value.length > secretMaxBytes) throw invalid(field, `is longer than ${secretMaxBytes} characters`)
 }

@@ -8,11 +8,27 @@ export interface UpstreamTool {
   annotations?: Readonly<Record<string, unknown>>
 }
 
+export interface UpstreamPrompt {
+  name: string
+  title?: string
+  description?: string
+  arguments?: readonly { name: string; description?: string | undefined; required?: boolean | undefined }[]
+}
+
+export interface UpstreamResource {
+  name: string
+  title?: string
+  description?: string
+  mimeType?: string
+}
+
 /** The tools, prompts and resources of an upstream, from all pages. */
 export interface UpstreamListing {
   tools: readonly UpstreamTool[]
-  prompts: readonly { name: string; description?: string }[]
-  resources: readonly { name: string; description?: string; uri: string }[]
+  prompts: readonly UpstreamPrompt[]
+  resources: readonly (UpstreamResource & { uri: string })[]
+  /** Absent in listings that an earlier version has stored. */
+  templates?: readonly (UpstreamResource & { uriTemplate: string })[]
   /** Name and version of the server, as it reports them. */
   server: string
 }
@@ -21,6 +37,23 @@ export interface UpstreamListing {
 export function changedTools(approved: UpstreamListing, current: UpstreamListing): string[] {
   const known = new Map(approved.tools.map((tool) => [tool.name, canonical(tool)]))
   return current.tools.filter((tool) => known.get(tool.name) !== canonical(tool)).map(({ name }) => name)
+}
+
+/**
+ * Compares what an upstream lists with what was approved; a first listing is approved.
+ * @param stored the approved listing as JSON.
+ * @returns the listings to store, and the numbers for the audit log.
+ */
+export function readAgain(stored: string | null, current: UpstreamListing) {
+  const approved = stored === null ? current : (JSON.parse(stored) as UpstreamListing)
+  const changed = changedTools(approved, current)
+  const remaining = new Set(current.tools.map(({ name }) => name))
+  const kept = { ...current, tools: approved.tools.filter(({ name }) => remaining.has(name)) }
+  const changedListing = changed.length === 0 ? null : JSON.stringify(current)
+  return {
+    changes: { listing: JSON.stringify(kept), changedListing },
+    details: { tools: current.tools.length, changed },
+  }
 }
 
 /** Serializes a value with sorted properties, so that equal values have the same text. */
@@ -38,13 +71,12 @@ const instructions: readonly RegExp[] = [
   /\bdo not (?:tell|inform|mention|reveal|show)\b.{0,40}\b(?:user|human)\b/i,
   /<\s*(?:important|system|instructions?|secret)\s*>/i,
   /\bbefore (?:using|calling) (?:this|any other) tool\b.{0,80}\b(?:read|send|pass|include)\b/i,
-  /[\u{E0000}-\u{E007F}\u200B\u2060\u2063]/u,
+  /<!--/,
+  /\byou (?:must|should) (?:always |first )?(?:call|use|invoke) this tool (?:before|instead)/i,
+  // Invisible characters, and those that change the direction of text.
+  /[\u{E0000}-\u{E007F}\u200B-\u200F\u202A-\u202E\u2060-\u2069\uFEFF]/u,
 ]
 
-/** Returns the names of the tools whose description or input schema reads like instructions to a model. */
+/** Returns the names of the tools whose description, title, schemas or annotations read like instructions to a model. */
 export const suspiciousTools = ({ tools }: UpstreamListing): string[] =>
-  tools
-    .filter((tool) =>
-      instructions.some((pattern) => pattern.test(JSON.stringify([tool.description, tool.inputSchema]))),
-    )
-    .map(({ name }) => name)
+  tools.filter((tool) => instructions.some((pattern) => pattern.test(JSON.stringify(tool)))).map(({ name }) => name)

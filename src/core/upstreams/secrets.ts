@@ -4,13 +4,16 @@ import type { Vault } from '../access/vault.ts'
 
 export const placeOfUpstream = (id: string): string => `upstreams/${id}/secrets`
 
-/** Where a credential is added to each request. */
-export const credentialPlaces = ['header', 'query', 'body'] as const
+/** Where a credential is added to each request; `env`: it is a variable of the program. */
+export const credentialPlaces = ['header', 'query', 'body', 'env'] as const
+
+/** Which credential a call uses: that of the organization, that of its key, or the first only if its key has none. */
+export const credentialModes = ['shared', 'per_key', 'per_key_or_shared'] as const
 
 /** A credential that authenticates the gateway to an upstream. */
 export interface UpstreamCredential {
   in: (typeof credentialPlaces)[number]
-  /** Name of the header or query parameter; for `body`, a path in the message such as `params.arguments.api_key`. */
+  /** Name of the header, query parameter or variable; for `body`, a path in the message such as `params.arguments.api_key`. */
   name: string
   /** Text before each value, such as `Bearer `. */
   prefix: string
@@ -23,6 +26,19 @@ export interface UpstreamSecrets {
   /** Sent with every request. */
   headers: Readonly<Record<string, string>>
   credential: UpstreamCredential | null
+  /** Variables of a program; absent for other upstreams. */
+  env?: Readonly<Record<string, string>>
+  /** How to log in to the upstream with OAuth; absent if it is not used. */
+  oauth?: OAuthSettings | null
+}
+
+/** How the gateway obtains tokens for an upstream. */
+export interface OAuthSettings {
+  /** A client that was registered by hand; `null` to register one automatically. */
+  clientId: string | null
+  clientSecret: string | null
+  /** Scopes to request, separated by spaces; `null` for those that the upstream names. */
+  scope: string | null
 }
 
 /** Maximum number of upstreams whose decrypted secrets are cached. */
@@ -62,4 +78,13 @@ export interface CredentialSettings {
   prefix?: string
   /** Requests use them in turn. */
   values: readonly string[]
+}
+
+/** Logins as an administrator sets them. */
+export interface OAuthRequest {
+  /** Only if the authorization server registers no clients. */
+  client_id?: string
+  client_secret?: string
+  /** Separated by spaces; by default those that the upstream names. */
+  scope?: string
 }

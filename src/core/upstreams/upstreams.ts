@@ -5,9 +5,13 @@ import type { UpstreamRow } from '../../store/upstream-rows.ts'
 import type { Vault } from '../access/vault.ts'
 import type { Caller } from '../caller.ts'
 import { dayMs, dayMsOf, toPeriod } from '../times.ts'
+import { invalid } from './checks.ts'
 import { grantedTools } from './grants.ts'
-import { changedTools, type UpstreamListing } from './listing.ts'
+import { changedTools, type UpstreamListing, type UpstreamTool } from './listing.ts'
+import { loginRequired } from './login-required.ts'
+import { type ArgumentConstraint, constraintsOf } from './policy.ts'
 import { OpenedSecrets, type UpstreamSecrets } from './secrets.ts'
+import type { StoredCredentials } from './stored-credentials.ts'
 import { totalsBy, type UpstreamTotals, type UpstreamUsage, type UsageGroup } from './usage.ts'
 
 /** Time after which a change by an administrator takes effect. Until then, calls use the cache and need no query. */
@@ -17,25 +21,46 @@ const orgsMax = 1_000
 /** Maximum number of upstreams of one organization. */
 export const upstreamsMax = 200
 
+/** Maximum number of results of a search, before those that the caller may not use are left out. */
+const hitsMax = 10_000
+
 /** An upstream as callers see it, without its address and secrets. */
 export interface OfferedUpstream {
   name: string
   displayName: string
   description: string
   tags: readonly string[]
+  /** Whether the caller may use every method of the upstream, not only some of its tools. */
+  offersAll: boolean
   /** The tools that the caller may call, the prompts and the resources; `null` until they were read once. */
   listing: UpstreamListing | null
+}
+
+/** A result of a search: a tool, or the upstream itself if `tool` is empty. */
+export interface FoundTool {
+  upstream: OfferedUpstream
+  tool: string
 }
 
 /** An upstream as the gateway connects to it. */
 export interface UpstreamTarget {
   id: string
+  orgId: string
   name: string
+  transport: UpstreamRow['transport']
   url: string
+  /** As its row has it; `null` unless the transport is `stdio`. */
+  program: string | null
   timeoutMs: number
   secrets: UpstreamSecrets
+  /** ID of the key whose tokens or values are used; empty for those of the organization. */
+  credentialOf: string
   /** Names of the tools that the caller may call; `all` if its key may call every tool. */
   tools: 'all' | ReadonlySet<string>
+  /** Whether `tools` contains read-only tools only, since the key may call no others. */
+  readOnly: boolean
+  /** Constraints on arguments, by the name of the tool. */
+  constraints: ReadonlyMap<string, ArgumentConstraint>
   /** Names of the approved tools. */
   listed: ReadonlySet<string>
   /** Names of suspended tools: new ones, and those whose description or schema has changed since it was approved. */
@@ -46,6 +71,7 @@ export interface UpstreamTarget {
 export const upstreamNeeds = {
   list: 'upstreams.read',
   get: 'upstreams.read',
+  search: 'upstreams.read',
   usage: 'upstreams.read',
   target: 'upstreams.call',
 } as const
@@ -59,17 +85,24 @@ interface Known {
 
 /** The MCP servers that an organization has registered, as its keys see them. */
 export class Upstreams {
-  readonly #store: Pick<Store, 'upstreams' | 'upstreamUsage'>
+  readonly #store: Pick<Store, 'upstreams' | 'upstreamUsage' | 'upstreamSearch'>
   readonly #secrets: OpenedSecrets
   readonly #usage: UpstreamUsage
+  readonly #credentials: StoredCredentials
   readonly #ofOrgs = new LRUCache<string, ReadonlyMap<string, Known>>({ max: orgsMax, ttl: knownMs })
   /** Parsed listings, by ID and time of the last change of the row. */
   readonly #parsed = new LRUCache<string, Known>({ max: orgsMax })
 
-  constructor(store: Pick<Store, 'upstreams' | 'upstreamUsage'>, vault: Vault, usage: UpstreamUsage) {
+  constructor(
+    store: Pick<Store, 'upstreams' | 'upstreamUsage' | 'upstreamSearch'>,
+    vault: Vault,
+    usage: UpstreamUsage,
+    credentials: StoredCredentials,
+  ) {
     this.#store = store
     this.#secrets = new OpenedSecrets(vault)
     this.#usage = usage
+    this.#credentials = credentials
   }
 
   /** Lists the enabled upstreams that the caller may use, by name. */
@@ -87,14 +120,81 @@ export class Upstreams {
     return (known && toOffered(known, caller)) ?? unknownUpstream(name)
   }
 
-  /** Returns how to connect to an upstream. @throws Refusal `upstream_unknown`, also if the key may not use it. */
+  /**
+   * Searches the names, descriptions and schemas of the upstreams and tools that the caller may use.
+   * @param match whether a result must contain all words or any.
+   * @returns upstreams, and their tools, best first. `tool` is empty for an upstream itself.
+   */
+  async search(caller: Caller, query: string, match: 'all' | 'any'): Promise<FoundTool[]> {
+    const hits = await this.#store.upstreamSearch.find(caller.orgId, query, match, hitsMax)
+    const known = [...(await this.#of(caller.orgId)).values()]
+    const offered = new Map(
+      known.map((each) => {
+        const upstream = toOffered(each, caller)
+        return [each.row.id, { upstream, tools: new Set(upstream?.listing?.tools.map(({ name }) => name)) }] as const
+      }),
+    )
+    return hits.flatMap(({ upstreamId, tool }) => {
+      const { upstream, tools } = offered.get(upstreamId) ?? {}
+      return upstream && (tool === '' || tools?.has(tool)) ? [{ upstream, tool }] : []
+    })
+  }
+
+  /**
+   * Returns how to connect to an upstream.
+   * @throws Refusal `upstream_unknown`, also if the key may not use it; `upstream_login_required` if it must have a
+   * credential of its own.
+   */
   async target(caller: Caller, name: string): Promise<UpstreamTarget> {
+    const { mode, target } = await this.#target(caller, name)
+    if (mode === 'shared') return target
+    const own = await this.#credentials.get({ upstreamId: target.id, keyId: caller.keyId })
+    if (own === null) {
+      if (mode === 'per_key_or_shared') return target
+      throw loginRequired(name, caller.keyId, 'this key has no credential of its own')
+    }
+    const { secrets } = target
+    const { credential } = secrets
+    return {
+      ...{ ...target, credentialOf: caller.keyId },
+      ...(own.kind === 'values' &&
+        credential && { secrets: { ...secrets, credential: { ...credential, values: own.values } } }),
+    }
+  }
+
+  /** Returns an upstream that accepts credentials of keys. @throws Refusal as `target`; `invalid_argument`. */
+  async ownTarget(caller: Caller, name: string): Promise<UpstreamTarget> {
+    const { mode, target } = await this.#target(caller, name)
+    if (mode === 'shared') throw invalid('name', `is of an upstream whose keys share one credential: ${name}`)
+    return { ...target, credentialOf: caller.keyId }
+  }
+
+  async #target(
+    caller: Caller,
+    name: string,
+  ): Promise<{ mode: UpstreamRow['credentialMode']; target: UpstreamTarget }> {
     const known = await this.#find(caller.orgId, name)
-    const tools = grantedTools(caller, name)
-    if (known === undefined || (tools !== 'all' && tools.size === 0)) return unknownUpstream(name)
+    const granted = grantedTools(caller, name)
+    if (known === undefined || (granted !== 'all' && granted.size === 0)) return unknownUpstream(name)
     const { row, listed, suspended } = known
-    const { id, url, timeoutMs } = row
-    return { id, name: row.name, url, timeoutMs, secrets: this.#secrets.of(row), tools, listed, suspended }
+    const { id, orgId, transport, url, program, timeoutMs } = row
+    const target = {
+      ...{
+        id,
+        orgId,
+        name: row.name,
+        transport,
+        url,
+        program,
+        timeoutMs,
+        secrets: this.#secrets.of(row),
+        credentialOf: '',
+      },
+      ...{ tools: permittedTools(known, caller), listed, suspended },
+      ...{ readOnly: caller.upstreamPolicy?.read_only === true },
+      constraints: constraintsOf(caller.upstreamPolicy, name),
+    }
+    return { mode: row.credentialMode, target }
   }
 
   /**
@@ -145,16 +245,38 @@ export class Upstreams {
   }
 }
 
-function toOffered({ row, listing, suspended }: Known, caller: Caller): OfferedUpstream | undefined {
+/** Returns the tools that a caller may call: those of its key, and only read-only ones if it is limited to these. */
+function permittedTools({ row, listing }: Known, caller: Caller): 'all' | ReadonlySet<string> {
+  const granted = grantedTools(caller, row.name)
+  if (caller.upstreamPolicy?.read_only !== true) return granted
+  const reading = listing?.tools.filter(({ annotations }) => annotations?.readOnlyHint === true) ?? []
+  return new Set(reading.map(({ name }) => name).filter((name) => granted === 'all' || granted.has(name)))
+}
+
+/** Shows a model the constraint on the arguments of a tool. */
+const narrowed = (tool: UpstreamTool, constraint: ArgumentConstraint | undefined): UpstreamTool =>
+  constraint === undefined
+    ? tool
+    : { ...tool, inputSchema: { type: 'object', allOf: [tool.inputSchema, constraint.schema] } }
+
+function toOffered(known: Known, caller: Caller): OfferedUpstream | undefined {
+  const { row, listing, suspended } = known
   const granted = grantedTools(caller, row.name)
   if (granted !== 'all' && granted.size === 0) return undefined
-  const isOffered = ({ name }: { name: string }) => (granted === 'all' || granted.has(name)) && !suspended.has(name)
+  const permitted = permittedTools(known, caller)
+  const isOffered = ({ name }: { name: string }) => (permitted === 'all' || permitted.has(name)) && !suspended.has(name)
+  const constraints = constraintsOf(caller.upstreamPolicy, row.name)
   return {
     name: row.name,
     displayName: row.displayName,
     description: row.description,
     tags: JSON.parse(row.tags) as string[],
-    listing: listing && { ...listing, tools: listing.tools.filter(isOffered) },
+    offersAll: permitted === 'all',
+    listing: listing && {
+      ...listing,
+      ...(permitted !== 'all' && { prompts: [], resources: [], templates: [] }),
+      tools: listing.tools.filter(isOffered).map((tool) => narrowed(tool, constraints.get(tool.name))),
+    },
   }
 }
 

@@ -1,6 +1,7 @@
 import { BackgroundJob } from '../../base/background-job.ts'
 import { timestamp } from '../../base/clock.ts'
 import { fault, type Log } from '../../observe/log.ts'
+import type { Metrics } from '../../observe/metrics.ts'
 import type { Store } from '../../store/store.ts'
 import type { UpstreamUsageRow } from '../../store/upstream-rows.ts'
 import { dayOf } from '../../store/usage.ts'
@@ -25,12 +26,14 @@ export interface UpstreamCall {
 /** Counts calls of upstreams in memory, and writes the sums in the background, so that no call waits for the disk. */
 export class UpstreamUsage {
   readonly #store: Pick<Store, 'upstreamUsage'>
-  readonly #job: BackgroundJob
+  readonly #metrics: Pick<Metrics, 'calledUpstream'>
+  readonly job: BackgroundJob
   #counts = new Map<string, UpstreamUsageRow>()
 
-  constructor(store: Pick<Store, 'upstreamUsage'>, log: Log) {
+  constructor(store: Pick<Store, 'upstreamUsage'>, metrics: Pick<Metrics, 'calledUpstream'>, log: Log) {
     this.#store = store
-    this.#job = new BackgroundJob({
+    this.#metrics = metrics
+    this.job = new BackgroundJob({
       everyMs: writeEveryMs,
       work: () => this.write(),
       onFault: (error) => fault(error, log),
@@ -39,19 +42,20 @@ export class UpstreamUsage {
 
   count({ orgId, keyId }: Pick<Caller, 'orgId' | 'keyId'>, call: UpstreamCall): void {
     const { upstream, failed, latencyMs, bytes } = call
+    this.#metrics.calledUpstream(upstream, failed, latencyMs, bytes)
     const tool = this.#counts.size < countsMax ? call.tool.slice(0, toolNameMax) : ''
     const counted = { calls: 1, failures: failed ? 1 : 0, latencyMs: Math.round(latencyMs), bytes }
     this.#add({ orgId, keyId, day: dayOf(timestamp()), upstream, tool, ...counted })
   }
 
   start(): void {
-    this.#job.start()
+    this.job.start()
   }
 
   /** Writes the remaining counts and stops. */
   async stop(): Promise<void> {
-    await this.#job.run()
-    await this.#job.stop()
+    await this.job.run()
+    await this.job.stop()
   }
 
   async write(): Promise<void> {

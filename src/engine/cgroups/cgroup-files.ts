@@ -1,4 +1,5 @@
-import { closeSync, existsSync, openSync, readFileSync, rmdirSync, write, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readFileSync, write, writeFileSync } from 'node:fs'
+import { rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -25,6 +26,31 @@ export async function writeControlSlowlyIfThere(dir: string, file: string, value
   if (existsSync(join(dir, file))) await writeControlSlowly(dir, file, value)
 }
 
+/** For a request that the kernel may fulfil in part. */
+export function ignoreIncomplete(error: unknown): void {
+  const { code } = error as NodeJS.ErrnoException
+  if (code !== 'EAGAIN' && code !== 'EBUSY' && code !== 'EINTR' && !isGone(error)) throw error
+}
+
+/** Time limit for the kernel to do what a control file requests, in milliseconds. */
+const doneWithinMs = 2_000
+
+/** Writes a control file, repeatedly, until the kernel has done it. @throws Error after 2 s. */
+export async function writeControlUntil(
+  dir: string,
+  file: string,
+  value: string | number,
+  isDone: () => boolean,
+): Promise<void> {
+  const deadline = performance.now() + doneWithinMs
+  for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, 50)) {
+    writeControl(dir, file, value)
+    if (isDone()) return
+    if (performance.now() > deadline) throw new Error(`${dir} did not accept ${file} ${value} in time`)
+    await sleep(pauseMs)
+  }
+}
+
 /** Writes a control file that some kernels do not have. @returns whether it exists. */
 export function writeControlIfThere(dir: string, file: string, value: string | number): boolean {
   try {
@@ -32,7 +58,7 @@ export function writeControlIfThere(dir: string, file: string, value: string | n
     writeFileSync(join(dir, file), String(value), { flag: 'r+' })
     return true
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+    if (isGone(error)) return false
     throw error
   }
 }
@@ -51,11 +77,11 @@ export function readKeyed(dir: string, file: string, key: string): number {
 /** Returns the shared memory of a memory cgroup, in bytes. It is never more than what the cgroup uses. */
 export const sharedBytes = (dir: string): number => readKeyed(dir, 'memory.stat', 'shmem')
 
-/** Returns the processes of one cgroup; none if it does not exist. */
-export function readPids(dir: string): number[] {
+/** Returns the processes of one cgroup, or its threads; none if it does not exist. */
+export function readPids(dir: string, file: 'cgroup.procs' | 'cgroup.threads' | 'tasks' = 'cgroup.procs'): number[] {
   try {
     // A process outside our own pid namespace shows as 0.
-    return readControl(dir, 'cgroup.procs').split('\n').filter(Boolean).map(Number)
+    return readControl(dir, file).split('\n').filter(Boolean).map(Number)
   } catch (error) {
     if (isGone(error)) return []
     throw error
@@ -72,20 +98,23 @@ export function killPid(pid: number): void {
   }
 }
 
-/** Removes cgroup directories, deepest first, and waits until the kernel has released killed processes. */
+/**
+ * Removes cgroup directories, deepest first, and waits until the kernel has released killed processes. Each removal can wait
+ * for the kernel for milliseconds, so it does not block the process: a hundred slots may end at once.
+ */
 export async function removeWhenEmpty(dirs: readonly string[]): Promise<void> {
   const deadline = performance.now() + emptyWithinMs
   for (const dir of dirs) {
-    for (let pauseMs = 1; !removed(dir); pauseMs = Math.min(pauseMs * 2, 50)) {
+    for (let pauseMs = 1; !(await removed(dir)); pauseMs = Math.min(pauseMs * 2, 50)) {
       if (performance.now() > deadline) throw new Error(`${dir} still holds ${readPids(dir).length} processes`)
       await sleep(pauseMs)
     }
   }
 }
 
-function removed(dir: string): boolean {
+async function removed(dir: string): Promise<boolean> {
   try {
-    rmdirSync(dir)
+    await rmdir(dir)
     return true
   } catch (error) {
     if (isGone(error)) return true

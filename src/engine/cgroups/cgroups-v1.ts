@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync } f
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
 import {
+  ignoreIncomplete,
   killPid,
   readControl,
   readKeyed,
@@ -14,7 +15,8 @@ import {
   writeControlSlowly,
   writeControlSlowlyIfThere,
 } from './cgroup-files.ts'
-import type { Cgroups, CgroupVersion, LeafLimits, SlotCgroup, Usage } from './cgroups.ts'
+import type { Cgroups, CgroupVersion, Consumption, LeafLimits, SlotCgroup, Usage } from './cgroups.ts'
+import { type Freezer, freezerV1 } from './freezer.ts'
 import { LeftoverCache } from './leftover-cache.ts'
 import { processorsOf } from './processors.ts'
 
@@ -39,6 +41,7 @@ interface Options {
   /** Limits of block devices, where the kernel has them. */
   blkioPoint: string | undefined
   cpusetPoint: string | undefined
+  freezerPoint: string | undefined
   /** A plain directory that a runtime mistakes for a hierarchy. */
   shadow: string | undefined
   /** `<prefix>/<instance>` */
@@ -111,6 +114,7 @@ export class CgroupsV1 implements Cgroups {
 
 class SlotCgroupV1 implements SlotCgroup {
   readonly ociPath: string
+  readonly freezer: Freezer
   readonly peakScope = 'run'
   readonly #options: Options
   readonly #slotId: string
@@ -137,6 +141,7 @@ class SlotCgroupV1 implements SlotCgroup {
     this.#runDirs = [...new Set(this.#cpuset === undefined ? leaves : [...leaves, this.#cpuset])]
     this.#leftover = new LeftoverCache(this.#leaf('memory', 'run'))
     this.#limit('base', options.base)
+    this.freezer = freezerV1(options.freezerPoint, this.ociPath)
   }
 
   limitRun(limits: LeafLimits): void {
@@ -146,6 +151,7 @@ class SlotCgroupV1 implements SlotCgroup {
 
   liftProcessorLimits(): void {
     if (this.#lifted) return
+    this.freezer.close()
     this.#lifted = true
     writeControl(this.#leaf('cpu', 'run'), 'cpu.cfs_quota_us', -1)
     if (this.#cpuset !== undefined)
@@ -155,6 +161,7 @@ class SlotCgroupV1 implements SlotCgroup {
   restoreProcessorLimits(): void {
     if (!this.#lifted) return
     this.#lifted = false
+    this.freezer.open()
     if (this.#runLimits?.cpus !== undefined) writeQuota(this.#leaf('cpu', 'run'), this.#runLimits.cpus)
     if (this.#cpuset !== undefined && this.#processors.length > 0) this.bindRun(this.#processors)
   }
@@ -181,6 +188,10 @@ class SlotCgroupV1 implements SlotCgroup {
 
   runPids(): number[] {
     return readPids(this.#leaf('pids', 'run'))
+  }
+
+  runTasks(): number[] {
+    return readPids(this.#leaf('pids', 'run'), 'tasks')
   }
 
   async moveToRun(pid: number): Promise<void> {
@@ -216,6 +227,29 @@ class SlotCgroupV1 implements SlotCgroup {
     }
   }
 
+  consumption(): Consumption {
+    const memory = this.#leaf('memory', 'run')
+    const droppableBytes = readKeyed(memory, 'memory.stat', 'total_inactive_file')
+    return {
+      cpuSeconds: this.cpuSeconds(),
+      memoryBytes: Math.max(0, readNumber(memory, 'memory.usage_in_bytes') - droppableBytes),
+      tasks: readNumber(this.#leaf('pids', 'run'), 'pids.current'),
+    }
+  }
+
+  oomKills(): number {
+    return this.#oomKillsInAll() - this.#before.oomKills
+  }
+
+  cpuSeconds(): number {
+    return readNumber(this.#leaf('cpuacct', 'run'), 'cpuacct.usage') / 1e9
+  }
+
+  /** The kernel writes back what is left and drops it: memory.force_empty, for want of memory.reclaim. */
+  async reclaim(): Promise<void> {
+    await writeControlSlowlyIfThere(this.#leaf('memory', 'run'), 'memory.force_empty', '0').catch(ignoreIncomplete)
+  }
+
   sharesMoreThan(bytes: number): boolean {
     const memory = this.#leaf('memory', 'run')
     const usedBytes = readNumber(memory, 'memory.usage_in_bytes')
@@ -223,7 +257,9 @@ class SlotCgroupV1 implements SlotCgroup {
     return usedBytes > bytes && sharedBytes(memory) > bytes
   }
 
+  /** A frozen process receives no signal. */
   kill(): void {
+    this.freezer.thaw()
     for (const pid of [...this.basePids(), ...this.runPids()]) killPid(pid)
   }
 
@@ -233,10 +269,14 @@ class SlotCgroupV1 implements SlotCgroup {
     await removeWhenEmpty(slotDirs(this.#options, this.#slotId))
   }
 
+  #oomKillsInAll(): number {
+    return readKeyed(this.#leaf('memory', 'run'), 'memory.oom_control', 'oom_kill')
+  }
+
   #counters(): { cpuNs: number; oomKills: number } {
     return {
       cpuNs: readNumber(this.#leaf('cpuacct', 'run'), 'cpuacct.usage'),
-      oomKills: readKeyed(this.#leaf('memory', 'run'), 'memory.oom_control', 'oom_kill'),
+      oomKills: this.#oomKillsInAll(),
     }
   }
 

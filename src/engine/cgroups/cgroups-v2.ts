@@ -12,6 +12,7 @@ import {
 import { dirname, join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
 import {
+  ignoreIncomplete,
   killPid,
   readControl,
   readKeyed,
@@ -24,7 +25,8 @@ import {
   writeControlSlowly,
   writeControlSlowlyIfThere,
 } from './cgroup-files.ts'
-import type { Cgroups, LeafLimits, PeakScope, SlotCgroup, Usage } from './cgroups.ts'
+import type { Cgroups, Consumption, LeafLimits, PeakScope, SlotCgroup, Usage } from './cgroups.ts'
+import { type Freezer, freezerV2 } from './freezer.ts'
 import { LeftoverCache } from './leftover-cache.ts'
 import { processorsOf } from './processors.ts'
 
@@ -100,6 +102,7 @@ export class CgroupsV2 implements Cgroups {
 
 class SlotCgroupV2 implements SlotCgroup {
   readonly ociPath: string
+  readonly freezer: Freezer
   readonly peakScope: PeakScope
   readonly #slot: string
   readonly #run: string
@@ -124,6 +127,7 @@ class SlotCgroupV2 implements SlotCgroup {
     for (const leaf of [this.#base, this.#run]) mkdirSync(leaf, { recursive: true })
     this.#leftover = new LeftoverCache(this.#run)
     limit(this.#base, options.base)
+    this.freezer = freezerV2(this.#run)
     const peak = openPeak(join(this.#run, 'memory.peak'))
     this.peakScope = peak.scope
     this.#peakFd = peak.fd
@@ -136,6 +140,7 @@ class SlotCgroupV2 implements SlotCgroup {
 
   liftProcessorLimits(): void {
     if (this.#lifted) return
+    this.freezer.close()
     this.#lifted = true
     writeControl(this.#run, 'cpu.max', `max ${cpuPeriodUs}`)
     // Empty means all processors of the parent.
@@ -145,6 +150,7 @@ class SlotCgroupV2 implements SlotCgroup {
   restoreProcessorLimits(): void {
     if (!this.#lifted) return
     this.#lifted = false
+    this.freezer.open()
     if (this.#runLimits?.cpus !== undefined) writeQuota(this.#run, this.#runLimits.cpus)
     if (this.#processors.length > 0) this.bindRun(this.#processors)
   }
@@ -165,6 +171,10 @@ class SlotCgroupV2 implements SlotCgroup {
 
   runPids(): number[] {
     return readPids(this.#run)
+  }
+
+  runTasks(): number[] {
+    return readPids(this.#run, 'cgroup.threads')
   }
 
   async moveToRun(pid: number): Promise<void> {
@@ -193,6 +203,29 @@ class SlotCgroupV2 implements SlotCgroup {
     }
   }
 
+  oomKills(): number {
+    return this.#oomKillsInAll() - this.#before.oomKills
+  }
+
+  async reclaim(): Promise<void> {
+    const bytes =
+      readKeyed(this.#run, 'memory.stat', 'inactive_file') + readKeyed(this.#run, 'memory.stat', 'active_file')
+    if (bytes > 0) await writeControlSlowlyIfThere(this.#run, 'memory.reclaim', String(bytes)).catch(ignoreIncomplete)
+  }
+
+  cpuSeconds(): number {
+    return readKeyed(this.#run, 'cpu.stat', 'usage_usec') / 1e6
+  }
+
+  consumption(): Consumption {
+    const droppableBytes = readKeyed(this.#run, 'memory.stat', 'inactive_file')
+    return {
+      cpuSeconds: this.cpuSeconds(),
+      memoryBytes: Math.max(0, readNumber(this.#run, 'memory.current') - droppableBytes),
+      tasks: readNumber(this.#run, 'pids.current'),
+    }
+  }
+
   sharesMoreThan(bytes: number): boolean {
     const usedBytes = readNumber(this.#run, 'memory.current')
     this.#leftover.endRun(usedBytes)
@@ -215,10 +248,14 @@ class SlotCgroupV2 implements SlotCgroup {
     return Number(bytes.toString('latin1', 0, readSync(this.#peakFd, bytes, 0, bytes.length, 0)))
   }
 
+  #oomKillsInAll(): number {
+    return readKeyed(this.#run, 'memory.events', 'oom_kill')
+  }
+
   #counters(): { cpuUs: number; oomKills: number } {
     return {
       cpuUs: readKeyed(this.#run, 'cpu.stat', 'usage_usec'),
-      oomKills: readKeyed(this.#run, 'memory.events', 'oom_kill'),
+      oomKills: this.#oomKillsInAll(),
     }
   }
 }

@@ -1,9 +1,10 @@
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
 import type { Limits } from '../../base/run.ts'
 import { CgroupsV1 } from './cgroups-v1.ts'
 import { CgroupsV2 } from './cgroups-v2.ts'
+import type { Freezer } from './freezer.ts'
 
 export type CgroupVersion = 'v1' | 'hybrid' | 'v2'
 
@@ -24,6 +25,16 @@ export interface Usage {
   oomKills: number
 }
 
+/** What `run` uses now. */
+export interface Consumption {
+  /** Since it was created. */
+  cpuSeconds: number
+  /** Without pages of files that the kernel can drop at any time. */
+  memoryBytes: number
+  /** Processes and threads. */
+  tasks: number
+}
+
 /**
  * The cgroup of one slot with its two leaves: `base` for the guest and the jailer, `run` for the jailed program. Most
  * calls are a few small reads and writes in a kernel filesystem, so they are synchronous.
@@ -32,6 +43,8 @@ export interface SlotCgroup {
   /** The path of `base` below every hierarchy, for the OCI runtime. */
   readonly ociPath: string
   readonly peakScope: PeakScope
+  /** Suspends the processes of `run`. Its holds end when the processor limits are lifted. */
+  readonly freezer: Freezer
   /** Sets the limits of `run`. */
   limitRun(limits: LeafLimits): void
   /** Binds `run` to processors of the machine. Requires `Cgroups.processors`. */
@@ -45,6 +58,8 @@ export interface SlotCgroup {
   restoreProcessorLimits(): void
   basePids(): number[]
   runPids(): number[]
+  /** Threads of `run`. */
+  runTasks(): number[]
   /**
    * Moves one process into `run`. This is the only slow call: the kernel waits for an RCU grace period, about ten
    * milliseconds, unless another process was moved shortly before.
@@ -56,6 +71,16 @@ export interface SlotCgroup {
   /** Resets the counters: `usage` reports what was used since this call. */
   beginUsage(): void
   usage(): Usage
+  consumption(): Consumption
+  /** Processes of `run` that the kernel killed for memory since `beginUsage`. One short read. */
+  oomKills(): number
+  /** Processor time of `run` since its creation. One short read. */
+  cpuSeconds(): number
+  /**
+   * Makes the kernel give back the pages of files that `run` holds and that it can read again. The memory of its processes
+   * is not affected. Resolves when it has, or cannot give back more.
+   */
+  reclaim(): Promise<void>
   /**
    * Limits the operations of runs on one block device. Does nothing where the kernel has no such limit. The first limit
    * of a device takes tens of milliseconds.
@@ -126,6 +151,7 @@ export function openCgroups(options: {
 }): Cgroups {
   const mounts = cgroupMounts(options.mountinfo ?? readFileSync('/proc/self/mountinfo', 'utf8'), options.root)
   const below = join(cgroupPrefix, options.instanceId)
+  requireWritable(mounts, options.root)
   if (mounts.some((mount) => mount.controllers === 'v2' && mount.point === options.root))
     return new CgroupsV2({ root: options.root, below, base: options.base })
 
@@ -137,15 +163,35 @@ export function openCgroups(options: {
     pointOf: (name) => mounts.find((mount) => mount.controllers.includes(name))?.point ?? options.root,
     blkioPoint: mounts.find((mount) => mount.controllers.includes('blkio'))?.point,
     cpusetPoint: mounts.find((mount) => mount.controllers.includes('cpuset'))?.point,
+    freezerPoint: mounts.find((mount) => mount.controllers.includes('freezer'))?.point,
     shadow: options.shadow,
     below,
     base: options.base,
   })
 }
 
+/** Where the hierarchies of containers are mounted from. */
+const containerFlag = '--volume=/sys/fs/cgroup:/sys/fs/cgroup:rw'
+
+/** @throws StartRefused where no group can be created, as in most containers. */
+function requireWritable(mounts: readonly CgroupMount[], root: string): void {
+  for (const { point, controllers } of mounts) {
+    const isUsed = controllers === 'v2' ? point === root : needed.some((name) => controllers.includes(name))
+    if (!isUsed) continue
+    try {
+      mkdirSync(join(point, cgroupPrefix), { recursive: true })
+    } catch (error) {
+      throw new StartRefused(
+        `No cgroup can be created in ${point}: ${(error as Error).message}.`,
+        `Mount it writable. In a container, add ${containerFlag} to its flags.`,
+      )
+    }
+  }
+}
+
 function refusedForControllers(missing: readonly string[], root: string): StartRefused {
   return new StartRefused(
     `The cgroup controllers ${missing.join(', ')} are not available below ${root}, so limits would not hold.`,
-    `Mount cgroup v2 at ${root}, or the v1 hierarchies of these controllers; in a container, give it a cgroup tree it may write to (privileged, or --cgroupns=private with a writable mount).`,
+    `Mount cgroup v2 at ${root}, or the v1 hierarchies of these controllers; in a container, add ${containerFlag} to its flags.`,
   )
 }

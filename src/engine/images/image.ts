@@ -4,14 +4,10 @@ import {
   copyFileSync,
   existsSync,
   lstatSync,
-  mkdirSync,
   readdirSync,
   readFileSync,
   readlinkSync,
   realpathSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
@@ -25,6 +21,8 @@ import {
 import { bindReadOnly, mountsBelow, unmount } from '../mounts.ts'
 import type { EngineSettings } from '../settings.ts'
 import { deviceNames } from '../slots/oci-config.ts'
+import { copyProgram, link, makeDir, putFile } from './generated-files.ts'
+import { writeKernels } from './kernel-files.ts'
 
 /** The root filesystem of slots and jails. */
 export interface Image {
@@ -37,6 +35,9 @@ export interface Image {
 
 /** Entries of /etc that are copied: configuration of libraries and languages, without users, hosts or secrets. */
 const copiedFromEtc = [
+  'apt/sources.list', // apt-get download, in a run with a network
+  'apt/sources.list.d',
+  'apt/trusted.gpg.d',
   'alternatives', // /usr/bin/awk and many others go through it
   'debian_version',
   'fonts',
@@ -53,6 +54,7 @@ const copiedFromEtc = [
   'protocols',
   'services',
   'ssl/certs/ca-certificates.crt',
+  'ssl/certs/java/cacerts',
   'ssl/openssl.cnf',
   'terminfo',
 ]
@@ -63,19 +65,40 @@ const copiedFromEtcByPattern = [/^python3(\.\d+)?$/, /^java-\d+-openjdk$/]
 /** Maximum size of a copied file, in bytes. */
 const copiedFileMaxBytes = 4 * 1024 * 1024
 
-const written: Record<string, string> = {
+/** Only names of files in it differ from the defaults: the user of a run can write to none of those of the system. */
+const aptConfiguration = `
+Dir::State "/tmp/apt";
+Dir::State::status "/dev/null";
+Dir::Cache "/tmp/apt";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+Dir::Log "/tmp/apt";
+Acquire::GzipIndexes "true";
+Acquire::Languages "none";
+APT::Sandbox::User "";
+Acquire::Retries "0";
+`
+
+/** In place of its default for runs without a network, which need not try twice. `network-env.ts` names the file. */
+const aptNetworkConfiguration = 'Acquire::Retries "3";\n'
+
+/** Files of every image. */
+export const written: Record<string, string> = {
   'etc/passwd':
     'root:x:0:0:root:/:/usr/sbin/nologin\nbaponi:x:1000:1000::/home/baponi:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n',
   'etc/group': 'root:x:0:\nbaponi:x:1000:\nnogroup:x:65534:\n',
   'etc/hosts': '127.0.0.1 localhost glovebox\n::1 localhost glovebox\n',
   'etc/hostname': 'glovebox\n',
-  'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n',
+  'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files dns files\nservices: files\nprotocols: files\n',
   'etc/resolv.conf': '',
   'etc/timezone': 'Etc/UTC\n',
+  'etc/apt/apt.conf.d/50glovebox': aptConfiguration,
+  'etc/apt/glovebox-network.conf': aptNetworkConfiguration,
   [preludePath]: readFileSync(new URL('../../../guest/node/prelude.cjs', import.meta.url), 'utf8'),
 }
 
-const linked: Record<string, string> = {
+/** Links of every image. */
+export const linked: Record<string, string> = {
   'etc/localtime': '/usr/share/zoneinfo/Etc/UTC',
   'etc/mtab': '/proc/self/mounts',
   'var/tmp': '/tmp',
@@ -84,10 +107,10 @@ const linked: Record<string, string> = {
   workspace: '/home/baponi',
 }
 
-const nodeInImage = '/opt/glovebox/bin/node'
+export const nodeInImage = '/opt/glovebox/bin/node'
 
 /** Mount points of a jail. */
-const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi', 'volumes']
+export const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi', 'volumes']
 
 /**
  * Creates the default image, which is the /usr of the machine with generated other directories, and the root of slots.
@@ -104,7 +127,7 @@ export async function openImage(
     for (const point of mountsBelow(slotRoot)) await unmount(point)
   }
   try {
-    writeSlotRoot(slotRoot, guestPath)
+    writeSlotRoot(slotRoot, guestPath, ['root', 'usr', 'node'])
     writeImage(image)
     const env = addFigures(image) ? { ...fixedEnv, ...figuresEnv } : fixedEnv
     copyProgram(pythonZygotePath, join(image, pythonZygoteInImage))
@@ -124,11 +147,16 @@ export async function openImage(
   }
 }
 
+/** Returns the parts of the image of a slot, which are the lower layers of its root. */
+export const imagePartsOf = (slotRoot: string): { name: string; dir: string }[] =>
+  readdirSync(join(slotRoot, 'image')).map((name) => ({ name, dir: join(slotRoot, 'image', name) }))
+
 /** Whether the directory of a program shows nothing else. A single file cannot be a layer of an overlay. */
-const isAlone = (program: string): boolean =>
+export const isAlone = (program: string): boolean =>
   basename(program) === basename(nodeInImage) && readdirSync(dirname(program)).length === 1
 
-function writeImage(root: string): void {
+/** Writes the root of the machine's own image, without its /usr. */
+export function writeImage(root: string): void {
   makeDir(root)
   for (const point of mountPoints) makeDir(join(root, point))
   makeDir(join(root, 'usr'))
@@ -147,8 +175,12 @@ function writeImage(root: string): void {
   ])
     copyPublic(join('/etc', name), join(root, 'etc', name))
   for (const [path, text] of Object.entries(written)) putFile(join(root, path), text)
+  writeKernels(root)
   for (const [path, target] of Object.entries(linked)) link(join(root, path), target)
 }
+
+/** Added to `sitecustomize`. */
+export const figuresImport = `\nimport sys\n\nsys.path.append('${figuresDir}')\n`
 
 /**
  * Makes `glovebox_figures` importable in every Python. On Debian, `sitecustomize` is in /etc, which the image generates, so
@@ -166,28 +198,24 @@ function addFigures(root: string): boolean {
   if (customs.length === 0 || !customs.every(isOurs)) return false
   for (const { own } of customs) {
     chmodSync(own, 0o644)
-    appendFileSync(own, `\nimport sys\n\nsys.path.append('${figuresDir}')\n`)
+    appendFileSync(own, figuresImport)
   }
-  const source = readFileSync(new URL('../../../guest/python/figures.py', import.meta.url), 'utf8')
-  putFile(join(root, figuresDir, 'glovebox_figures.py'), source)
+  writeFigures(root)
   return true
 }
 
-function writeSlotRoot(root: string, guestPath: string): void {
-  for (const point of ['', 'proc', 'dev', 'scratch', 'dock']) makeDir(join(root, point))
-  for (const part of ['root', 'usr', 'node']) makeDir(join(root, 'image', part))
-  for (const name of deviceNames) putFile(join(root, 'devices', name), '')
-  copyProgram(guestPath, join(root, 'guest'))
+/** Writes the module that shows figures; see `addFigures`. */
+export function writeFigures(root: string): void {
+  const source = readFileSync(new URL('../../../guest/python/figures.py', import.meta.url), 'utf8')
+  putFile(join(root, figuresDir, 'glovebox_figures.py'), source)
 }
 
-function copyProgram(from: string, to: string): void {
-  makeDir(dirname(to))
-  try {
-    copyFileSync(from, to)
-  } catch (error) {
-    throw new StartRefused(`${from} cannot be read: ${(error as Error).message}.`, 'Build it: sh guest/build.sh build.')
-  }
-  chmodSync(to, 0o755)
+/** @param parts of what jails see, below /image. */
+export function writeSlotRoot(root: string, guestPath: string, parts: readonly string[]): void {
+  for (const point of ['', 'proc', 'dev', 'scratch', 'dock']) makeDir(join(root, point))
+  for (const part of parts) makeDir(join(root, 'image', part))
+  for (const name of deviceNames) putFile(join(root, 'devices', name), '')
+  copyProgram(guestPath, join(root, 'guest'))
 }
 
 /** Copies world-readable links, small files and directories. Skips all others. */
@@ -200,26 +228,9 @@ function copyPublic(from: string, to: string): void {
     for (const name of readdirSync(from)) copyPublic(join(from, name), join(to, name))
   }
   if (!stat.isFile() || !(stat.mode & 0o004) || stat.size > copiedFileMaxBytes) return
+  // Such as the address of a package index with a password in it.
+  if (/:\/\/[^\s/]*@/.test(readFileSync(from, 'latin1'))) return
   makeDir(dirname(to))
   copyFileSync(from, to)
   chmodSync(to, 0o444)
-}
-
-// Sets the modes explicitly, since the umask of this process can clear bits.
-function makeDir(path: string): void {
-  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return
-  if (dirname(path) !== path) makeDir(dirname(path))
-  mkdirSync(path)
-  chmodSync(path, 0o755)
-}
-
-function putFile(path: string, text: string): void {
-  makeDir(dirname(path))
-  writeFileSync(path, text)
-  chmodSync(path, 0o644)
-}
-
-function link(path: string, target: string): void {
-  makeDir(dirname(path))
-  symlinkSync(target, path)
 }

@@ -71,22 +71,34 @@ const wellKnownPrograms = [
   ],
 ]
 
-/** Reads which packages and programs the image has. The default image has the /usr of the machine. */
-export function readPackages(usr = '/usr'): Omit<Software, 'interpreters'> {
-  const packages = pythonPackages(usr)
+/** Directories of an image, by their path below its root. */
+export interface ImageDirectories {
+  /** Names in a directory; none if it does not exist. */
+  list(path: string): readonly string[]
+}
+
+/** Returns the directories of an image that is trusted: the /usr of the machine. */
+export const directoriesBelow = (root: string): ImageDirectories => ({
+  list: (path) => (existsSync(join(root, path)) ? readdirSync(join(root, path)).toSorted() : []),
+})
+
+/** Reads which packages and programs an image has: by default that of the machine. */
+export function readPackages(directories = directoriesBelow('/')): Omit<Software, 'interpreters'> {
+  const packages = pythonPackages(directories)
+  const installed = new Set(['usr/local/bin', 'usr/bin', 'bin'].flatMap((path) => directories.list(path)))
   const known = wellKnownPackages.flatMap((name) => packages.get(name) ?? [])
   return {
     pythonPackages: known.slice(0, packagesMax),
     pythonPackagesTotal: packages.size,
-    programs: wellKnownPrograms.filter((name) => existsSync(join(usr, 'bin', name))),
+    programs: wellKnownPrograms.filter((name) => installed.has(name)),
   }
 }
 
 /** Returns the packages of the interpreter of the image, by normalized name. */
-function pythonPackages(usr: string): Map<string, Package> {
+function pythonPackages(directories: ImageDirectories): Map<string, Package> {
   const found = new Map<string, Package>()
-  for (const directory of packageDirectories(usr)) {
-    for (const entry of list(directory)) {
+  for (const directory of packageDirectories(directories)) {
+    for (const entry of directories.list(directory)) {
       const [, name, version] = /^([A-Za-z0-9._]+?)-([0-9][^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info$/.exec(entry) ?? []
       if (name === undefined || version === undefined) continue
       // https://packaging.python.org/en/latest/specifications/name-normalization/
@@ -98,11 +110,10 @@ function pythonPackages(usr: string): Map<string, Package> {
 }
 
 /** Directories of packages, in the order in which the interpreter searches them. */
-const packageDirectories = (usr: string): string[] => [
-  ...list(join(usr, 'local/lib'))
+const packageDirectories = ({ list }: ImageDirectories): string[] => [
+  ...list('usr/local/lib')
     .filter((name) => /^python3\.\d+$/.test(name))
-    .map((name) => join(usr, 'local/lib', name, 'dist-packages')),
-  join(usr, 'lib/python3/dist-packages'),
+    // Debian's interpreter has the first, any other one the second.
+    .flatMap((name) => [`usr/local/lib/${name}/dist-packages`, `usr/local/lib/${name}/site-packages`]),
+  'usr/lib/python3/dist-packages',
 ]
-
-const list = (directory: string): string[] => (existsSync(directory) ? readdirSync(directory).toSorted() : [])

@@ -34,4 +34,4 @@ const names = new Map<number, Signal>()
 // Where two names share a number (ABRT and IOT) the first listed is the usual one.
 for (const [name, number] of Object.entries(constants.signals)) if (!names.has(number)) names.set(number, name.slice(3))
 
-const nameOf = (signal: number): Signal => names.get(signal) ?? String(signal)
+export const nameOf = (signal: number): Signal => names.get(signal) ?? String(signal)

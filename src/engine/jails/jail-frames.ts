@@ -1,6 +1,7 @@
 import type { Limits } from '../../base/run.ts'
 import { type DockMounts, encodeBegin, encodeBytes, encodePrepare, toGuest } from '../slots/guest-channel.ts'
 import { creditWindowBytes, pictureWindowBytes } from '../slots/run-slot.ts'
+import type { NetworkOfJail } from './jail-network.ts'
 import { type Command, home } from './languages.ts'
 import type { PrewarmedJail } from './prewarmed-jail.ts'
 
@@ -13,6 +14,10 @@ export interface JailRequest extends Command, DockMounts {
   limits: Limits
   /** Name of the copy of the program in the home, from which it is started. Absent without one. */
   homeCodeFile?: string | undefined
+  /** That it trusts in place of those of its image, in PEM. */
+  certificates?: string | undefined
+  /** Absent: it has none. */
+  network?: NetworkOfJail | undefined
 }
 
 /** What begins a run in a jail that waits. */
@@ -27,7 +32,7 @@ export function beginFramesOf(jail: PrewarmedJail, { env, code, stdin, dock, vol
 
 /** What makes a jail for a run, and begins it. */
 export function framesOf(number: number, request: JailRequest, shownCpus: number): Buffer[] {
-  const { argv, codeFile, homeCodeFile, env, ownEnv, code, dock, volumes, limits } = request
+  const { argv, codeFile, homeCodeFile, certificates, env, ownEnv, code, dock, volumes, limits } = request
   const stdin = request.stdin ?? (request.hasInputPipe ? new Uint8Array() : undefined)
   if (stdin && codeFile === undefined) throw new RangeError('standard input cannot carry both the code and an input')
   return [
@@ -38,6 +43,7 @@ export function framesOf(number: number, request: JailRequest, shownCpus: number
       home,
       ...(codeFile === undefined ? {} : { codeFile }),
       homeCodeFile,
+      certificates,
       shownCpus,
       codeBytes: code.length,
       ...(stdin === undefined ? {} : { stdinBytes: stdin.length }),

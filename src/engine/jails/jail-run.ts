@@ -16,6 +16,7 @@ import {
 import { creditWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from '../slots/run-slot.ts'
 import { endingOf, type Stop } from './ending.ts'
 import { beginFramesOf, framesOf, type JailRequest } from './jail-frames.ts'
+import { type NetworkOfJail, openNetwork } from './jail-network.ts'
 import { PrewarmedJail } from './prewarmed-jail.ts'
 import { SocketMemoryWatch } from './socket-memory.ts'
 
@@ -66,6 +67,7 @@ export class JailRun implements SlotRun {
   readonly #number: number
   readonly #limits: Limits
   readonly #observer: RunObserver
+  readonly #network: NetworkOfJail | undefined
   readonly #requestedMs = monotonicMs()
   readonly #outputBytes: Record<Stream, number> = { stdout: 0, stderr: 0 }
   #resolve: (result: SlotRunResult) => void = () => undefined
@@ -77,6 +79,7 @@ export class JailRun implements SlotRun {
   #endedMs: number | undefined
   #stop: Stop | undefined
   #socketMemory: SocketMemoryWatch | undefined
+  #mounted: (() => void) | undefined
   /** What the guest may still send, and what it has not been given back yet. */
   #creditBytes = creditWindowBytes
   #owedBytes = 0
@@ -90,6 +93,7 @@ export class JailRun implements SlotRun {
     this.#number = place.number
     this.#limits = request.limits
     this.#observer = observer
+    this.#network = request.network
     this.#images = new PictureIntake((mimeType, bytes) => observer.image(mimeType, bytes))
     this.ended = new Promise((resolve) => {
       this.#resolve = resolve
@@ -98,7 +102,7 @@ export class JailRun implements SlotRun {
     if (place instanceof PrewarmedJail) {
       this.#jailedMs = this.#requestedMs
       const frames = beginFramesOf(place, request)
-      void place.ready.then(() => this.#takeOver(frames))
+      void place.ready.then(() => this.#takeOver(place.pid, frames))
     } else {
       const frames = framesOf(place.number, request, slot.shownCpus)
       if (place.after === undefined) this.#prepare(frames)
@@ -113,12 +117,13 @@ export class JailRun implements SlotRun {
       return
     }
     this.#phase = 'preparing'
+    this.#mounted = this.#slot.beginMounting()
     this.#slot.guest.receive((frame) => this.#receive(frame))
     this.#slot.guest.send(frames)
   }
 
   /** The jail and its interpreter are there, and were held against their limits. */
-  #takeOver(frames: Buffer[]): void {
+  #takeOver(pid: number, frames: Buffer[]): void {
     if (this.#phase !== 'queued') return
     const { guest, cgroup } = this.#slot
     this.#phase = 'waiting'
@@ -128,7 +133,7 @@ export class JailRun implements SlotRun {
       return
     }
     cgroup.beginUsage()
-    this.#start(frames)
+    this.#connect(pid, frames)
   }
 
   stop(cause: CancelCause): void {
@@ -169,6 +174,8 @@ export class JailRun implements SlotRun {
         return
       case fromGuest.hello:
         throw new GuestProtocolError('hello again')
+      case fromGuest.inputRoom:
+        throw new GuestProtocolError('room for an input that is not sent')
       case fromGuest.forker:
       case fromGuest.zygoteGone:
         throw new GuestProtocolError('word of a host that has none')
@@ -180,15 +187,31 @@ export class JailRun implements SlotRun {
     if (this.#phase !== 'preparing') throw new GuestProtocolError('waiting twice')
     this.#phase = 'waiting'
     this.#jailedMs = monotonicMs()
+    this.#mounted?.()
     if (this.#stop) return
+    let pid: number
     try {
-      requireUnderLimits(this.#slot, slotPid)
+      pid = requireUnderLimits(this.#slot, slotPid)
     } catch (error) {
       void this.#slot.condemn(`the process is not under its limits: ${(error as Error).message}`)
       return
     }
     this.#slot.cgroup.beginUsage()
-    this.#start([encodeFrame(toGuest.go, this.#number)])
+    this.#connect(pid, [encodeFrame(toGuest.go, this.#number)])
+  }
+
+  /** Starts the program, when the network of its jail is open where it has one. */
+  #connect(pid: number, frames: Buffer[]): void {
+    if (this.#network === undefined) {
+      this.#start(frames)
+      return
+    }
+    openNetwork(this.#slot, pid, this.#network).then(
+      () => {
+        if (this.#phase === 'waiting' && !this.#stop) this.#start(frames)
+      },
+      (error: Error) => void this.#slot.condemn(`the network of its jail could not be opened: ${error.message}`),
+    )
   }
 
   #start(frames: Buffer[]): void {
@@ -282,6 +305,7 @@ export class JailRun implements SlotRun {
     this.#phase = 'ended'
     clearTimeout(this.#timer)
     this.#socketMemory?.stop()
+    this.#mounted?.()
     this.#endedMs ??= monotonicMs()
     return this.#startedMs === undefined ? 0 : this.#endedMs - this.#startedMs
   }

@@ -1,4 +1,5 @@
 import type { Language } from '../../base/run.ts'
+import { homeDirectory } from '../../base/sandbox.ts'
 import type { PrewarmMethod } from '../slots/guest-channel.ts'
 
 /** A program for a jail to run, with its arguments, for the guest. */
@@ -19,9 +20,11 @@ export interface LanguageFound {
   path: string
   /** As the interpreter prints it, e.g. `Python 3.11.2`. */
   version: string
+  /** Whether a python cannot load the shared object of the product, because it has another C library. */
+  isPlain?: boolean
 }
 
-export const home = '/home/baponi'
+export const home = homeDirectory
 const codeDir = '/run/glovebox'
 
 /** Where programs are found inside. */
@@ -117,15 +120,26 @@ const table: Record<Language, Start> = {
   },
 }
 
+/** Whether a version of an interpreter can run the language: Node.js removes types since 22.13. */
+export function supports(language: Language, version: string): boolean {
+  if (language !== 'typescript') return true
+  const [, major = 0, minor = 0] = (/v(\d+)\.(\d+)/.exec(version) ?? []).map(Number)
+  return major > 22 || (major === 22 && minor >= 13)
+}
+
 /** @param env of the run. */
-export function commandOf({ language, path }: LanguageFound, env: Readonly<Record<string, string>>): Required<Command> {
+export function commandOf(
+  { language, path, isPlain = false }: LanguageFound,
+  env: Readonly<Record<string, string>>,
+): Required<Command> {
   const { args, codeFile, waits } = table[language]
   const file = `${codeDir}/${codeFile}`
   const own = {
     LD_PRELOAD: [`/${pythonZygotePath}`, env.LD_PRELOAD].filter(Boolean).join(':'),
     GLOVEBOX_PROGRAM: file,
   }
-  return { argv: [path, ...args(file)], codeFile, ownEnv: language === 'python' ? own : {}, hasInputPipe: waits }
+  const ownEnv = language === 'python' && !isPlain ? own : {}
+  return { argv: [path, ...args(file)], codeFile, ownEnv, hasInputPipe: waits && !isPlain }
 }
 
 const byteOrderMark = Buffer.of(0xef, 0xbb, 0xbf)
@@ -191,7 +205,7 @@ export function zygoteCommandOf(
   preload: readonly string[],
   env: Readonly<Record<string, string>>,
 ): { argv: readonly string[]; env: Record<string, string> } | undefined {
-  if (found.language !== 'python') return undefined
+  if (found.language !== 'python' || found.isPlain) return undefined
   const { argv, ownEnv } = commandOf(found, {})
   const oneThread = Object.fromEntries(
     ['OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS', 'NUMEXPR_NUM_THREADS'].map((name) => [name, '1']),
@@ -203,8 +217,11 @@ export function zygoteCommandOf(
   }
 }
 
-/** The command lines to try, in order, to learn whether and where the image has a language; each prints its version. */
-export function versionCommands(language: Language): { path: string; argv: string[] }[] {
+/**
+ * The command lines to try, in order, to learn whether and where an image has a language; each prints its version.
+ * @param searched the PATH of the image.
+ */
+export function versionCommands(language: Language, searched = imagePath): { path: string; argv: string[] }[] {
   const { program, versionArgs } = table[language]
-  return imagePath.split(':').map((dir) => ({ path: `${dir}/${program}`, argv: [`${dir}/${program}`, ...versionArgs] }))
+  return searched.split(':').map((dir) => ({ path: `${dir}/${program}`, argv: [`${dir}/${program}`, ...versionArgs] }))
 }

@@ -41,6 +41,8 @@ export class PrewarmedJail {
   readonly #ready = Promise.withResolvers<void>()
   readonly #gone = Promise.withResolvers<void>()
   readonly #timer: NodeJS.Timeout
+  readonly #mounted: () => void
+  #pid = 0
   #phase: 'making' | 'ready' | 'ending' | 'gone' = 'making'
 
   /** @param spec of a run as the next one is expected to be. */
@@ -49,6 +51,7 @@ export class PrewarmedJail {
     this.#slot = slot
     this.#spec = spec
     this.#command = command
+    this.#mounted = slot.beginMounting()
     slot.guest.receive((frame) => this.#receive(frame))
     slot.guest.send([
       encodePrepare(number, {
@@ -57,6 +60,7 @@ export class PrewarmedJail {
         codeFile: command.codeFile,
         env,
         home,
+        certificates: spec.network?.certificates,
         prewarm: command.method,
         shownCpus: slot.shownCpus,
         codeBytes: 0,
@@ -72,7 +76,15 @@ export class PrewarmedJail {
   fits(spec: RunSpec): boolean {
     if (this.#phase !== 'making' && this.#phase !== 'ready') return false
     if (spec.language !== this.#spec.language) return false
+    // Variables differ with a network.
+    if ((spec.network === undefined) !== (this.#spec.network === undefined)) return false
+    if (spec.network?.certificates !== this.#spec.network?.certificates) return false
     return fixedLimits.every((name) => spec.limits[name] === this.#spec.limits[name]) && this.#command.takes(spec.env)
+  }
+
+  /** Its process on the host, when it is ready. */
+  get pid(): number {
+    return this.#pid
   }
 
   get state(): 'nothing' | 'making' | 'ready' {
@@ -115,8 +127,9 @@ export class PrewarmedJail {
   }
 
   #admit(slotPid: number): void {
+    this.#mounted()
     try {
-      requireUnderLimits(this.#slot, slotPid)
+      this.#pid = requireUnderLimits(this.#slot, slotPid)
     } catch (error) {
       void this.#slot.condemn(`the process is not under its limits: ${(error as Error).message}`)
       return
@@ -128,6 +141,7 @@ export class PrewarmedJail {
   }
 
   #end(): void {
+    this.#mounted()
     this.#phase = 'gone'
     clearTimeout(this.#timer)
     this.#gone.resolve()

@@ -5,9 +5,14 @@ import { closeSync, openSync, readSync } from 'node:fs'
  * no cgroup: answers of netlink, datagrams that are corked or (cgroup v1) unread, connections that wait to be accepted.
  */
 const heldShare = 0.05
-const heldMinBytes = 8 * 1024 * 1024
-/** A program fills buffers at about 1 MiB per millisecond at most, so what passes between two looks stays small. */
+/** A tenth of the smallest limit that a profile can have, less what is filled between two looks. */
+const heldMinBytes = 1280 * 1024
+/** A program fills buffers at about 1 MiB per millisecond of its processor time, which bounds what passes between two looks. */
 const intervalMs = 40
+/** The longest interval while a sandbox uses no processor time, since most sandboxes are idle most of the time. */
+const idleIntervalMs = 160
+/** Processor time within which little can be filled, in seconds. */
+const idleSeconds = 0.001
 /** One socket cannot hold more: `net.core.wmem_default` and `rmem_default`, and one message that was let in before. */
 const udpSocketBytes = 512 * 1024
 const tcpSocketBytes = 256 * 1024
@@ -19,33 +24,49 @@ const listingBytes = 256 * 1024
 const listing = Buffer.alloc(listingBytes)
 
 /**
- * Watches the socket buffers of one run that no cgroup limits, and reports once when they exceed their share.
- * @param pids the processes of the run, by their number on the host.
- * @param memoryBytes the memory limit of the run.
+ * Watches the socket buffers of one run or sandbox that no cgroup limits, and reports once when they exceed their share.
+ * @param pids its processes, by their number on the host.
+ * @param memoryBytes its memory limit.
  * @param exceeded called at most once.
+ * @param cpuSeconds processor time that it has used so far. If given, buffers are only read after it used some.
  */
 export class SocketMemoryWatch {
   readonly #pids: () => readonly number[]
   readonly #limitBytes: number
   readonly #exceeded: () => void
-  readonly #timer: NodeJS.Timeout
+  readonly #cpuSeconds: (() => number) | undefined
+  #timer: NodeJS.Timeout
   #pid: number | undefined
+  #lookedAtSeconds = 0
+  #intervalMs = intervalMs
 
-  constructor(pids: () => readonly number[], memoryBytes: number, exceeded: () => void) {
+  constructor(pids: () => readonly number[], memoryBytes: number, exceeded: () => void, cpuSeconds?: () => number) {
     this.#pids = pids
     this.#limitBytes = Math.max(heldMinBytes, memoryBytes * heldShare)
     this.#exceeded = exceeded
-    this.#timer = setInterval(() => this.#look(), intervalMs)
+    this.#cpuSeconds = cpuSeconds
+    this.#timer = setTimeout(() => this.#look(), intervalMs)
   }
 
   stop(): void {
-    clearInterval(this.#timer)
+    clearTimeout(this.#timer)
   }
 
   #look(): void {
-    if (this.#heldBytes() <= this.#limitBytes) return
-    this.stop()
-    this.#exceeded()
+    if (this.#wasActive() && this.#heldBytes() > this.#limitBytes) {
+      this.#exceeded()
+      return
+    }
+    this.#timer = setTimeout(() => this.#look(), this.#intervalMs)
+  }
+
+  #wasActive(): boolean {
+    const seconds = this.#cpuSeconds?.()
+    if (seconds === undefined) return true
+    const wasActive = seconds - this.#lookedAtSeconds >= idleSeconds
+    this.#intervalMs = wasActive ? intervalMs : Math.min(this.#intervalMs * 2, idleIntervalMs)
+    if (wasActive) this.#lookedAtSeconds = seconds
+    return wasActive
   }
 
   /** @returns 0 when every process that was asked has just ended. */

@@ -17,11 +17,11 @@ export const retired = ''
 export const isForOneRun = ({ reuse, thread }: RunSpec): boolean =>
   reuse === 'never' || (reuse === 'thread' && thread === undefined)
 
-/** Returns what a run has in common with every run that may use the same slot. */
-export function bindingOf(spec: RunSpec): string {
+/** Returns what a run has in common with every run that may use the same slot. @param image ID of its image. */
+export function bindingOf(spec: RunSpec, image: string): string {
   if (isForOneRun(spec)) return spec.runId
   const { keyId, profile, profileRevision } = spec
-  return JSON.stringify([keyId, profile, profileRevision, ...(spec.reuse === 'thread' ? [spec.thread?.id] : [])])
+  return JSON.stringify([keyId, profile, profileRevision, image, ...(spec.reuse === 'thread' ? [spec.thread?.id] : [])])
 }
 
 /**

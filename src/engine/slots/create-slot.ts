@@ -11,6 +11,7 @@ import { Zygotes } from '../jails/zygotes.ts'
 import { Guest } from './guest.ts'
 import { hostPidOf } from './host-pid.ts'
 import type { IdRanges } from './id-ranges.ts'
+import type { MountTurns } from './mount-turns.ts'
 import { type OciConfig, toOciConfig } from './oci-config.ts'
 import type { Runtime } from './runtime.ts'
 import { type OpenDock, Slot } from './slot.ts'
@@ -31,6 +32,7 @@ export interface SlotMachine {
   openDock: OpenDock | undefined
   /** Absent where runs cannot be bound to processors. */
   processors: Processors | undefined
+  mountTurns: MountTurns
   /** Operations per second on one filesystem of a dock. */
   storageIops: number
   /** The most open files that this machine lets a run have. */
@@ -66,7 +68,11 @@ export class SlotLeft extends AggregateError {
  * Prepares an unbound slot. Whatever was acquired before a failure is released, newest first.
  * @throws SlotLeft when that failed as well: its id range and its cgroups stay taken until they are removed.
  */
-export async function createSlot(host: SlotMachine): Promise<Slot> {
+export function createSlot(host: SlotMachine): Promise<Slot> {
+  return host.mountTurns.during(() => prepareSlot(host))
+}
+
+async function prepareSlot(host: SlotMachine): Promise<Slot> {
   const startedMs = monotonicMs()
   const id = newId('slot')
   const undo = new Cleanup()
@@ -97,7 +103,7 @@ export async function createSlot(host: SlotMachine): Promise<Slot> {
     await moveToRunCgroup(guest.jailerPid, cgroup, residents)
     const { env } = host.image
     const hosts = new Zygotes(guest, env, (slotPid) => moveToRunCgroup(slotPid, cgroup, residents))
-    const { languages, processors, storageIops } = host
+    const { languages, processors, mountTurns, storageIops } = host
     return new Slot({
       id,
       container,
@@ -109,6 +115,7 @@ export async function createSlot(host: SlotMachine): Promise<Slot> {
       dock,
       languages,
       processors,
+      mountTurns,
       storageIops,
       undo,
       startedMs,

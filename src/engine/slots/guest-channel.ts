@@ -1,4 +1,5 @@
 /** The frames between runner and guest, as guest/PROTOCOL.md describes them. Nothing here does input or output. */
+import { text, u32, u64 } from './guest-records.ts'
 
 /** The other side broke the protocol; its slot is not to be trusted any further. */
 export class GuestProtocolError extends Error {
@@ -8,7 +9,7 @@ export class GuestProtocolError extends Error {
   }
 }
 
-export const guestProtocolVersion = 2
+export const guestProtocolVersion = 3
 
 const headerBytes = 12
 /** Largest payload from the guest; what it sends is cut to this before it is believed. */
@@ -25,6 +26,7 @@ export const toGuest = {
   begin: 7,
   zygote: 8,
   pictureCredit: 9,
+  input: 10,
 } as const
 export const fromGuest = {
   hello: 64,
@@ -36,11 +38,15 @@ export const fromGuest = {
   forker: 70,
   zygoteGone: 71,
   pictures: 72,
+  inputRoom: 73,
 } as const
+/** Bytes of INPUT that may be sent before the guest has reported that they were taken. */
+export const inputWindowBytes = 256 * 1024
+
 export type FromGuestKind = (typeof fromGuest)[keyof typeof fromGuest]
 
-export interface Frame {
-  kind: FromGuestKind
+export interface Frame<Kind extends number = FromGuestKind> {
+  kind: Kind
   run: number
   /** Valid only until the next `push`: copy what is to be kept. */
   payload: Buffer
@@ -95,6 +101,8 @@ export interface Preparation extends DockMounts {
   codeFile?: string
   /** A plain file name in the home to which the program is copied, and from which it is started. Absent: it is not. */
   homeCodeFile?: string | undefined
+  /** What the run trusts, in PEM, which becomes a file. Absent: no file is made. */
+  certificates?: string | undefined
   tmpBytes: number
   homeBytes: number
   openFiles: number
@@ -114,7 +122,8 @@ export interface Preparation extends DockMounts {
   pictureCreditBytes: number
 }
 
-const tag = {
+/** Tags of records. */
+export const tag = {
   arg: 1,
   env: 2,
   home: 3,
@@ -135,10 +144,14 @@ const tag = {
   memoryBytes: 18,
   cpuQuota: 19,
   homeCodeFile: 20,
+  rootDisk: 21,
+  rootImage: 22,
+  certificates: 23,
+  setId: 24,
 } as const
 
 /** The period of CPU_QUOTA. */
-const cpuPeriodUs = 100_000
+export const cpuPeriodUs = 100_000
 
 /** @throws RangeError when it does not fit into one frame, or a word holds a NUL. */
 export function encodePrepare(run: number, of: Preparation): Buffer {
@@ -148,6 +161,7 @@ export function encodePrepare(run: number, of: Preparation): Buffer {
     text(tag.home, of.home),
     ...(of.codeFile === undefined ? [] : [text(tag.codeFile, of.codeFile)]),
     ...(of.homeCodeFile === undefined ? [] : [text(tag.homeCodeFile, of.homeCodeFile)]),
+    ...(of.certificates === undefined ? [] : [text(tag.certificates, of.certificates)]),
     u64(tag.tmpBytes, of.tmpBytes),
     u64(tag.homeBytes, of.homeBytes),
     u64(tag.openFiles, of.openFiles),
@@ -189,7 +203,7 @@ export function encodeZygote(of: { argv: readonly string[]; env: Readonly<Record
   )
 }
 
-const docked = ({ dock, volumes }: DockMounts): Buffer[] => [
+export const docked = ({ dock, volumes }: DockMounts): Buffer[] => [
   ...(dock === undefined ? [] : [text(tag.dock, dock)]),
   ...(volumes === undefined ? [] : [text(tag.volumes, volumes)]),
 ]
@@ -197,47 +211,32 @@ const docked = ({ dock, volumes }: DockMounts): Buffer[] => [
 const variables = (env: Readonly<Record<string, string>>): Buffer[] =>
   Object.entries(env).map(([name, value]) => text(tag.env, `${name}=${value}`))
 
-function record(tagOf: number, value: Buffer): Buffer {
-  const head = Buffer.allocUnsafe(5)
-  head.writeUInt8(tagOf, 0)
-  head.writeUInt32LE(value.length, 1)
-  return Buffer.concat([head, value])
-}
-
-function text(tagOf: number, value: string): Buffer {
-  if (value.includes('\0')) throw new RangeError('a word for the guest holds a NUL')
-  return record(tagOf, Buffer.from(value))
-}
-
-function u64(tagOf: number, value: number): Buffer {
-  const bytes = Buffer.allocUnsafe(8)
-  bytes.writeBigUInt64LE(BigInt(value), 0)
-  return record(tagOf, bytes)
-}
-
-function u32(tagOf: number, value: number): Buffer {
-  const bytes = Buffer.allocUnsafe(4)
-  bytes.writeUInt32LE(value, 0)
-  return record(tagOf, bytes)
-}
+const fromGuestKinds: ReadonlySet<number> = new Set(Object.values(fromGuest))
 
 /**
  * BOUNDARY: turns what the guest sends into frames. It believes nothing: a frame with a field out of bounds ends it with
  * GuestProtocolError, and it never holds more than one unfinished frame.
  */
-export class FrameDecoder {
+export class FrameDecoder<Kind extends number = FromGuestKind> {
+  readonly #known: ReadonlySet<number>
+
   /** An unfinished frame. Allocated once, as large as a frame can be. */
   readonly #pending = Buffer.allocUnsafe(headerBytes + maxFromGuestBytes)
   #pendingBytes = 0
+
+  /** @param known the kinds of frames that may come. */
+  constructor(known: ReadonlySet<number> = fromGuestKinds) {
+    this.#known = known
+  }
 
   /**
    * Takes the next bytes, however they were cut, and hands every frame that is now whole to `onFrame`, in order.
    * @throws GuestProtocolError on the first malformed header; the decoder is of no use afterwards.
    */
-  push(chunk: Buffer, onFrame: (frame: Frame) => void): void {
+  push(chunk: Buffer, onFrame: (frame: Frame<Kind>) => void): void {
     let rest = this.#finishPending(chunk, onFrame)
     while (rest.length >= headerBytes) {
-      const total = headerBytes + payloadBytesOf(rest)
+      const total = headerBytes + payloadBytesOf(rest, this.#known)
       if (rest.length < total) break
       onFrame(toFrame(rest.subarray(0, total)))
       rest = rest.subarray(total)
@@ -251,12 +250,12 @@ export class FrameDecoder {
   }
 
   /** Completes the frame that an earlier chunk began, as far as this chunk reaches. @returns what is left of the chunk. */
-  #finishPending(chunk: Buffer, onFrame: (frame: Frame) => void): Buffer {
+  #finishPending(chunk: Buffer, onFrame: (frame: Frame<Kind>) => void): Buffer {
     let rest = chunk
     if (this.#pendingBytes === 0) return rest
     rest = this.#fill(rest, headerBytes)
     if (this.#pendingBytes < headerBytes) return rest
-    const total = headerBytes + payloadBytesOf(this.#pending)
+    const total = headerBytes + payloadBytesOf(this.#pending, this.#known)
     rest = this.#fill(rest, total)
     if (this.#pendingBytes < total) return rest
     this.#pendingBytes = 0
@@ -273,10 +272,8 @@ export class FrameDecoder {
   }
 }
 
-const known = new Set<number>(Object.values(fromGuest))
-
 /** Checks a whole header. @returns the size of its payload. */
-function payloadBytesOf(header: Buffer): number {
+function payloadBytesOf(header: Buffer, known: ReadonlySet<number>): number {
   const bytes = header.readUInt32LE(0)
   if (bytes > maxFromGuestBytes) throw new GuestProtocolError(`a payload of ${bytes} bytes`)
   // The kind is one byte, the three after it are zero: as one number they are the kind.
@@ -285,14 +282,14 @@ function payloadBytesOf(header: Buffer): number {
   return bytes
 }
 
-const toFrame = (whole: Buffer): Frame => ({
-  kind: whole.readUInt32LE(8) as FromGuestKind,
+const toFrame = <Kind extends number>(whole: Buffer): Frame<Kind> => ({
+  kind: whole.readUInt32LE(8) as Kind,
   run: whole.readUInt32LE(4),
   payload: whole.subarray(headerBytes),
 })
 
 /** @throws GuestProtocolError unless the payload is exactly one u32. */
-export function u32Of(frame: Frame): number {
+export function u32Of(frame: Frame<number>): number {
   if (frame.payload.length !== 4) throw new GuestProtocolError(`${frame.payload.length} bytes where a number belongs`)
   return frame.payload.readUInt32LE(0)
 }
@@ -301,7 +298,7 @@ export function u32Of(frame: Frame): number {
 export type Exit = { how: 'exited'; code: number } | { how: 'signaled'; signal: number } | { how: 'killed' }
 
 /** @throws GuestProtocolError when no process can end this way. */
-export function exitOf({ payload }: Frame): Exit {
+export function exitOf({ payload }: Frame<number>): Exit {
   if (payload.length !== 5) throw new GuestProtocolError(`an ending of ${payload.length} bytes`)
   const how = payload.readUInt8(0)
   const value = payload.readUInt32LE(1)

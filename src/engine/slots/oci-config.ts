@@ -64,6 +64,8 @@ const guestCapabilities = [
   'CAP_CHOWN', // giving the home directory to its user
   'CAP_DAC_OVERRIDE', // preparing it afterwards
   'CAP_FOWNER',
+  'CAP_FSETID', // what root of a sandbox has besides: guest/ids.c lists all of it
+  'CAP_NET_BIND_SERVICE',
 ]
 
 /** null, zero, full, random, urandom: what a jail's /dev is made from. Second line of defence: a user namespace cannot make nodes. */
@@ -99,6 +101,62 @@ const dockMount = (source: string): OciMount => ({
   source,
   options: ['rbind', 'rslave', 'nosuid', 'nodev'],
 })
+
+/** What a builder needs within its own user namespace: giving files to any user and running scripts as several users. */
+const builderCapabilities = [
+  'CAP_SYS_CHROOT', // entering the image
+  'CAP_CHOWN', // owners of files
+  'CAP_DAC_OVERRIDE',
+  'CAP_FOWNER',
+  'CAP_FSETID', // set-user-ID modes, which mounts of images ignore
+  'CAP_SETUID', // scripts of packages
+  'CAP_SETGID',
+]
+
+/** Scripts of packages expect /proc and /dev in the image. */
+const installerCapabilities = [...builderCapabilities, 'CAP_SYS_ADMIN', 'CAP_KILL', 'CAP_SETFCAP']
+
+const readOnlyBind = (source: string, destination: string): OciMount => ({
+  destination,
+  type: 'bind',
+  source,
+  options: ['bind', 'ro', 'nosuid', 'nodev'],
+})
+
+/**
+ * The OCI runtime configuration of a builder: a container with the isolation of a slot that has the programs of the
+ * machine and fills the filesystem of an image. Pure, as `toOciConfig`.
+ * @param spec `packages`: a directory with packages to install; absent: it unpacks layers.
+ */
+export function toBuilderConfig(
+  spec: SlotSpec & { packages?: string },
+  ids: Pick<IdRange, 'first'>,
+  cgroup: { ociPath: string },
+): OciConfig {
+  const slot = toOciConfig(spec, ids, cgroup)
+  const capabilities = spec.packages === undefined ? builderCapabilities : installerCapabilities
+  const scratch: OciMount = {
+    destination: '/tmp',
+    type: 'tmpfs',
+    source: 'tmpfs',
+    options: ['nosuid', 'nodev', 'mode=1777', 'size=64m'],
+  }
+  return {
+    ...slot,
+    mounts: [
+      ...slot.mounts.filter(({ destination }) => !['/scratch'].includes(destination)),
+      scratch,
+      readOnlyBind('/usr', '/usr'),
+      ...(spec.packages === undefined ? [] : [readOnlyBind(spec.packages, '/debs')]),
+    ].map((mount) => ({ ...mount, destination: mount.destination.replace(/^\/devices\//, '/dev/') })),
+    process: {
+      ...slot.process,
+      args: ['/usr/bin/python3', '-I', '-S', '-B', '/builder/builder.py'],
+      env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL=C.UTF-8'],
+      capabilities: { bounding: capabilities, effective: capabilities, permitted: capabilities },
+    },
+  }
+}
 
 /** The OCI runtime configuration of a slot. Pure: the same arguments give the same bytes, so a test can read it. */
 export function toOciConfig(spec: SlotSpec, ids: Pick<IdRange, 'first'>, cgroup: { ociPath: string }): OciConfig {

@@ -1,46 +1,17 @@
 import { BackgroundJob } from '../../base/background-job.ts'
-import type { RunSpec } from '../../base/run.ts'
+import type { Limits, RunSpec } from '../../base/run.ts'
 import { type BoundSlot, bindingOf, isForOneRun, mostDispensable, retired } from './bound-slot.ts'
 import { SlotLeft } from './create-slot.ts'
 import { memoryIsShort } from './memory-pressure.ts'
+import type { ImageIdOf, Lease, MakeSlot, PoolEvents, PoolSettings } from './pool-settings.ts'
+import { ReadySlots } from './ready-slots.ts'
 import { Removals } from './removals.ts'
 import type { Slot } from './slot.ts'
 
-export interface PoolSettings {
-  /** Slots at once on this machine, bound or not; at least the number of runs at once. */
-  slotsMax: number
-  /** Unbound slots kept waiting. */
-  slotsReady: number
-  /** A bound slot that idles this long ends. */
-  idleMs: number
-  /** A slot ends after so many runs. */
-  runsPerSlot: number
-  /** A slot whose language host is this old ends before its next run. */
-  zygoteMaxAgeMs: number
-  /** Whether an idle slot has the jail of its next run waiting. */
-  prewarmJails: boolean
-}
-
-/** The state of the pool, for metrics. */
-export interface PoolEvents {
-  /** A slot could not be made in the background, or not be ended. */
-  failed(error: unknown): void
-  /** `trouble` may have changed. */
-  changed(): void
-}
-
-/** Makes an unbound slot. */
-export type MakeSlot = () => Promise<Slot>
-
-/** A slot for one run. */
-export interface Lease {
-  slot: Slot
-  /** Gives the slot back to the pool, which may end it. Resolves when it waits for another run or nothing of it is left. */
-  release(): Promise<void>
-}
-
 /** How often the machine's memory is looked at: a slot is ended in less. */
 const pressureLookMs = 500
+/** The replacement of a slot waits until its sandbox has started, unless it was the last one. */
+const sandboxStartsWithinMs = 200
 
 /** How long to wait before making the next ready slot after so many failures in a row. */
 const retryDelayMs = (failures: number): number => Math.min(250 * 2 ** (failures - 1), 10_000)
@@ -55,8 +26,9 @@ export class SlotPool {
   readonly #settings: PoolSettings
   readonly #events: PoolEvents
   readonly #memoryIsShort: () => boolean
+  readonly #imageIdOf: ImageIdOf
   readonly #pressureRelief: BackgroundJob
-  readonly #ready: Slot[] = []
+  readonly #ready = new ReadySlots()
   readonly #idle: BoundSlot[] = []
   readonly #busy = new Set<BoundSlot>()
   /** Being made or being ended. None of these rejects. */
@@ -72,7 +44,14 @@ export class SlotPool {
   #closed = false
 
   /** @param isShort whether the machine has little memory left. */
-  constructor(make: MakeSlot, settings: PoolSettings, events: PoolEvents, isShort: () => boolean = memoryIsShort) {
+  constructor(
+    make: MakeSlot,
+    settings: PoolSettings,
+    events: PoolEvents,
+    isShort: () => boolean = memoryIsShort,
+    imageIdOf: ImageIdOf = () => '',
+  ) {
+    this.#imageIdOf = imageIdOf
     this.#make = make
     this.#settings = settings
     this.#events = events
@@ -121,13 +100,14 @@ export class SlotPool {
    */
   async acquire(spec: RunSpec): Promise<Lease> {
     if (this.#closed) throw new Error('the pool is closed')
-    const binding = bindingOf(spec)
-    const bound = this.#takeIdle(binding) ?? (await this.#bindAnother(spec, binding))
+    const image = this.#imageIdOf(spec.image)
+    const binding = bindingOf(spec, image)
+    const bound = this.#takeIdle(binding) ?? (await this.#bindAnother(spec, binding, image))
     return { slot: bound.slot, release: () => this.#release(bound, spec) }
   }
 
-  async #bindAnother(spec: RunSpec, binding: string): Promise<BoundSlot> {
-    const slot = await this.#takeFresh()
+  async #bindAnother(spec: RunSpec, binding: string, image: string): Promise<BoundSlot> {
+    const slot = await this.#takeFresh(image)
     const { orgId, keyId } = spec
     const bound: BoundSlot = { slot, binding, orgId, keyId, idleTimer: undefined }
     this.#busy.add(bound)
@@ -138,6 +118,22 @@ export class SlotPool {
       return bound
     } catch (error) {
       this.#busy.delete(bound)
+      await this.#end(slot)
+      throw error
+    }
+  }
+
+  /**
+   * A slot for a sandbox, which has it for the rest of its life. It counts as one of the slots of this machine.
+   * @throws what making a slot throws, and Error when all slots are taken.
+   */
+  async acquireForSandbox(limits: Limits): Promise<Lease> {
+    const slot = await this.#takeFresh(this.#imageIdOf(undefined))
+    if (!this.#refillTimer) this.#refillAfter(this.#ready.length > 0 ? sandboxStartsWithinMs : 0)
+    try {
+      slot.bind(limits)
+      return { slot, release: () => this.#end(slot) }
+    } catch (error) {
       await this.#end(slot)
       throw error
     }
@@ -155,9 +151,8 @@ export class SlotPool {
     clearTimeout(this.#refillTimer)
     await this.#pressureRelief.stop()
     await this.#refilling
-    const ready = this.#ready.splice(0)
     await Promise.all([
-      ...ready.map((slot) => this.#end(slot)),
+      ...this.#ready.takeOthers('none').map((slot) => this.#end(slot)),
       ...[...this.#idle].map((bound) => this.#retireIdle(bound)),
     ])
     while (this.#inTransit.size > 0) await Promise.all(this.#inTransit)
@@ -178,43 +173,50 @@ export class SlotPool {
   }
 
   /** An unbound slot: a ready one, or else one that is made now, where there is room or when there is. */
-  async #takeFresh(): Promise<Slot> {
+  async #takeFresh(image: string): Promise<Slot> {
     for (;;) {
-      const ready = this.#takeReady()
+      const ready = this.#takeReady(image)
       if (ready) return ready
-      if (this.#total < this.#settings.slotsMax) return this.#makeNow()
+      if (this.#total < this.#settings.slotsMax) return this.#makeNow(image)
+      const unwanted = this.#ready.takeAny()
       const dispensable = mostDispensable(this.#idle)
-      if (dispensable) await this.#retireIdle(dispensable)
+      if (unwanted) await this.#end(unwanted)
+      else if (dispensable) await this.#retireIdle(dispensable)
       else if (this.#inTransit.size > 0) await Promise.race(this.#inTransit)
       else throw new Error(`all ${this.#settings.slotsMax} slots are taken (${this.#undying.size} cannot be removed)`)
     }
   }
 
-  /** Gives memory back, one slot at a time, before the kernel takes it from somebody. */
-  /** Does not wait for the slot to end: one that ends slowly does not keep the next one. */
+  /** Gives memory back, one slot at a time, before the kernel takes it. A slot that ends slowly does not keep the next. */
   async #relieve(): Promise<void> {
     if (this.#closed || !this.#memoryIsShort()) return
     const dispensable = mostDispensable(this.#idle)
     if (dispensable) void this.#retireIdle(dispensable)
   }
 
-  #takeReady(): Slot | undefined {
-    for (let slot = this.#ready.shift(); slot; slot = this.#ready.shift()) {
+  #takeReady(image: string): Slot | undefined {
+    for (let slot = this.#ready.take(image); slot; slot = this.#ready.take(image)) {
       if (slot.healthy) return slot
       void this.#end(slot)
     }
     return undefined
   }
 
+  /** Replaces the ready slots that are not of the default image: its name refers to another one now. */
+  renewReady(): void {
+    for (const slot of this.#ready.takeOthers(this.#imageIdOf(undefined))) void this.#end(slot)
+    this.#refill()
+  }
+
   /**
    * For a run that waits. A runtime may fail once in ten thousand times, at the kernel's cgroup files above all; nothing
    * of the run has begun then, so it is tried a second time. What fails twice is out of order.
    */
-  async #makeNow(): Promise<Slot> {
+  async #makeNow(image: string): Promise<Slot> {
     try {
-      const slot = await this.#transit(() => this.#create()).catch((error: unknown) => {
+      const slot = await this.#transit(() => this.#create(image)).catch((error: unknown) => {
         this.#events.failed(error)
-        return this.#transit(() => this.#create())
+        return this.#transit(() => this.#create(image))
       })
       this.#succeeded()
       return slot
@@ -249,10 +251,10 @@ export class SlotPool {
     await this.#end(bound.slot)
   }
 
-  async #create(): Promise<Slot> {
+  async #create(image: string): Promise<Slot> {
     this.#total += 1
     try {
-      return await this.#make()
+      return await this.#make(image)
     } catch (error) {
       if (error instanceof SlotLeft) this.#keepRemoving(error, error.remove)
       else this.#total -= 1
@@ -262,12 +264,11 @@ export class SlotPool {
 
   /** Makes a slot and puts it with the ready ones. */
   async #stock(): Promise<void> {
-    const slot = await this.#create()
-    this.#ready.push(slot)
+    const image = this.#imageIdOf(undefined)
+    const slot = await this.#create(image)
+    this.#ready.add(slot, image)
     void slot.lost.then(async () => {
-      const index = this.#ready.indexOf(slot)
-      if (index < 0) return
-      this.#ready.splice(index, 1)
+      if (!this.#ready.remove(slot)) return
       await this.#end(slot)
       // Not at once: where something kills every new slot, that would be a circle without a pause.
       this.#refillAfter(retryDelayMs(1))

@@ -1,3 +1,4 @@
+import { monotonicMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 
 export interface QueueSettings {
@@ -11,7 +12,11 @@ export interface QueueSettings {
   waitMs: number
   /** Part of `places` that only an org without a place may take, so that a few orgs cannot take them all. */
   reserved?: number
+  /** At most so many places are reserved in addition, one for each org that had one within the last ten minutes. */
+  keptForRecent?: number
 }
+
+const recentMs = 10 * 60_000
 
 /** A place to run in; to be released exactly once, further releases do nothing. */
 export interface Place {
@@ -26,11 +31,14 @@ interface Waiter {
 /**
  * Decides who runs next on this machine: a bounded number of places, fewer for each org, a bounded queue per org. A
  * place that comes free goes to the waiting org that has the fewest runs going, and within an org to the one that waited longest.
+ * An org with long runs can take every place that is not kept for another one.
  */
 export class FairQueue {
   readonly #settings: QueueSettings
   readonly #waiting: Waiter[] = []
   readonly #runningOf = new Map<string, number>()
+  /** When the last run of an org ended that has none now; oldest first. */
+  readonly #leftAtMs = new Map<string, number>()
   #running = 0
 
   constructor(settings: QueueSettings) {
@@ -87,6 +95,7 @@ export class FairQueue {
 
   #take(orgId: string): Place {
     this.#running += 1
+    this.#leftAtMs.delete(orgId)
     this.#runningOf.set(orgId, (this.#runningOf.get(orgId) ?? 0) + 1)
     let held = true
     return {
@@ -102,7 +111,10 @@ export class FairQueue {
     this.#running -= 1
     const left = this.#runningOf.get(orgId)! - 1
     if (left > 0) this.#runningOf.set(orgId, left)
-    else this.#runningOf.delete(orgId)
+    else {
+      this.#runningOf.delete(orgId)
+      this.#leftAtMs.set(orgId, monotonicMs())
+    }
     const next = this.#next()
     if (next) next.grant(this.#take(next.orgId))
   }
@@ -124,7 +136,17 @@ export class FairQueue {
   #mayRun(orgId: string): boolean {
     const { places, placesPerOrg, reserved = 0 } = this.#settings
     const load = this.#load(orgId)
-    return load < placesPerOrg && (load === 0 || this.#running < places - reserved)
+    return load < placesPerOrg && (load === 0 || this.#running < places - reserved - this.#keptForRecent())
+  }
+
+  #keptForRecent(): number {
+    const { keptForRecent = 0 } = this.#settings
+    const beforeMs = monotonicMs() - recentMs
+    for (const [orgId, leftAtMs] of this.#leftAtMs) {
+      if (leftAtMs >= beforeMs) break
+      this.#leftAtMs.delete(orgId)
+    }
+    return Math.min(keptForRecent, this.#leftAtMs.size)
   }
 
   #full(orgId: string, waiting: number): Refusal {

@@ -10,6 +10,8 @@ export interface RunSlot {
   residents: ReadonlySet<number>
   /** How many processors the run is shown. */
   shownCpus: number
+  /** To be called before a jail is mounted. @returns what says that it is there, or is not to be; at least once. */
+  beginMounting(): () => void
   /** Destroys the slot. Never rejects: resolves also when the slot could not be removed. */
   condemn(reason: string): Promise<void>
 }
@@ -23,9 +25,11 @@ export const jailWithinMs = 10_000
 
 /**
  * Holds the guest's word for a waiting process against the kernel's.
+ * @returns its number on the host.
  * @throws Error when the kernel does not show it, or not under the limits of runs.
  */
-export function requireUnderLimits({ cgroup }: RunSlot, slotPid: number): void {
+export function requireUnderLimits({ cgroup }: RunSlot, slotPid: number): number {
   const pid = hostPidOf(slotPid, 'jail', cgroup.runPids())
   if (!cgroup.holds(pid)) throw new Error('the kernel shows it elsewhere')
+  return pid
 }

@@ -2,15 +2,19 @@ import type { Cleanup } from '../../base/cleanup.ts'
 import { monotonicMs } from '../../base/clock.ts'
 import { asksForItsFile, programCopies } from '../../base/program-copy.ts'
 import type { Language, Limits, RunInput, RunSpec } from '../../base/run.ts'
-import type { SlotCgroup } from '../cgroups/cgroups.ts'
+import type { Consumption, SlotCgroup } from '../cgroups/cgroups.ts'
 import type { ProcessorShare, Processors } from '../cgroups/processors.ts'
 import type { JailRequest } from '../jails/jail-frames.ts'
+import type { NetworkOfJail } from '../jails/jail-network.ts'
 import { JailRun, type RunObserver, type SlotRun } from '../jails/jail-run.ts'
 import { commandOf, type LanguageFound, prewarmCommandOf, sourceFor } from '../jails/languages.ts'
+import { networkEnvOf } from '../jails/network-env.ts'
 import { PrewarmedJail } from '../jails/prewarmed-jail.ts'
 import type { Zygotes } from '../jails/zygotes.ts'
+import { SandboxJail, type SandboxRequest } from '../sandboxes/sandbox-jail.ts'
 import type { Guest } from './guest.ts'
 import type { DockMounts } from './guest-channel.ts'
+import type { MountTurns } from './mount-turns.ts'
 import type { RunSlot } from './run-slot.ts'
 import type { Container } from './runtime.ts'
 
@@ -46,6 +50,7 @@ export interface Parts {
   dock: SlotDock | undefined
   languages: readonly LanguageFound[]
   processors: Processors | undefined
+  mountTurns: MountTurns
   storageIops: number
   undo: Cleanup
   startedMs: number
@@ -67,6 +72,7 @@ export class Slot {
   #jails = 0
   #prewarmed: PrewarmedJail | undefined
   #current: JailRun | undefined
+  #sandbox: SandboxJail | undefined
   #unhealthyReason: string | undefined
   #destroyed: Promise<void> | undefined
 
@@ -141,16 +147,34 @@ export class Slot {
   /**
    * Runs one program in a fresh jail.
    * @param docked entries of the dock that it has.
+   * @param network of a run that has one.
    * @throws Error when the slot is not bound, not healthy, busy, or does not have the language.
    */
-  run(spec: RunSpec, input: RunInput, observer: RunObserver, docked: DockMounts = {}): SlotRun {
-    const env = { ...this.#parts.env, ...spec.env }
+  run(
+    spec: RunSpec,
+    input: RunInput,
+    observer: RunObserver,
+    docked: DockMounts = {},
+    network?: NetworkOfJail,
+  ): SlotRun {
+    const env = this.#envOf(spec)
     const command = commandOf(this.#language(spec.language), env)
     const code = sourceFor(spec.language, input.code)
     // Python and Node.js copy their programs themselves, since their processes may wait for them.
     const homeCodeFile =
       asksForItsFile(spec.language, code) && !command.hasInputPipe ? programCopies[spec.language] : undefined
-    const request = { ...command, ...input, homeCodeFile, code, env, ...docked, limits: spec.limits }
+    const certificates = spec.network?.certificates
+    const request = {
+      ...command,
+      ...input,
+      homeCodeFile,
+      code,
+      env,
+      ...docked,
+      limits: spec.limits,
+      network,
+      certificates,
+    }
     return this.#execute(request, observer, this.#prewarmed?.fits(spec) ? this.#prewarmed : undefined)
   }
 
@@ -167,7 +191,7 @@ export class Slot {
     const command = prewarmCommandOf(found, spec.env, host === 'ready')
     if (command === undefined) return
     const shownCpus = this.#parts.processors?.countFor(spec.limits.cpus) ?? Math.ceil(spec.limits.cpus)
-    const env = command.method === 'fork' ? {} : { ...this.#parts.env, ...spec.env, ...command.ownEnv }
+    const env = command.method === 'fork' ? {} : { ...this.#envOf(spec), ...command.ownEnv }
     this.#prewarmed = new PrewarmedJail(this.#runSlot(shownCpus), ++this.#jails, spec, command, env)
   }
 
@@ -188,7 +212,9 @@ export class Slot {
     const run = new JailRun(this.#runSlot(shownCpus), prewarmed ?? { number: ++this.#jails, after }, request, observer)
     this.#runs += 1
     this.#current = run
+    const unwatch = this.#parts.mountTurns.watch(this.#parts.cgroup)
     void run.ended.then(() => {
+      unwatch()
       this.#current = undefined
       share?.release()
       this.#requireMemoryBack(request.limits.memoryBytes)
@@ -196,9 +222,63 @@ export class Slot {
     return run
   }
 
+  /**
+   * Makes the slot the place of one sandbox, for the rest of its life.
+   * @throws Error when the slot is not bound, not healthy, or has had a run.
+   */
+  openSandbox(request: SandboxRequest): SandboxJail {
+    if (!this.#bound || this.#unhealthyReason !== undefined || this.#jails > 0)
+      throw new Error(`slot ${this.id} cannot become a sandbox: ${this.#unhealthyReason ?? 'it is not new'}`)
+    const share = this.#bindTo(request.limits.cpus)
+    const shownCpus = share?.processors.length ?? Math.ceil(request.limits.cpus)
+    this.#sandbox = new SandboxJail(this.#runSlot(shownCpus), ++this.#jails, request)
+    const unwatch = this.#parts.mountTurns.watch(this.#parts.cgroup)
+    void this.#sandbox.ended.then(() => {
+      unwatch()
+      share?.release()
+    })
+    return this.#sandbox
+  }
+
+  /** What its processes use, by the kernel's counters. */
+  consumption(): Consumption {
+    return this.#parts.cgroup.consumption()
+  }
+
+  /** Processes that the kernel killed for memory since the sandbox began. */
+  get oomKills(): number {
+    return this.#parts.cgroup.oomKills()
+  }
+
+  /** Processor time that its processes have used so far. */
+  get cpuSeconds(): number {
+    return this.#parts.cgroup.cpuSeconds()
+  }
+
+  /** Gives back memory that its processes can do without. */
+  reclaim(): Promise<void> {
+    return this.#parts.cgroup.reclaim()
+  }
+
+  /** Suspends its processes, or lets them continue. @throws Error when the kernel does not. */
+  freeze(isFrozen: boolean): Promise<void> {
+    return this.#parts.cgroup.freezer.freeze(isFrozen)
+  }
+
+  /** Mounts something that one of its runs uses. */
+  mounting<T>(work: () => Promise<T>): Promise<T> {
+    return this.#parts.mountTurns.during(work)
+  }
+
+  /** The variables of a run, without those of its interpreter. */
+  #envOf(spec: RunSpec): Record<string, string> {
+    return { ...this.#parts.env, ...networkEnvOf(spec.network), ...spec.env }
+  }
+
   #runSlot(shownCpus: number): RunSlot {
-    const { guest, cgroup, residents } = this.#parts
-    return { guest, cgroup, residents, shownCpus, condemn: (reason: string) => this.#condemn(reason) }
+    const { guest, cgroup, residents, mountTurns } = this.#parts
+    const beginMounting = () => mountTurns.begin()
+    return { guest, cgroup, residents, shownCpus, beginMounting, condemn: (reason: string) => this.#condemn(reason) }
   }
 
   /**
@@ -244,6 +324,7 @@ export class Slot {
   async #end(): Promise<void> {
     this.#prewarmed?.abandon()
     this.#current?.abandon(this.#condemn('it was destroyed'))
+    this.#sandbox?.abandon(this.#unhealthyReason ?? 'it was destroyed', this.#condemn('it was destroyed'))
     this.#parts.guest.close('the slot was destroyed')
     await this.#parts.undo.run()
   }

@@ -1,34 +1,69 @@
-import Type from 'typebox'
+import Type, { type Static } from 'typebox'
+import { secretForms } from '../../core/access/keys.ts'
 import { createKey, getKey, listKeys, revokeKey, rotateKey, updateKey } from '../../core/admin/keys.ts'
 import { toPageRequest } from '../../core/paging.ts'
 import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
-import { listOf, named, orNull, Time } from '../schemas.ts'
+import { listOf, named, oneOf, orNull, Time } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
 const nullable = (schema: object) => Type.Unsafe<never>({ anyOf: [schema, { type: 'null' }] })
 
-const KeyBody = named(
-  'KeyRequest',
+const Policy = Type.Object(
+  {
+    calls_per_minute: Type.Optional(Type.Integer({ description: 'Requests to upstreams; unlimited by default.' })),
+    read_only: Type.Optional(Type.Boolean({ description: 'Permits only tools that are annotated as read-only.' })),
+    arguments: Type.Optional(
+      Type.Record(Type.String(), Type.Unsafe<object>({ type: 'object' }), {
+        description: 'JSON Schemas that arguments must match too, by vendor/name#tool.',
+      }),
+    ),
+  },
+  { additionalProperties: false, description: 'Limits at upstream MCP servers; null for no further limits.' },
+)
+
+export const keySettings = {
+  name: Type.Optional(Type.String({ description: 'A name for people.' })),
+  profile: Type.Optional(Type.String({ description: 'Name of a profile; a new key gets `default`.' })),
+  expires_at: Type.Optional(
+    Type.Unsafe<string | null>(nullable({ type: 'string', description: 'ISO 8601; null for no expiry.' })),
+  ),
+  env_vars: Type.Optional(
+    Type.Unsafe<Record<string, string>>({
+      type: 'object',
+      additionalProperties: { type: 'string' },
+      description:
+        'Environment variables of its runs. They override those of the profile; those of a call override them. Stored encrypted.',
+    }),
+  ),
+  tools: Type.Optional(
+    Type.Unsafe<string[] | null>(
+      nullable({ type: 'array', items: { type: 'string' }, description: 'null for all tools of its profile.' }),
+    ),
+  ),
+  upstream_policy: Type.Optional(Type.Unsafe<Static<typeof Policy> | null>(orNull(Policy))),
+  namespaces: Type.Optional(
+    Type.Unsafe<string[] | null>(
+      nullable({
+        type: 'array',
+        items: { type: 'string' },
+        description: 'Namespaces of sandboxes that it may use; null for all of the organization.',
+      }),
+    ),
+  ),
+}
+
+const KeyBody = named('KeyRequest', Type.Object(keySettings, { additionalProperties: false }))
+
+const NewKeyBody = named(
+  'NewKeyRequest',
   Type.Object(
     {
-      name: Type.Optional(Type.String({ description: 'A name for people.' })),
-      profile: Type.Optional(Type.String({ description: 'Name of a profile; a new key gets `default`.' })),
-      expires_at: Type.Optional(
-        Type.Unsafe<string | null>(nullable({ type: 'string', description: 'ISO 8601; null for no expiry.' })),
-      ),
-      env_vars: Type.Optional(
-        Type.Unsafe<Record<string, string>>({
-          type: 'object',
-          additionalProperties: { type: 'string' },
-          description:
-            'Environment variables of its runs. They override those of the profile; those of a call override them. Stored encrypted.',
+      ...keySettings,
+      secret_form: Type.Optional(
+        oneOf(secretForms, {
+          description: 'Form of its secret: sk-… by default, or msb_…, which the clients of microsandbox know.',
         }),
-      ),
-      tools: Type.Optional(
-        Type.Unsafe<string[] | null>(
-          nullable({ type: 'array', items: { type: 'string' }, description: 'null for all tools of its profile.' }),
-        ),
       ),
     },
     { additionalProperties: false },
@@ -64,6 +99,8 @@ const Key = named(
     profile: Type.String(),
     env_names: Type.Array(Type.String()),
     tools: orNull(Type.Array(Type.String())),
+    upstream_policy: orNull(Policy),
+    namespaces: orNull(Type.Array(Type.String())),
     created_at: Time,
     expires_at: orNull(Time),
     revoked_at: orNull(Time),
@@ -95,7 +132,7 @@ export const keyOperations: readonly Operation[] = [
     path: `${orgPath}/keys`,
     group,
     summary: 'Create a key',
-    body: KeyBody,
+    body: NewKeyBody,
     answers: { 201: KeyWithSecret },
     refusals: [],
     handle: async ({ server, context, admin, params, body }) =>

@@ -6,14 +6,17 @@ import { adminGroup as group, orgPath } from './orgs.ts'
 
 const amount = (description: string) => Type.Optional(Type.Integer({ minimum: 0, maximum: 2 ** 53 - 1, description }))
 
-const LimitsBody = named(
+export const LimitsBody = named(
   'LimitsRequest',
   Type.Object(
     {
       runs_per_minute: amount('Runs started within any 60 seconds.'),
       concurrent_runs: amount('Runs at the same time.'),
       run_seconds_per_day: amount('Total duration of all runs of a day (UTC), in seconds.'),
-      storage_bytes: amount('Sum of the quotas of all threads and volumes; for organizations only.'),
+      storage_bytes: amount('Sum of the quotas of all threads, volumes and sandboxes; for organizations only.'),
+      sandboxes: amount('Named sandboxes that run or are paused at the same time; 64 for organizations by default.'),
+      sandbox_memory_bytes: amount('Sum of the memory limits of these sandboxes.'),
+      sandbox_disk_bytes: amount('Sum of the disk quotas of all named sandboxes, stopped ones included.'),
     },
     { additionalProperties: false, description: 'Omitted limits are unlimited.' },
   ),
@@ -26,6 +29,9 @@ const Limits = named(
     concurrent_runs: Type.Optional(Type.Integer()),
     run_seconds_per_day: Type.Optional(Type.Integer()),
     storage_bytes: Type.Optional(Type.Integer()),
+    sandboxes: Type.Optional(Type.Integer()),
+    sandbox_memory_bytes: Type.Optional(Type.Integer()),
+    sandbox_disk_bytes: Type.Optional(Type.Integer()),
   }),
 )
 
@@ -40,6 +46,7 @@ const Usage = named(
         run_seconds: Type.Number(),
         cpu_seconds: Type.Number(),
         refused: Type.Integer({ description: 'Calls refused for a limit or for lack of capacity.' }),
+        sandbox_seconds: Type.Number({ description: 'Time for which the named sandboxes that it started ran.' }),
       }),
     ),
   }),
@@ -95,13 +102,14 @@ export const limitOperations: readonly Operation[] = [
     refusals: [],
     handle: async ({ context, admin, params, query }) => {
       const rows = await usageOf(context, admin, params.org, query)
-      const data = rows.map(({ day, keyId, runs, runMs, cpuMs, refused }) => ({
+      const data = rows.map(({ day, keyId, runs, runMs, cpuMs, refused, sandboxMs }) => ({
         day,
         key_id: keyId,
         runs,
         run_seconds: runMs / 1_000,
         cpu_seconds: cpuMs / 1_000,
         refused,
+        sandbox_seconds: sandboxMs / 1_000,
       }))
       return ok({ data })
     },

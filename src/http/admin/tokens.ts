@@ -1,4 +1,4 @@
-import Type from 'typebox'
+import Type, { type Static } from 'typebox'
 import { type Role, roles } from '../../core/admin/admin.ts'
 import { createToken, listTokens, revokeToken } from '../../core/admin/tokens.ts'
 import { toPageRequest } from '../../core/paging.ts'
@@ -6,6 +6,15 @@ import { adminOperation, created, noContent, type Operation, okPage } from '../o
 import { pageParameters } from '../query.ts'
 import { listOf, named, orNull, Time } from '../schemas.ts'
 import { adminGroup as group } from './orgs.ts'
+
+const patterns = Type.Array(Type.String(), {
+  description: 'Names of tools, in which * stands for any characters.',
+})
+
+const RuntimeTools = Type.Object(
+  { included: Type.Optional(patterns), excluded: Type.Optional(patterns) },
+  { additionalProperties: false, description: 'What is included and not excluded may be called.' },
+)
 
 const TokenBody = named(
   'TokenRequest',
@@ -24,6 +33,9 @@ const TokenBody = named(
           anyOf: [{ type: 'string', description: 'ISO 8601; null for no expiry.' }, { type: 'null' }],
         }),
       ),
+      runtime_tools: Type.Optional(
+        Type.Unsafe<Static<typeof RuntimeTools> | null>({ anyOf: [RuntimeTools, { type: 'null' }] }),
+      ),
     },
     { additionalProperties: false },
   ),
@@ -40,6 +52,7 @@ const Token = named(
     created_at: Time,
     expires_at: orNull(Time),
     revoked_at: orNull(Time),
+    runtime_tools: orNull(RuntimeTools),
   }),
 )
 const TokenWithSecret = named(

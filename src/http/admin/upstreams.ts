@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox'
+import { networkPolicies } from '../../base/network.ts'
 import {
   approveUpstream,
   changesOfUpstream,
@@ -11,17 +12,19 @@ import {
   updateUpstream,
 } from '../../core/admin/upstreams.ts'
 import { toPageRequest } from '../../core/paging.ts'
-import { credentialPlaces } from '../../core/upstreams/secrets.ts'
+import { programSharings } from '../../core/upstreams/programs/program.ts'
+import { credentialModes, credentialPlaces } from '../../core/upstreams/secrets.ts'
 import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
 import { listOf, oneOf, orNull } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
-const Credential = Type.Object(
+export const Credential = Type.Object(
   {
     in: oneOf(credentialPlaces),
     name: Type.String({
-      description: 'Header or query parameter; for body the path in the message, such as params.arguments.api_key.',
+      description:
+        'Header, query parameter or variable; for body the path in the message, such as params.arguments.api_key.',
     }),
     prefix: Type.Optional(Type.String({ description: 'Precedes each value, such as "Bearer ".' })),
     values: Type.Array(Type.String(), { description: 'Used in turn.' }),
@@ -29,23 +32,87 @@ const Credential = Type.Object(
   { additionalProperties: false },
 )
 
-const settings = {
+export const OAuth = Type.Object(
+  {
+    client_id: Type.Optional(Type.String({ description: 'If the authorization server registers no clients.' })),
+    client_secret: Type.Optional(Type.String()),
+    scope: Type.Optional(Type.String({ description: 'By default the scopes that the upstream names.' })),
+  },
+  { additionalProperties: false },
+)
+
+const transports = ['http', 'sse', 'stdio'] as const
+
+const Network = Type.Object(
+  {
+    policy: oneOf(networkPolicies),
+    rules: Type.Optional(Type.Array(Type.String(), { description: 'As in a profile, such as api.example.com.' })),
+  },
+  { additionalProperties: false },
+)
+
+const programFields = {
+  command: Type.String({ description: 'Executed without a shell.' }),
+  args: Type.Array(Type.String()),
+  install: Type.Unsafe<string[] | null>(
+    orNull(Type.Array(Type.String()), {
+      description: 'Executed once, with the network of package managers; null: what npx and uvx imply.',
+    }),
+  ),
+  image: Type.Unsafe<string | null>(orNull(Type.String(), { description: 'null: the default image.' })),
+  network: Network,
+  credential_hosts: Type.Array(Type.String(), {
+    description: 'Servers that receive the credential; the program has a placeholder.',
+  }),
+  sharing: oneOf(programSharings, { description: 'Whether each session has a process, or all keys share one.' }),
+  memory_bytes: Type.Integer(),
+  disk_bytes: Type.Integer({ description: 'Can only grow.' }),
+  cpus: Type.Number(),
+  idle_ms: Type.Integer({ description: 'A process without messages is ended after this time.' }),
+  lifetime_ms: Type.Integer({ description: 'Everything is ended this long after the start.' }),
+}
+const Program = Type.Partial(Type.Object(programFields, { additionalProperties: false }))
+const ProgramView = Type.Object({ ...programFields, env_names: Type.Array(Type.String()) })
+
+export const upstreamSettings = {
+  transport: Type.Optional(
+    oneOf(transports, {
+      description: 'Streamable HTTP (http, by default), the older HTTP+SSE (sse), or a program in a sandbox (stdio).',
+    }),
+  ),
   display_name: Type.Optional(Type.String()),
   description: Type.Optional(Type.String()),
   capability_tags: Type.Optional(Type.Array(Type.String())),
   timeout_ms: Type.Optional(Type.Integer({ description: 'Until a response begins; 30000 by default.' })),
   enabled: Type.Optional(Type.Boolean()),
+  program: Type.Optional(Program),
+  env: Type.Optional(Type.Record(Type.String(), Type.String(), { description: 'Variables of a program.' })),
   headers: Type.Optional(Type.Record(Type.String(), Type.String(), { description: 'Sent with every request.' })),
   credential: Type.Optional(
     Type.Unsafe<Static<typeof Credential> | null>(orNull(Credential, { description: 'null removes it.' })),
   ),
+  oauth: Type.Optional(
+    Type.Unsafe<Static<typeof OAuth> | null>(
+      orNull(OAuth, { description: 'Uses logins instead of a credential. Mostly {}; null ends it.' }),
+    ),
+  ),
+  credential_mode: Type.Optional(
+    oneOf(credentialModes, { description: 'Whether keys use the credential of the organization or their own.' }),
+  ),
 }
 
 const NewUpstreamBody = Type.Object(
-  { name: Type.String({ description: 'vendor/name' }), url: Type.String(), ...settings },
+  {
+    name: Type.String({ description: 'vendor/name' }),
+    url: Type.Optional(Type.String({ description: 'Required, except for a program.' })),
+    ...upstreamSettings,
+  },
   { additionalProperties: false },
 )
-const UpstreamBody = Type.Object({ url: Type.Optional(Type.String()), ...settings }, { additionalProperties: false })
+const UpstreamBody = Type.Object(
+  { url: Type.Optional(Type.String()), ...upstreamSettings },
+  { additionalProperties: false },
+)
 
 const Upstream = Type.Object({
   id: Type.String(),
@@ -53,8 +120,9 @@ const Upstream = Type.Object({
   display_name: Type.String(),
   description: Type.String(),
   capability_tags: Type.Array(Type.String()),
-  transport: oneOf(['http']),
-  url: Type.String(),
+  transport: oneOf(transports),
+  url: Type.String({ description: 'Empty for a program.' }),
+  program: orNull(ProgramView),
   timeout_ms: Type.Integer(),
   enabled: Type.Boolean(),
   header_names: Type.Array(Type.String()),
@@ -66,6 +134,8 @@ const Upstream = Type.Object({
       hints: Type.Array(Type.String(), { description: 'The end of each value.' }),
     }),
   ),
+  oauth: orNull(Type.Object({ client_id: orNull(Type.String()), scope: orNull(Type.String()) })),
+  credential_mode: oneOf(credentialModes),
   tools: orNull(Type.Integer(), { description: 'Number of tools; null until they were read.' }),
   listed_at: orNull(Type.String()),
   changed_tools: Type.Array(Type.String(), { description: 'Suspended until they are approved.' }),
@@ -79,6 +149,10 @@ const Listing = Type.Object({
   prompts: Type.Array(Type.Object({ name: Type.String() })),
   resources: Type.Array(Type.Object({ name: Type.String(), uri: Type.String() })),
   server: Type.String(),
+  stderr: Type.Optional(Type.String({ description: 'What a program wrote, without its secrets.' })),
+  skipped_lines: Type.Optional(
+    Type.Integer({ description: 'Lines of its standard output that were no messages, since the start of the server.' }),
+  ),
 })
 
 const ToolChange = Type.Object({
@@ -88,14 +162,18 @@ const ToolChange = Type.Object({
 })
 
 const collection = `${orgPath}/upstreams` as const
-const path = `${collection}/{vendor}/{name}` as const
+export const upstreamPath = `${collection}/{vendor}/{name}` as const
+const path = upstreamPath
 
-const toRef = ({ org, vendor, name }: { org: string; vendor: string; name: string }) => ({
+export const toRef = ({ org, vendor, name }: { org: string; vendor: string; name: string }) => ({
   orgId: org,
   name: `${vendor}/${name}`,
 })
 
-const inspection = ['upstream_failed', 'upstream_timeout', 'upstream_misconfigured'] as const
+const inspection = [
+  ...(['upstream_failed', 'upstream_timeout', 'upstream_misconfigured'] as const),
+  ...(['upstream_login_required', 'upstream_login_failed'] as const),
+]
 
 export const upstreamOperations: readonly Operation[] = [
   adminOperation({

@@ -7,7 +7,7 @@ import { listOf, named } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
 
 const slug = Type.String({ description: 'Runs find the volume at /volumes/<slug>.' })
-const settings = {
+export const volumeSettings = {
   name: Type.Optional(Type.String({ description: 'A name for people.' })),
   quota_bytes: Type.Optional(Type.Integer({ description: 'Maximum size of its files. It can be increased only.' })),
   quota_files: Type.Optional(
@@ -15,10 +15,13 @@ const settings = {
   ),
 }
 
-const NewVolumeBody = named('NewVolumeRequest', Type.Object({ slug, ...settings }, { additionalProperties: false }))
+const NewVolumeBody = named(
+  'NewVolumeRequest',
+  Type.Object({ slug, ...volumeSettings }, { additionalProperties: false }),
+)
 const VolumeBody = named(
   'VolumeRequest',
-  Type.Object({ slug: Type.Optional(slug), ...settings }, { additionalProperties: false }),
+  Type.Object({ slug: Type.Optional(slug), ...volumeSettings }, { additionalProperties: false }),
 )
 
 const properties = {

@@ -8,7 +8,7 @@ import { secretOf } from '../authenticate.ts'
 import { type Addressing, baseUrlOf } from '../base-url.ts'
 import { keyOperation, type Operation, ok } from '../operation.ts'
 import { orNull } from '../schemas.ts'
-import { gatewayGroup as group } from './relay.ts'
+import { gatewayGroup as group } from './group.ts'
 
 /** Pages of this list have numbers, and odd values get the default instead of an error, as its clients expect. */
 const pageSizeDefault = 20
@@ -80,16 +80,6 @@ const toTools = ({ name, listing }: OfferedUpstream) => {
 
 const described = (description: string | undefined) => (description === undefined ? {} : { description })
 
-/** Whether a word of the search occurs in an upstream or its tools. */
-function matches(
-  { name, displayName, description, tags, listing }: OfferedUpstream,
-  words: readonly string[],
-): boolean {
-  const tools = listing?.tools.flatMap((tool) => [tool.name, tool.description ?? '']) ?? []
-  const text = [name, displayName, description, ...tags, ...tools].join('\n').toLowerCase()
-  return words.every((word) => text.includes(word))
-}
-
 const numberOr = (text: string | undefined, fallback: number, max: number): number => {
   const number = Number(text ?? fallback)
   return Number.isInteger(number) && number >= 1 && number <= max ? number : fallback
@@ -109,13 +99,16 @@ const servers = (prefix: (typeof prefixes)[number], id: string): Operation =>
     query: {
       page: 'Number of the page, from 1.',
       pageSize: `Items per page, 1 to ${pageSizeMax}; ${pageSizeDefault} by default.`,
-      q: 'Words that occur in the name, the description, the tags or a tool.',
+      q: 'Words in the names, descriptions, tags and schemas of a server and its tools. The best matches are first.',
     },
     answers: { 200: Servers },
     refusals: ['invalid_argument'],
     handle: async ({ core, caller, query }) => {
-      const words = (query.q ?? '').toLowerCase().split(/\s+/).filter(Boolean)
-      const found = (await core.upstreams.list(caller)).filter((upstream) => matches(upstream, words))
+      const { q = '' } = query
+      const found =
+        q.trim() === ''
+          ? await core.upstreams.list(caller)
+          : [...new Set((await core.upstreams.search(caller, q, 'all')).map(({ upstream }) => upstream))]
       const page = numberOr(query.page, 1, Number.MAX_SAFE_INTEGER)
       const pageSize = numberOr(query.pageSize, pageSizeDefault, pageSizeMax)
       const data = found.slice((page - 1) * pageSize, page * pageSize).map(toServer)

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import type { FastifyReply, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../../base/errors.ts'
 import type { RelayRequest } from '../../gateway/exchange.ts'
@@ -5,8 +6,8 @@ import type { RelayReply } from '../../gateway/relay.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { startWriting } from '../answer.ts'
 import type { Operation, ServerContext } from '../operation.ts'
-
-export const gatewayGroup = { name: 'Gateway', description: 'Other MCP servers, reached with the key of this one.' }
+import { gatewayGroup, keepAliveComment } from './group.ts'
+import { openLegacySession, opensLegacySession } from './legacy-sse.ts'
 
 /** Both paths of an upstream; the second one is in the configuration of clients. */
 const paths = ['/mcp/{vendor}/{name}/sse', '/{vendor}/{name}/sse'] as const
@@ -16,6 +17,7 @@ const relayed = { access: 'key', capability: 'upstreams.call', group: gatewayGro
 const refusals = [
   ...(['upstream_unknown', 'upstream_failed', 'upstream_misconfigured', 'upstream_timeout'] as const),
   ...(['upstream_tool_denied', 'upstream_full', 'invalid_request'] as const),
+  ...(['upstream_login_required', 'upstream_login_failed', 'upstream_rate_limited'] as const),
 ]
 
 export const relayOperations: readonly Operation[] = paths.flatMap((path, index): Operation[] => {
@@ -46,14 +48,18 @@ export const relayOperations: readonly Operation[] = paths.flatMap((path, index)
   ]
 })
 
-/** Comments keep the connection open while an upstream is silent. */
-const keepAliveComment = ': keep-alive\n\n'
-
-function relayHandler({ gateway }: ServerContext): RouteHandlerMethod {
+function relayHandler(server: ServerContext): RouteHandlerMethod {
+  const { gateway } = server
   return async (request, reply) => {
     const { vendor, name } = request.params as { vendor: string; name: string }
+    if (opensLegacySession(request)) {
+      request.open?.require((now) => gateway.requireAccess(now, `${vendor}/${name}`))
+      return openLegacySession(server, request, reply, `${vendor}/${name}`)
+    }
     const gone = new AbortController()
-    reply.raw.once('close', () => gone.abort())
+    reply.raw.once('close', () => {
+      if (!reply.raw.writableFinished) gone.abort()
+    })
     const { caller, method, headers } = request
     const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0)
     // A stream may stay open for hours; it must not keep the body of its request.
@@ -82,9 +88,12 @@ async function sendPieces(
 ): Promise<void> {
   reply.code(200).header('x-accel-buffering', 'no')
   const writer = startWriting(reply).keepAlive(keepAliveComment, { when: isBetween })
+  const collect = collectorOf(reply.raw.socket)
+  collect()
   reply.raw.flushHeaders()
   try {
     for await (const piece of pieces) {
+      collect()
       if (typeof piece === 'string') await writer.write(piece)
       else await writer.writeBytes(piece)
       if (writer.gone) return
@@ -94,5 +103,22 @@ async function sendPieces(
     if (!(error instanceof Refusal)) fault(error, reply.request.log as Log)
     // The response has begun, and its end is missing: the client must not take it for complete.
     reply.raw.destroy()
+  }
+}
+
+/**
+ * Returns a function after which all writes up to the end of this turn of the event loop are sent at once. A short response
+ * is then one packet instead of three.
+ */
+function collectorOf(socket: Socket | null): () => void {
+  let isCollecting = false
+  return () => {
+    if (isCollecting || socket === null) return
+    isCollecting = true
+    socket.cork()
+    setImmediate(() => {
+      isCollecting = false
+      socket.uncork()
+    })
   }
 }

@@ -13,7 +13,9 @@ const tokenRefusals: readonly RefusalCode[] = [...openRefusals, 'key_missing', '
 const accessRefusals: Readonly<Record<Access, readonly RefusalCode[]>> = {
   open: openRefusals,
   key: [...tokenRefusals, 'permission_denied', 'profile_gone'],
+  'key or admin token': [...tokenRefusals, 'permission_denied', 'profile_gone', 'address_not_allowed'],
   'admin token': tokenRefusals,
+  runtime: tokenRefusals,
   operator: tokenRefusals,
 }
 
@@ -72,7 +74,9 @@ const adminToken = [{ adminToken: [] }]
 const security: Readonly<Record<Access, object[]>> = {
   open: [],
   key: [{ bearer: [] }, { apiKey: [] }],
+  'key or admin token': [{ bearer: [] }, { apiKey: [] }, { adminToken: [] }],
   'admin token': adminToken,
+  runtime: adminToken,
   operator: adminToken,
 }
 
@@ -109,7 +113,7 @@ function toOperation(operation: Operation, schemas: NamedSchemas): object {
     ...(body && {
       requestBody: {
         required: true,
-        content: toMedia(access === 'key' ? lenient(body) : body, schemas, example?.body),
+        content: toMedia(access.startsWith('key') ? lenient(body) : body, schemas, example?.body),
       },
     }),
     responses: { ...Object.fromEntries(successes), ...toRefused(operation) },

@@ -10,7 +10,7 @@ import { isUnchanged } from '../conditional.ts'
 import { openRequest } from '../open-request.ts'
 import type { Group, Operation, Raw, ServerContext } from '../operation.ts'
 import { named } from '../schemas.ts'
-import { attachment, etagOf, lastModifiedOf, readRange } from './download-headers.ts'
+import { attachment, etagOf, isolated, lastModifiedOf, readRange } from './download-headers.ts'
 import { startBytes, uploadBody, withStart } from './upload-body.ts'
 
 export const fileGroup: Group = { name: 'Files', description: 'Files of threads and volumes.' }
@@ -59,10 +59,7 @@ const getBlob =
     reply.headers({
       'content-type': 'application/octet-stream',
       'content-disposition': attachment(link.path),
-      // Opened from a web page, the file reaches nothing of this server, even in a browser that shows it.
-      'content-security-policy': "sandbox; default-src 'none'",
-      'cross-origin-resource-policy': 'same-origin',
-      'referrer-policy': 'no-referrer',
+      ...isolated,
       'accept-ranges': 'bytes',
       ...(lastModified !== undefined && { 'last-modified': lastModified }),
       etag,

@@ -3,6 +3,13 @@ import { parse as parseRange } from 'range-parser'
 import { wallMs } from '../../base/clock.ts'
 import type { FileRange, FileStatus } from '../../core/storage/files.ts'
 
+/** Opened from a web page, what has these headers reaches nothing of this server, even in a browser that shows it. */
+export const isolated = {
+  'content-security-policy': "sandbox; default-src 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+} as const
+
 /** The ETag of a file. Weak, since a program can write other bytes and set the time back: RFC 9110, section 8.8.1. */
 export const etagOf = ({ sizeBytes, modifiedMs }: FileStatus): string =>
   `W/"${sizeBytes.toString(16)}-${Math.trunc(modifiedMs).toString(16)}"`

@@ -30,7 +30,7 @@ export const executionExample = {
 }
 export const outputExample = {
   answer: {
-    ...{ trace_id: ended.trace_id, status: 'ended', ending: ended.ending, stdout: '42\n', stderr: '' },
+    ...{ trace_id: ended.trace_id, status: 'success', ending: ended.ending, stdout: '42\n', stderr: '' },
     ...{ truncated: false, output_kept: true },
   },
 }

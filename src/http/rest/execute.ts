@@ -76,7 +76,7 @@ export const executeOperations: readonly Operation[] = [
     lines: lineSchema('ExecuteLine', FinishedExecution),
     refusals,
     handle: async ({ server, core, caller, request, reply, query, body }) => {
-      const asked = { timings: body.timings === true }
+      const asked = { timings: body.timings === true, network: body.network === true }
       const encoding = encodingOf(query.encoding)
       const delivery = deliveryOf(request, body.webhook_url, caller)
       const events = core.execute(caller, { ...toRequest(body, true), kept: true, ...delivery }, never)

@@ -2,8 +2,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import Negotiator from 'negotiator'
 import Type from 'typebox'
 import { Refusal } from '../../base/errors.ts'
+import { executionStatuses, statusOf } from '../../base/execution-status.ts'
+import type { RunEvent } from '../../base/run.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { Core } from '../../core/core.ts'
+import type { RecordedRun } from '../../core/runs/history.ts'
 import { nothingKept, toStreamText, wholeCharacters } from '../../core/runs/transcript.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { endingOnTheWire } from '../../tools/execute/result.ts'
@@ -11,6 +14,7 @@ import { errorLine, startWriting } from '../answer.ts'
 import { type Answer, keyOperation, ok } from '../operation.ts'
 import { oneOf, orNull } from '../schemas.ts'
 import { BaponiLines, isBaponiClient } from './baponi-client.ts'
+import { isolated } from './download-headers.ts'
 import { EndingSchema } from './ending-schema.ts'
 import { outputExample } from './examples.ts'
 import { Execution, executionGroup, toRecorded } from './execution.ts'
@@ -22,7 +26,7 @@ import { openingLine } from './run-lines.ts'
 const ExecutionOutput = Type.Object(
   {
     trace_id: Type.String(),
-    status: oneOf(['running', 'ended']),
+    status: oneOf(executionStatuses),
     ending: orNull(EndingSchema),
     stdout: orNull(Type.String()),
     stderr: orNull(Type.String()),
@@ -62,7 +66,8 @@ export const executionOutput = keyOperation({
       await core.execution(caller, id)
       request.open?.require((now) => core.execution(now, id))
       const lines = new OutputLines(encodingOf(query.encoding), afterOf(query.after ?? query.after_seq))
-      return sendAsLines(core, reply, id, reader, lines, request.log as Log)
+      const events = core.follow(caller, id, closed.signal)
+      return sendAsLines(reply, id, { events, recorded: () => core.execution(caller, id) }, lines)
     }
     for (const field of ['after', 'after_seq', 'encoding'] as const) {
       if (query[field] === undefined) continue
@@ -70,6 +75,31 @@ export const executionOutput = keyOperation({
     }
     reply.header('x-trace-id', id)
     return outputSoFar(core, id, reader)
+  },
+})
+
+export const executionImage = keyOperation({
+  id: 'getExecutionImage',
+  method: 'GET',
+  path: '/v1/executions/{id}/images/{number}',
+  capability: 'executions.read',
+  group: executionGroup,
+  summary: 'Get an image that a run showed, by its number, from 1',
+  answers: { 200: { mediaType: 'image/png' } },
+  refusals: ['invalid_argument', 'run_unknown', 'run_image_unknown', 'unavailable'],
+  handle: async ({ core, caller, request, reply, params: { id, number } }) => {
+    const { output } = await core.execution(caller, id)
+    const image = /^[1-9]\d{0,2}$/.test(number) ? output?.images[Number(number) - 1] : undefined
+    if (image === undefined) throw new Refusal('run_image_unknown', { number: number.slice(0, 16) })
+    const { mimeType, bytes } = image
+    reply.header('x-trace-id', id).headers(isolated).headers({
+      'content-type': mimeType,
+      'content-length': bytes.byteLength,
+    })
+    const writer = startWriting(reply)
+    if (request.method !== 'HEAD') await writer.writeBytes(bytes)
+    writer.end()
+    return undefined
   },
 })
 
@@ -88,7 +118,7 @@ async function outputSoFar(core: Core, id: string, { caller, signal }: Reader): 
   )
   return ok({
     trace_id: id,
-    status: isEnded ? 'ended' : 'running',
+    status: isEnded ? statusOf(ending) : 'running',
     ending: ending && endingOnTheWire(ending),
     stdout: output && stdout!.text,
     stderr: output && stderr!.text,
@@ -97,14 +127,19 @@ async function outputSoFar(core: Core, id: string, { caller, signal }: Reader): 
   })
 }
 
+/** A run that is read while it is running. */
+interface FollowedRun {
+  events: AsyncIterable<RunEvent>
+  /** Returns it as it is stored, after its end. */
+  recorded(): Promise<RecordedRun>
+}
+
 /** Streams output as lines. A slow client delays only itself: one event at a time is read from what is stored. */
-async function sendAsLines(
-  core: Core,
+export async function sendAsLines(
   reply: FastifyReply,
   id: string,
-  { caller, signal }: Reader,
+  { events, recorded }: FollowedRun,
   lines: OutputLines,
-  log: Log,
 ): Promise<undefined> {
   reply.code(200).header('content-type', linesMediaType).header('x-accel-buffering', 'no')
   reply.header('x-trace-id', id)
@@ -113,7 +148,7 @@ async function sendAsLines(
   const write = (text: string) => writer.write(form.convert(text))
   try {
     await write(openingLine(id))
-    for await (const event of core.follow(caller, id, signal)) {
+    for await (const event of events) {
       switch (event.kind) {
         case 'running':
           break
@@ -124,13 +159,14 @@ async function sendAsLines(
           break
         case 'ended': {
           const rest = lines.rest('stdout', event.seq) + lines.rest('stderr', event.seq)
-          const execution = toRecorded(await core.execution(caller, id))
+          const execution = toRecorded(await recorded())
           await write(rest + line({ type: 'result', seq: event.seq, ...execution }))
         }
       }
     }
   } catch (error) {
-    const refusal = error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, log) })
+    const refusal =
+      error instanceof Refusal ? error : new Refusal('fault', { faultId: fault(error, reply.request.log as Log) })
     await write(errorLine(refusal))
   } finally {
     writer.end()

@@ -152,7 +152,7 @@ export function toRecorded({ row, output, code, delivery }: RecordedRun): Record
   }
   const how = { createdAt, completedAt, deliveryMode }
   const transcript = toTranscript(row.id, resultOf(row), output)
-  const ended = { ...toExecution(transcript, how, { timings: true }), ...imagesOf(transcript) }
+  const ended = { ...toExecution(transcript, how, { timings: true, network: true }), ...imagesOf(transcript) }
   const lost = output === null ? { stdout: null, stderr: null } : {}
   return { ...ended, ...toListed(row), ...lost, output_kept: output !== null, ...kept }
 }

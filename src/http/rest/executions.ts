@@ -7,9 +7,9 @@ import { listOf, named } from '../schemas.ts'
 import { isBaponiClient, toBaponiExecution } from './baponi-client.ts'
 import { executionExample, executionsExample } from './examples.ts'
 import { Execution, executionGroup as group, ListedExecution, toListed, toRecorded } from './execution.ts'
-import { executionOutput } from './execution-output.ts'
+import { executionImage, executionOutput } from './execution-output.ts'
 
-const Cancelling = named(
+export const Cancelling = named(
   'CancelledExecution',
   Type.Object({ trace_id: Type.String(), status: Type.Literal('cancelling') }),
 )
@@ -68,6 +68,7 @@ export const executionOperations: readonly Operation[] = [
     },
   }),
   executionOutput,
+  executionImage,
   keyOperation({
     id: 'cancelExecution',
     method: 'POST',

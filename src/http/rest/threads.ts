@@ -15,7 +15,7 @@ const properties = {
   last_used_at: Type.String(),
   busy: Type.Boolean({ description: 'Whether a run is using it.' }),
 }
-const Thread = named('Thread', Type.Object(properties))
+export const Thread = named('Thread', Type.Object(properties))
 const InspectedThread = named(
   'InspectedThread',
   Type.Object({

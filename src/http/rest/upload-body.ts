@@ -15,12 +15,13 @@ export const startBytes = 256 * 1024
 
 /**
  * Yields the body as it arrives. Time in which the reader is busy does not count towards the rate.
- * @param sizeBytes exact length that is accepted, also without a Content-Length.
+ * @param sizeBytes exact length that is accepted, also without a Content-Length; `null` for a length that the client does
+ * not announce.
  * @throws Refusal upload_too_large, upload_too_slow; upload_broken where it ends early.
  */
 export async function* uploadBody(
   request: IncomingMessage,
-  sizeBytes: number,
+  sizeBytes: number | null,
   { minBytesPerSecond, windowMs }: UploadPace,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   let receivedBytes = 0
@@ -29,7 +30,8 @@ export async function* uploadBody(
     const piece = request.read() as Buffer | null
     if (piece !== null) {
       receivedBytes += piece.length
-      if (receivedBytes > sizeBytes) throw new Refusal('upload_too_large', { givenBytes: receivedBytes, sizeBytes })
+      if (sizeBytes !== null && receivedBytes > sizeBytes)
+        throw new Refusal('upload_too_large', { givenBytes: receivedBytes, sizeBytes })
       if (minBytesPerSecond > 0)
         patienceMs = Math.min(windowMs, patienceMs + (piece.length * 1_000) / minBytesPerSecond)
       yield piece
@@ -40,7 +42,9 @@ export async function* uploadBody(
     if (!(await arrivesWithin(request, patienceMs))) throw new Refusal('upload_too_slow', { minBytesPerSecond })
     patienceMs -= minBytesPerSecond > 0 ? monotonicMs() - sinceMs : 0
   }
-  if (receivedBytes !== sizeBytes) throw new Refusal('upload_broken', { receivedBytes, sizeBytes })
+  // Of an unknown length, only whether all of it arrived is known.
+  const isWhole = sizeBytes === null ? request.complete : receivedBytes === sizeBytes
+  if (!isWhole) throw new Refusal('upload_broken', { receivedBytes, sizeBytes: sizeBytes ?? 'an unknown number of' })
 }
 
 /**

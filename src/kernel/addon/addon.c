@@ -192,7 +192,8 @@ static napi_value start(napi_env env, napi_callback_info info)
 NAPI_MODULE_INIT()
 {
 	const struct operation *const lists[] = {file_operations, change_operations, disk_operations,
-						  mount_operations, image_mount_operations};
+						  mount_operations, image_mount_operations, network_operations,
+						  notify_operations, workspace_operations};
 	napi_value function;
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)

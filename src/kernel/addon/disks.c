@@ -20,12 +20,37 @@ static void lock_disk(struct job *job)
 		job_fail(job, "flock");
 }
 
+/* Through memory, for two filesystems of different types. */
+static int copy_bytes(int from, int to, off_t start, off_t end)
+{
+	char bytes[64 * 1024];
+
+	while (start < end) {
+		size_t wanted = end - start < (off_t)sizeof(bytes) ? (size_t)(end - start) : sizeof(bytes);
+		ssize_t had = pread(from, bytes, wanted, start);
+		if (had <= 0) {
+			errno = had == 0 ? EIO : errno;
+			return -1;
+		}
+		for (ssize_t written = 0; written < had;) {
+			ssize_t now = pwrite(to, bytes + written, (size_t)(had - written), start + written);
+			if (now < 0)
+				return -1;
+			written += now;
+		}
+		start += had;
+	}
+	return 0;
+}
+
 static int copy_range(int from, int to, off_t start, off_t end)
 {
 	off_t in = start, out = start;
 
 	while (in < end) {
 		ssize_t copied = copy_file_range(from, &in, to, &out, (size_t)(end - in), 0);
+		if (copied < 0 && (errno == EXDEV || errno == EOPNOTSUPP))
+			return copy_bytes(from, to, in, end);
 		if (copied < 0)
 			return -1;
 		if (copied == 0) {

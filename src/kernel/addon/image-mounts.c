@@ -91,10 +91,18 @@ static void mount_tmpfs(struct job *job)
 		job_fail(job, "mount");
 }
 
+/* mountProc(target): mounts a procfs of the pid namespace of this process */
+static void mount_proc(struct job *job)
+{
+	if (syscall(SYS_mount, "proc", job->text[0], "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "") < 0)
+		job_fail(job, "mount");
+}
+
 const struct operation image_mount_operations[] = {
 	{"makeMountsSlaves", "", RESULT_NONE, make_mounts_slaves},
 	{"bindReadOnly", "tt", RESULT_NONE, bind_read_only},
 	{"mountDevices", "t", RESULT_NONE, mount_devices},
 	{"mountTmpfs", "t", RESULT_NONE, mount_tmpfs},
+	{"mountProc", "t", RESULT_NONE, mount_proc},
 	{NULL, NULL, RESULT_NONE, NULL},
 };

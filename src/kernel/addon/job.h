@@ -42,5 +42,8 @@ extern const struct operation change_operations[];
 extern const struct operation mount_operations[];
 extern const struct operation image_mount_operations[];
 extern const struct operation disk_operations[];
+extern const struct operation network_operations[];
+extern const struct operation notify_operations[];
+extern const struct operation workspace_operations[];
 
 #endif

@@ -230,14 +230,9 @@ static int restore_root(int root)
 	return is_usable ? 0 : fchmod(root, ROOT_MODE);
 }
 
-/* mountIdmapped(root, userNamespace, readOnly, target): restores the root directory first */
-static void mount_idmapped(struct job *job)
+/* mountImage(root, userNamespace, readOnly, target): leaves the root directory as it is */
+static void mount_image(struct job *job)
 {
-	/* A filesystem with errors is read-only (EROFS), and its next mount checks it. */
-	if (restore_root((int)job->number[0]) < 0 && errno != EROFS) {
-		job_fail(job, "restore");
-		return;
-	}
 	int tree = create_idmapped_mount(job, (int)job->number[0], (int)job->number[1], job->number[2] != 0);
 
 	if (tree < 0)
@@ -245,6 +240,16 @@ static void mount_idmapped(struct job *job)
 	if (attach_mount(tree, job->text[0]) < 0)
 		job_fail(job, "move_mount");
 	close(tree);
+}
+
+/* mountIdmapped(root, userNamespace, readOnly, target): restores the root directory first */
+static void mount_idmapped(struct job *job)
+{
+	/* A filesystem with errors is read-only (EROFS), and its next mount checks it. */
+	if (restore_root((int)job->number[0]) < 0 && errno != EROFS)
+		job_fail(job, "restore");
+	else
+		mount_image(job);
 }
 
 /* openIdmapped(root, userNamespace, readOnly): returns a descriptor of a mount that ends when it is closed */
@@ -270,6 +275,7 @@ const struct operation mount_operations[] = {
 	{"makeDock", "t", RESULT_NONE, make_dock},
 	{"mountDirectories", "tt", RESULT_NONE, mount_directories},
 	{"mountIdmapped", "nnnt", RESULT_NONE, mount_idmapped},
+	{"mountImage", "nnnt", RESULT_NONE, mount_image},
 	{"openIdmapped", "nnn", RESULT_NUMBER, open_idmapped},
 	{"trimFilesystem", "n", RESULT_NUMBER, trim_filesystem},
 	{NULL, NULL, RESULT_NONE, NULL},

@@ -37,7 +37,8 @@ export async function answerLegacy(
   return answerBody(body, legacyEndpoint({ era, session, readsEvents: readsEvents(header) }, context))
 }
 
-const legacyEndpoint = (scope: RequestScope, context: McpContext): JsonRpcEndpoint<StreamReply> => ({
+/** How a message of these versions is answered. */
+export const legacyEndpoint = (scope: RequestScope, context: McpContext): JsonRpcEndpoint<StreamReply> => ({
   maxBatch,
   request: (request, isInBatch) => answerRequest(request, scope, isInBatch, context),
   notification: (notification) => receiveNotification(notification, context),

@@ -59,7 +59,7 @@ export async function describeTask(id: string, context: McpContext): Promise<obj
 }
 
 /** Settles a task whose process has exited: with the result of its run, which continued, or as failed without one. */
-async function settleOrphan(row: Task, { core, caller, offer, closing, results }: McpContext): Promise<Task> {
+async function settleOrphan(row: Task, { core, caller, offer, closing, results, baseUrl }: McpContext): Promise<Task> {
   const execution =
     row.runId === null ? undefined : await core.waitForExecution(caller, row.runId, { waitMs: 0, signal: closing })
   if (execution?.ending === null) return row
@@ -67,7 +67,7 @@ async function settleOrphan(row: Task, { core, caller, offer, closing, results }
     await core.tasks.settle(
       row.id,
       'completed',
-      toClientResult(executionResult(execution, outputLimit(caller, offer.has)), results),
+      toClientResult(executionResult(execution, outputLimit(caller, offer.has)), results, baseUrl),
     )
   else {
     const lost = new Refusal('unavailable', { reason: 'the server was restarted while this task was working' })

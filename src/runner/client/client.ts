@@ -1,46 +1,50 @@
 import { connect, type Socket } from 'node:net'
-import { Refusal, type RefusalCode, refusals } from '../../base/errors.ts'
+import { Refusal } from '../../base/errors.ts'
 import type { CancelCause, RunEvent, RunInput, RunSpec } from '../../base/run.ts'
-import { noSoftware, type Software } from '../../base/software.ts'
+import type { Software } from '../../base/software.ts'
 import type { RunnerFigures } from '../../observe/metrics.ts'
 import { type FromRunner, protocolVersion, type Runner, type RunSummary, type ToRunner } from '../protocol/messages.ts'
 import { encodeMessage, MessageReader, WireError } from '../protocol/wire.ts'
 import { FileClient } from './file-client.ts'
 import { Heartbeat } from './heartbeat.ts'
+import { ImageClient } from './image-client.ts'
+import { inspectionClient } from './inspection-client.ts'
+import { networkClient } from './network-client.ts'
+import { PendingRequests, refusalOf } from './pending-requests.ts'
 import { RunSubscription } from './run-subscription.ts'
+import { SandboxClient } from './sandbox-client.ts'
 import { StorageClient } from './storage-client.ts'
 
-/** Interval of connection attempts, in milliseconds. A restarted runner is normally available after this time. */
-const reconnectDelayMs = 50
-
-/** Time for the runner to read messages that were sent before the close, in milliseconds. */
-const farewellMs = 1_000
-
-interface Pending {
-  resolve(answer: FromRunner): void
-  reject(error: Error): void
-}
-
-type Readiness = Runner['readiness']
+const reconnectDelayMs = 50 // A restarted runner is normally available after it.
+const farewellMs = 1_000 // For the runner to read messages that were sent before the close.
 type FollowMessage = Extract<FromRunner, { type: RunEvent['kind'] }>
 
 /** The client of the run protocol in the front. Reconnects until it is closed. */
 export class RunnerClient implements Runner {
-  readonly files: FileClient
-  readonly storage: StorageClient
+  readonly #line = {
+    ask: (message: (request: number) => ToRunner, numbered?: (request: number) => void, payload = noBytes) =>
+      this.#askNumbered(message, numbered, payload),
+    send: (message: ToRunner, payload = noBytes) => this.#send(message, payload),
+  }
+  readonly files = new FileClient(this.#line)
+  readonly storage = new StorageClient((message) => this.#ask(message))
+  readonly inspect = inspectionClient((message) => this.#ask(message))
+  readonly networks = networkClient((message) => this.#ask(message))
+  readonly sandboxes = new SandboxClient(this.#line, this.files)
+  readonly images = new ImageClient(this.#line)
   readonly #heartbeat: Heartbeat
   readonly #socketPath: string
   readonly #onTrouble: (problem: string) => void
-  readonly #pending = new Map<number, Pending>()
+  readonly #pending = new PendingRequests()
   readonly #subscriptions = new Map<number, RunSubscription>()
   /** Runs that were started here and not yet attached to; the caller that starts a run also follows it. */
   readonly #unread = new Map<string, RunSubscription>()
   #socket: Socket | undefined
   #identity: { runnerId: string; epoch: number } | undefined
-  #software = noSoftware
   /** Problem of the last connection attempt; reported again only if it changes. */
   #trouble: string | undefined
-  #readiness: Readiness = { ready: false, reason: 'the runner is not connected yet' }
+  storageProblem: string | undefined
+  #readiness: Runner['readiness'] = { ready: false, reason: 'the runner is not connected yet' }
   #lastRequest = 0
   #timer: NodeJS.Timeout | undefined
   #closed = false
@@ -49,25 +53,22 @@ export class RunnerClient implements Runner {
   constructor(socketPath: string, onTrouble: (problem: string) => void) {
     this.#socketPath = socketPath
     this.#onTrouble = onTrouble
-    this.files = new FileClient({
-      ask: (message, numbered) => this.#askNumbered(message, numbered),
-      send: (message, payload = noBytes) => this.#send(message, payload),
+    this.#heartbeat = new Heartbeat(async () => {
+      if (this.#socket) await this.#ask((request) => ({ type: 'ping', request }))
     })
-    this.storage = new StorageClient((message) => this.#ask(message))
-    this.#heartbeat = new Heartbeat(() => this.#ping())
     this.#connect()
   }
 
   get software(): Software {
-    return this.#software
+    return this.images.software
   }
 
   get identity(): { runnerId: string; epoch: number } | undefined {
     return this.#identity
   }
 
-  get readiness(): Readiness {
-    return this.#heartbeat.isSilent ? notResponding : this.#readiness
+  get readiness(): Runner['readiness'] {
+    return this.#heartbeat.isSilent ? { ready: false, reason: 'the runner does not respond' } : this.#readiness
   }
 
   async start(spec: RunSpec, input: RunInput): Promise<void> {
@@ -123,10 +124,7 @@ export class RunnerClient implements Runner {
     await this.#ask((request) => ({ type: 'retire_key', request, keyId }))
   }
 
-  /**
-   * Closes the connection. Pending requests fail as unavailable, and followed runs end as lost. Resolves when the runner
-   * has read all messages, including the last acknowledgements, or after a time limit.
-   */
+  /** Fails pending requests, ends followed runs as lost, and resolves when the runner has read all messages, or is late. */
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#timer)
@@ -155,14 +153,8 @@ export class RunnerClient implements Runner {
         socket.destroy()
       }
     })
-    socket.on('error', () => {
-      // Only the close matters; the next attempt shows whether the problem persists.
-    })
+    socket.on('error', () => undefined) // Only the close matters.
     socket.on('close', () => this.#disconnected(socket))
-  }
-
-  async #ping(): Promise<void> {
-    if (this.#socket) await this.#ask((request) => ({ type: 'ping', request }))
   }
 
   #tellTrouble(problem: string): void {
@@ -176,19 +168,16 @@ export class RunnerClient implements Runner {
     this.#socket = undefined
     if (this.#closed) return
     this.#lose('the runner is not running; it is being restarted')
-    if (wasConnected) {
-      this.#connect()
-      return
-    }
-    this.#endSubscriptions()
-    this.#timer = setTimeout(() => this.#connect(), reconnectDelayMs)
+    if (!wasConnected) this.#endSubscriptions()
+    if (wasConnected) this.#connect()
+    else this.#timer = setTimeout(() => this.#connect(), reconnectDelayMs)
   }
 
   #lose(reason: string): void {
     this.#readiness = { ready: false, reason }
-    for (const pending of this.#pending.values()) pending.reject(new Refusal('unavailable', { reason }))
-    this.#pending.clear()
+    this.#pending.lose(reason)
     this.files.lose(reason)
+    this.sandboxes.lose(reason)
   }
 
   #endSubscriptions(): void {
@@ -197,16 +186,20 @@ export class RunnerClient implements Runner {
   }
 
   #receive(socket: Socket, message: FromRunner, payload: Buffer): void {
+    if (this.sandboxes.tunnels.takes(message, payload)) return
     switch (message.type) {
       case 'hello':
         this.#greeted(socket, message)
         break
       case 'ready':
         this.#readiness = message.ready ? { ready: true } : { ready: false, reason: message.reason }
+        this.storageProblem = message.storage
         break
       case 'ok':
       case 'runs':
+      case 'networked_runs':
       case 'stats':
+      case 'inspected':
       case 'files_listing':
       case 'files_status':
       case 'files_opened':
@@ -216,7 +209,24 @@ export class RunnerClient implements Runner {
       case 'storage_status':
       case 'storage_sizes':
       case 'storage_names':
-        this.#settle(message.request)?.resolve(message)
+      case 'sandbox_removed':
+      case 'sandbox_reviewed':
+      case 'sandbox_rewound':
+      case 'sandboxes':
+      case 'sandbox_figures':
+      case 'process_status':
+      case 'processes':
+      case 'images':
+      case 'image_done':
+      case 'images_collected':
+      case 'sandbox_file_status':
+      case 'sandbox_file_listing':
+      case 'sandbox_file_opened':
+        this.#pending.answer(message.request, message)
+        break
+      case 'software':
+      case 'image_progress':
+        this.images.take(message)
         break
       case 'refused':
         this.#refused(message.request, refusalOf(message))
@@ -225,6 +235,14 @@ export class RunnerClient implements Runner {
       case 'files_end':
       case 'files_room':
         this.files.take(message, payload)
+        if (message.type === 'files_end') this.sandboxes.files.end(message.request)
+        break
+      case 'sandbox_changed':
+      case 'sandbox_file_changed':
+      case 'process_output':
+      case 'process_gap':
+      case 'process_ended':
+        this.sandboxes.take(message, payload)
         break
       case 'running':
       case 'output':
@@ -238,8 +256,9 @@ export class RunnerClient implements Runner {
 
   /** A pending request, or a file transfer after the response to its request. */
   #refused(request: number, refusal: Refusal): void {
-    this.#settle(request)?.reject(refusal)
+    this.#pending.refuse(request, refusal)
     this.files.refuse(request, refusal)
+    this.sandboxes.files.end(request, refusal)
   }
 
   #follow({ request, type, ...rest }: FollowMessage, payload: Buffer): void {
@@ -251,15 +270,13 @@ export class RunnerClient implements Runner {
     if (isAccepted === false) throw new WireError('the runner sent more output than it has credit for')
   }
 
-  #greeted(socket: Socket, { version, runnerId, epoch, software }: Extract<FromRunner, { type: 'hello' }>): void {
-    if (version !== protocolVersion) {
+  #greeted(socket: Socket, { version, runnerId, epoch }: Extract<FromRunner, { type: 'hello' }>): void {
+    if (version !== protocolVersion)
       throw new WireError(`the runner speaks version ${version} of the run protocol, not ${protocolVersion}`)
-    }
     this.#socket = socket
     this.#trouble = undefined
     const isSame = this.#identity?.epoch === epoch
     this.#identity = { runnerId, epoch }
-    this.#software = software
     const following = [...this.#subscriptions.values()]
     this.#subscriptions.clear()
     for (const subscription of following) {
@@ -320,27 +337,14 @@ export class RunnerClient implements Runner {
     }
     const request = ++this.#lastRequest
     numbered?.(request)
-    return new Promise((resolve, reject) => {
-      this.#pending.set(request, { resolve, reject })
-      socket.write(encodeMessage(message(request), ...payload))
-    })
+    const answer = this.#pending.add(request)
+    socket.write(encodeMessage(message(request), ...payload))
+    return answer
   }
 
   #send(message: ToRunner, payload: Uint8Array = noBytes): void {
     this.#socket?.write(encodeMessage(message, payload))
   }
-
-  #settle(request: number): Pending | undefined {
-    const pending = this.#pending.get(request)
-    this.#pending.delete(request)
-    return pending
-  }
 }
 
 const noBytes = new Uint8Array(0)
-
-const notResponding: Readiness = { ready: false, reason: 'the runner does not respond' }
-
-function refusalOf({ code, details }: { code: RefusalCode; details: Refusal['details'] }): Refusal {
-  return code in refusals ? new Refusal(code, details) : new Refusal('unavailable', { reason: 'the runner refused' })
-}

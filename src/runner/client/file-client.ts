@@ -59,44 +59,53 @@ export class FileClient implements RunnerFiles {
     return expect(answer, 'files_deleted').deleted
   }
 
-  async read(where: StorageRef, path: string, range?: { offset: number; lengthBytes: number }): Promise<FileStream> {
+  read(where: StorageRef, path: string, range?: { offset: number; lengthBytes: number }): Promise<FileStream> {
+    return this.download(
+      (request) => ({ type: 'files_read', request, where, path, ...(range && { range }) }),
+      (answer) => expect(answer, 'files_opened'),
+    )
+  }
+
+  write(where: StorageRef, path: string, source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<number> {
+    return this.upload((request) => ({ type: 'files_write', request, where, path }), source)
+  }
+
+  /** @param opened what the first answer says; the bytes follow it. */
+  async download<Opened>(
+    message: (request: number) => ToRunner,
+    opened: (answer: FromRunner) => Opened,
+  ): Promise<Opened & Pick<FileStream, 'bytes' | 'stop'>> {
     const incoming = new Incoming()
     let number = 0
-    const asking = this.#link.ask(
-      (request) => ({ type: 'files_read', request, where, path, ...(range && { range }) }),
-      (request) => {
-        number = request
-        this.#flows.set(request, incoming)
-      },
-    )
+    const asking = this.#link.ask(message, (request) => {
+      number = request
+      this.#flows.set(request, incoming)
+    })
     const stop = () => {
       if (this.#flows.delete(number)) this.#link.send({ type: 'files_stop', request: number })
       incoming.fail(new Refusal('unavailable', { reason: 'the file was closed' }))
     }
     try {
-      const { status, lengthBytes } = expect(await asking, 'files_opened')
+      const first = opened(await asking)
       const more = (bytes: number) => this.#link.send({ type: 'files_more', request: number, bytes })
-      return { status, lengthBytes, bytes: until(incoming.bytes(more), stop), stop }
+      return { ...first, bytes: until(incoming.bytes(more), stop), stop }
     } catch (error) {
       this.#flows.delete(number)
       throw error
     }
   }
 
-  async write(
-    where: StorageRef,
-    path: string,
+  /** @returns the number of bytes that were written. */
+  async upload(
+    message: (request: number) => ToRunner,
     source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   ): Promise<number> {
     const outgoing = new Outgoing()
     let number = 0
-    const asking = this.#link.ask(
-      (request) => ({ type: 'files_write', request, where, path }),
-      (request) => {
-        number = request
-        this.#flows.set(request, outgoing)
-      },
-    )
+    const asking = this.#link.ask(message, (request) => {
+      number = request
+      this.#flows.set(request, outgoing)
+    })
     // A refusal of the transfer also wakes a writer that waits for credit.
     asking.catch((error: Error) => outgoing.fail(error))
     try {

@@ -1,52 +1,21 @@
 import { Type } from 'typebox'
 import { Compile } from 'typebox/compile'
+import { Refusal } from '../../base/errors.ts'
+import { imageNameMax, imageNamePattern } from '../../base/image.ts'
 import { languages, moduleNamePattern, type RunSpec, reuses, volumesMax } from '../../base/run.ts'
+import { inspectionTopics, sampleMaxMs } from '../../observe/inspect.ts'
+import { logLevels } from '../../observe/log.ts'
+import { logLinesMax } from '../../observe/log-lines.ts'
+import { imagePackagesMax } from './image-messages.ts'
 import { storageNamesMax, type ToRunner } from './messages.ts'
+import { sandboxShapes } from './sandbox-schemas.ts'
+import { closed, count, envName, id, Limits, Network, Quota, storageName, Thread, Volume } from './schema-parts.ts'
 import { WireError } from './wire.ts'
 
 /*
  * BOUNDARY: the front reads the internet; should it fall, this is what stands between it and root. The runner takes
  * only messages of exactly these shapes, and no limit that is out of all proportion.
  */
-
-const id = Type.String({ minLength: 1, maxLength: 128, pattern: '^[A-Za-z0-9_.:-]+$' })
-const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
-const size = Type.Integer({ minimum: 0, maximum: 2 ** 44 })
-
-const Limits = Type.Object(
-  {
-    memoryBytes: Type.Integer({ minimum: 16 * 1024 * 1024, maximum: 2 ** 44 }),
-    cpus: Type.Number({ minimum: 0.01, maximum: 4096 }),
-    pids: Type.Integer({ minimum: 4, maximum: 4_194_304 }),
-    openFiles: Type.Integer({ minimum: 16, maximum: 1_048_576 }),
-    fileBytes: size,
-    tmpBytes: size,
-    homeBytes: size,
-    outputSoftBytes: Type.Integer({ minimum: 1024, maximum: 64 * 1024 * 1024 }),
-    outputHardBytes: size,
-    timeoutMs: Type.Integer({ minimum: 1, maximum: 7 * 24 * 3600 * 1000 }),
-  },
-  { additionalProperties: false },
-)
-
-/** It becomes the name of a file. */
-const storageName = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$' })
-
-const Quota = Type.Object(
-  {
-    // With less ext4 has no journal.
-    bytes: Type.Integer({ minimum: 8 * 1024 * 1024, maximum: 2 ** 44 }),
-    inodes: Type.Integer({ minimum: 16, maximum: 2 ** 31 }),
-  },
-  { additionalProperties: false },
-)
-
-const Thread = Type.Object({ id: storageName, fence: count, quota: Quota }, { additionalProperties: false })
-
-const Volume = Type.Object(
-  { slug: storageName, name: storageName, readOnly: Type.Boolean(), quota: Quota },
-  { additionalProperties: false },
-)
 
 const Spec = Type.Object(
   {
@@ -57,8 +26,9 @@ const Spec = Type.Object(
     profileRevision: id,
     reuse: Type.Union(reuses.map((reuse) => Type.Literal(reuse))),
     language: Type.Union(languages.map((language) => Type.Literal(language))),
+    image: Type.Optional(Type.String({ pattern: imageNamePattern, maxLength: imageNameMax })),
     preload: Type.Optional(Type.Array(Type.String({ pattern: moduleNamePattern }), { maxItems: 32 })),
-    env: Type.Record(Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]{0,127}$' }), Type.String({ maxLength: 65_536 }), {
+    env: Type.Record(Type.String({ pattern: envName }), Type.String({ maxLength: 65_536 }), {
       maxProperties: 256,
       additionalProperties: false,
     }),
@@ -66,11 +36,11 @@ const Spec = Type.Object(
     detached: Type.Boolean(),
     thread: Type.Optional(Thread),
     volumes: Type.Optional(Type.Array(Volume, { maxItems: volumesMax })),
+    network: Type.Optional(Network),
   },
   { additionalProperties: false },
 )
 
-const closed = { additionalProperties: false }
 const cause = Type.Union([Type.Literal('cancelled'), Type.Literal('shutdown')])
 const codeBytes = Type.Integer({ minimum: 0, maximum: 1024 * 1024 })
 const stdinBytes = Type.Integer({ minimum: 0, maximum: 4 * 1024 * 1024 })
@@ -81,6 +51,30 @@ const area = Type.Union([Type.Literal('threads'), Type.Literal('volumes')])
 const where = Type.Object({ area, org: storageName, name: storageName }, closed)
 const thread = Type.Object({ area: Type.Literal('threads'), org: storageName, name: storageName }, closed)
 const inStorage = <Name extends string>(type: Name) => ({ type: Type.Literal(type), request: count, where })
+
+/** Also the ID of an image. */
+const imageName = Type.Union([
+  Type.String({ pattern: imageNamePattern, maxLength: imageNameMax }),
+  Type.String({ pattern: '^img_[A-Za-z0-9_-]{20}$' }),
+])
+const newImageName = Type.String({ pattern: imageNamePattern, maxLength: imageNameMax })
+/** https://www.debian.org/doc/debian-policy/ch-controlfields.html#source */
+const packageName = Type.String({ pattern: '^[a-z0-9][a-z0-9+.-]{1,99}$' })
+const ImageChange = Type.Union([
+  Type.Object({ kind: Type.Literal('pull'), name: newImageName }, closed),
+  Type.Object(
+    {
+      kind: Type.Literal('build'),
+      name: newImageName,
+      packages: Type.Array(packageName, { minItems: 1, maxItems: imagePackagesMax }),
+    },
+    closed,
+  ),
+  Type.Object(
+    { name: newImageName, path: Type.String({ pattern: '^/[^\\0]{0,4095}$' }), kind: Type.Literal('import') },
+    closed,
+  ),
+])
 
 const shapes = {
   hello: Type.Object({ type: Type.Literal('hello'), version: count }, closed),
@@ -102,6 +96,11 @@ const shapes = {
   outlive: Type.Object({ type: Type.Literal('outlive'), request: count, runId: id }, closed),
   list: Type.Object({ type: Type.Literal('list'), request: count }, closed),
   stats: Type.Object({ type: Type.Literal('stats'), request: count }, closed),
+  network_runs: Type.Object({ type: Type.Literal('network_runs'), request: count }, closed),
+  network_change: Type.Object(
+    { type: Type.Literal('network_change'), request: count, runId: id, network: Network },
+    closed,
+  ),
   acknowledge: Type.Object({ type: Type.Literal('acknowledge'), request: count, runId: id }, closed),
   files_list: Type.Object(
     {
@@ -154,21 +153,58 @@ const shapes = {
     },
     closed,
   ),
+  images_list: Type.Object({ type: Type.Literal('images_list'), request: count }, closed),
+  images_change: Type.Object({ type: Type.Literal('images_change'), request: count, change: ImageChange }, closed),
+  images_stop: Type.Object({ type: Type.Literal('images_stop'), request: count }, closed),
+  images_remove: Type.Object({ type: Type.Literal('images_remove'), request: count, name: imageName }, closed),
+  images_collect: Type.Object({ type: Type.Literal('images_collect'), request: count }, closed),
+  inspect: Type.Object(
+    {
+      type: Type.Literal('inspect'),
+      request: count,
+      topic: Type.Union([...inspectionTopics, 'engine' as const].map((topic) => Type.Literal(topic))),
+      options: Type.Object(
+        {
+          durationMs: Type.Optional(Type.Integer({ minimum: 1, maximum: sampleMaxMs })),
+          top: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
+          limit: Type.Optional(Type.Integer({ minimum: 1, maximum: logLinesMax })),
+          level: Type.Optional(Type.Union(logLevels.map((level) => Type.Literal(level)))),
+          keyword: Type.Optional(Type.String({ maxLength: 256 })),
+          setLevel: Type.Optional(Type.Union(logLevels.map((level) => Type.Literal(level)))),
+          revertMs: Type.Optional(Type.Integer({ minimum: 1_000, maximum: 24 * 3600 * 1000 })),
+        },
+        closed,
+      ),
+    },
+    closed,
+  ),
   retire_key: Type.Object({ type: Type.Literal('retire_key'), request: count, keyId: id }, closed),
 }
 
 const checks = new Map<unknown, { Check(value: unknown): boolean }>(
-  Object.entries(shapes).map(([type, shape]) => [type, Compile(shape)]),
+  Object.entries({ ...shapes, ...sandboxShapes }).map(([type, shape]) => [type, Compile(shape)]),
 )
 
 /**
- * @returns the header as the message it claims to be.
- * @throws WireError for anything that is not exactly one of the messages a front may send.
+ * Values of callers are checked before, and one that was missed must not cost the front its connection with every run.
+ * @param refuse answers a request of a known kind whose values are out of bounds.
+ * @returns the header as the message it claims to be; `undefined` where it was refused.
+ * @throws WireError for anything else that is not exactly one of the messages a front may send.
  */
-export function parseMessage(header: unknown): ToRunner {
-  const type = typeof header === 'object' && header !== null && 'type' in header ? header.type : undefined
-  if (!checks.get(type)?.Check(header)) throw new WireError(`not a message of a front: ${String(type).slice(0, 32)}`)
-  return header as ToRunner
+export function parseMessage(
+  header: unknown,
+  refuse: (request: number, refusal: Refusal) => void,
+): ToRunner | undefined {
+  const { type, request } = typeof header === 'object' && header !== null ? (header as Record<string, unknown>) : {}
+  const check = checks.get(type)
+  if (check?.Check(header)) return header as ToRunner
+  if (!check || type === 'hello' || !Number.isSafeInteger(request))
+    throw new WireError(`not a message of a front: ${String(type).slice(0, 32)}`)
+  refuse(
+    request as number,
+    new Refusal('invalid_argument', { field: 'a value', problem: 'is too long or out of range' }),
+  )
+  return undefined
 }
 
 /** Cuts a start's payload into code and standard input. @throws WireError where the sizes do not add up. */

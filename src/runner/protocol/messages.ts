@@ -7,17 +7,52 @@
 import type { Details, RefusalCode } from '../../base/errors.ts'
 import type { CancelCause, ImageType, Quota, RunEvent, RunInput, RunResult, RunSpec, Stream } from '../../base/run.ts'
 import type { Software } from '../../base/software.ts'
+import type { InspectionTopic, InspectOptions } from '../../observe/inspect.ts'
 import type { RunnerFigures } from '../../observe/metrics.ts'
 import type { Deleted } from '../../storage/deletion.ts'
 import type { Range } from '../../storage/files.ts'
 import type { Listing } from '../../storage/listing.ts'
 import type { Status } from '../../storage/walk.ts'
+import type { ImageFromRunner, ImageToRunner, RunnerImages } from './image-messages.ts'
+import type { FromNetworks, RunnerNetworks, ToNetworks } from './network-messages.ts'
+import type { FromSandboxes, ToSandboxes } from './sandbox-messages.ts'
+import type { RunnerSandboxes } from './sandboxes.ts'
+import type { FromTunnels, ToTunnels } from './tunnel-messages.ts'
 
 /** Must be equal on both sides: front and runner refuse a peer of another version. */
-export const protocolVersion = 8
+export const protocolVersion = 13
 
 /** No message may be larger: code and standard input together stay below it. */
 export const maxMessageBytes = 8 * 1024 * 1024
+
+/** What can be asked of a runner, besides what every process reports. */
+export type RunnerTopic = InspectionTopic | 'engine'
+
+/** The report on `engine`. */
+export interface EngineReport {
+  slots: {
+    ready: number
+    idle: number
+    busy: number
+    undying: number
+    max: number
+    ready_wanted: number
+    made: number
+    failed: number
+    jails_waiting: number
+  }
+  /** Why no slot can be made now. */
+  trouble: string | null
+  queue: { running: number; waiting: number }
+  /** Runs by state. */
+  runs: Record<string, number>
+  runtime: string
+  /** Of the processors, not mitigated by the kernel. */
+  vulnerabilities: string[]
+  /** `null` where there is no storage. */
+  storage: { mounted: number; used: number; mounted_max: number; free_bytes: number; reserve_bytes: number } | null
+  memory_is_short: boolean
+}
 
 export interface RunSummary {
   runId: string
@@ -61,6 +96,8 @@ export const filePieceBytes = 256 * 1024
 
 /** From the front. `request` pairs an answer with its question. */
 export type ToRunner =
+  | ImageToRunner
+  | ToNetworks
   | { type: 'hello'; version: number }
   /** Answered `ok` at once by a runner that responds. */
   | { type: 'ping'; request: number }
@@ -79,6 +116,8 @@ export type ToRunner =
   | { type: 'outlive'; request: number; runId: string }
   | { type: 'list'; request: number }
   | { type: 'stats'; request: number }
+  /** What the process of the runner reports about itself, or about its slots. */
+  | { type: 'inspect'; request: number; topic: RunnerTopic; options: InspectOptions }
   /** The ending is safe with the front; the runner may forget the run. */
   | { type: 'acknowledge'; request: number; runId: string }
   /** The slots of a key end: idle ones now, busy ones with their run. */
@@ -105,21 +144,35 @@ export type ToRunner =
   | { type: 'storage_inspect'; request: number; where: StorageRef }
   | { type: 'storage_sizes'; request: number; area: StorageArea; org: string; names: readonly string[] }
   | { type: 'storage_names'; request: number; area: StorageArea; org: string; after: string; limit: number }
+  | ToSandboxes
+  | ToTunnels
 
-/** Who a runner is, and what its image has. An epoch names one life of a runner process. */
+/** Who a runner is. An epoch names one life of a runner process. */
 export interface RunnerIdentity {
   runnerId: string
   epoch: number
-  software: Software
 }
 
 /** From the runner. */
+/** Whether runs can start and threads can be created. */
+export interface RunnerReadiness {
+  type: 'ready'
+  ready: boolean
+  /** Why no run can start; empty while they can. */
+  reason: string
+  /** Why no thread can be created; absent while they can. */
+  storage?: string
+}
+
 export type FromRunner =
+  | ImageFromRunner
+  | FromNetworks
   | ({ type: 'hello'; version: number } & RunnerIdentity)
-  | { type: 'ready'; ready: boolean; reason: string }
+  | RunnerReadiness
   | { type: 'ok'; request: number }
   | { type: 'runs'; request: number; runs: RunSummary[] }
   | { type: 'stats'; request: number; figures: RunnerFigures }
+  | { type: 'inspected'; request: number; report: object }
   /** Also in the middle of a read or write, which it ends. */
   | { type: 'refused'; request: number; code: RefusalCode; details: Details }
   /** Events of an attachment carry the number of the request that made it. */
@@ -142,6 +195,8 @@ export type FromRunner =
   | { type: 'storage_status'; request: number; status: StorageStatus }
   | { type: 'storage_sizes'; request: number; sizeBytes: (number | null)[] }
   | { type: 'storage_names'; request: number; names: string[] }
+  | FromSandboxes
+  | FromTunnels
 
 /** A file as it is being read. */
 export interface FileStream {
@@ -198,10 +253,12 @@ export interface RunnerStorage {
 export interface Runner {
   /** `runnerId` and `epoch` of the runner that is connected now; an epoch names one life of a runner process. */
   readonly identity: { runnerId: string; epoch: number } | undefined
-  /** What the image of the runner has; nothing until one has connected. */
+  /** What the default image of the runner has; nothing until one has connected. */
   readonly software: Software
   /** Whether a run could start now, and if not, why. */
   readonly readiness: { ready: true } | { ready: false; reason: string }
+  /** Why no thread can be created now; `undefined` while they can. */
+  readonly storageProblem?: string | undefined
 
   /**
    * Starts a run; idempotent by `runId`. Resolves when the runner has taken it (queued or more).
@@ -231,8 +288,13 @@ export interface Runner {
 
   list(): Promise<RunSummary[]>
 
+  readonly networks: RunnerNetworks
+
   /** How much is going on now. @throws Refusal `unavailable` while no runner is connected. */
   stats(): Promise<RunnerFigures>
+
+  /** Returns a report of the runner. @throws Refusal `unavailable` while no runner is connected. */
+  inspect(topic: RunnerTopic, options: InspectOptions): Promise<object>
 
   /** Lets the runner forget an ended run. */
   acknowledge(runId: string): Promise<void>
@@ -242,4 +304,6 @@ export interface Runner {
 
   readonly files: RunnerFiles
   readonly storage: RunnerStorage
+  readonly images: RunnerImages
+  readonly sandboxes: RunnerSandboxes
 }

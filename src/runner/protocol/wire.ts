@@ -33,6 +33,15 @@ export function encodeMessage(header: object, ...payload: readonly Uint8Array[])
 export const kept = (payload: Buffer): Buffer =>
   payload.length * 2 > payload.buffer.byteLength ? payload : Buffer.from(payload)
 
+/** Writes a message. Those of one turn of the event loop are one write to the kernel: each can wake the other process. */
+export function writeCollected(socket: Socket, message: Uint8Array): void {
+  if (socket.writableCorked === 0) {
+    socket.cork()
+    process.nextTick(() => socket.uncork())
+  }
+  socket.write(message)
+}
+
 /** Writes one message, a large payload without copying it: it must not change any more. */
 export function writeLarge(socket: Socket, header: object, payload: Uint8Array): void {
   const json = Buffer.from(JSON.stringify(header))

@@ -99,6 +99,14 @@ export class OutputLog {
     this.#listeners.clear()
   }
 
+  /**
+   * Returns where a reader begins that asks for what follows `seq`: at the newest event for a number beyond it, and before
+   * the ending, so that every reader of a run that has ended gets its ending.
+   */
+  startAfter(seq: number): number {
+    return Math.min(seq, this.#ended ? this.#end - 1 : this.#end)
+  }
+
   /** Returns the event after `seq`; `undefined` if it does not exist yet. */
   after(seq: number): RunEvent | undefined {
     const entry = this.#entries[this.#indexAfter(seq)]

@@ -99,6 +99,19 @@ export class RunStorage {
   }
 
   /**
+   * Stores changed files as durably as the answer promises.
+   * @param files what the run has changed.
+   * @returns its ending: a failure if the disk has lost some of them.
+   */
+  async keep(ending: Ending, files: ChangedFiles | undefined): Promise<Ending> {
+    const isChanged = files !== undefined && (files.changed.length > 0 || files.truncated)
+    if (!isChanged || !this.#storage || !this.#thread) return ending
+    const stored = await Promise.all(this.#thread.writable.map(({ mounted }) => this.#storage?.changed.keep(mounted)))
+    const isLost = stored.includes(false) && (ending.kind === 'exited' || hasFailed(ending))
+    return isLost ? { kind: 'failed', reason: 'files_lost' } : ending
+  }
+
+  /**
    * Gives it back; only when every process of the run is dead. A slot that still holds on to it ends first.
    * @throws what detaching throws; all is free then, too, and the slot has ended.
    */

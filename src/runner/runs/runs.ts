@@ -1,6 +1,7 @@
 import { Cleanup } from '../../base/cleanup.ts'
 import { monotonicMs, wallMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import type { JailNetwork } from '../../base/network.ts'
 import { asksForItsFile } from '../../base/program-copy.ts'
 import {
   type CancelCause,
@@ -14,13 +15,17 @@ import {
   type Timings,
   unmeasured,
 } from '../../base/run.ts'
+import type { Egress, OpenNetwork, Trust } from '../../egress/client.ts'
 import type { DockMounts } from '../../engine/slots/guest-channel.ts'
-import type { Lease, SlotPool } from '../../engine/slots/pool.ts'
+import type { SlotPool } from '../../engine/slots/pool.ts'
+import type { Lease } from '../../engine/slots/pool-settings.ts'
 import type { FairQueue, Place } from '../../engine/slots/queue.ts'
 import type { SlotRun } from '../../engine/slots/slot.ts'
 import type { RunnerFigures } from '../../observe/metrics.ts'
 import { processFigures } from '../../observe/process-figures.ts'
+import { trustFor, withCertificates } from '../network-trust.ts'
 import type { RunSummary } from '../protocol/messages.ts'
+import type { NetworkedRun } from '../protocol/network-messages.ts'
 import type { OpenStorage } from '../storage/storage.ts'
 import { OutputLog } from './output-log.ts'
 import { RunStorage } from './run-storage.ts'
@@ -35,6 +40,9 @@ export interface KeptRuns {
 /** What is remembered of ended runs at most; beyond it the oldest are forgotten. */
 const keptRuns: KeptRuns = { count: 2_000, bytes: 256 * 1024 * 1024 }
 
+/** Returns the languages of an image. @throws Refusal image_unknown. */
+export type LanguagesOf = (image: string | undefined) => readonly Language[]
+
 interface Run {
   spec: RunSpec
   state: RunSummary['state']
@@ -43,6 +51,9 @@ interface Run {
   stopCause: CancelCause | undefined
   stopping: AbortController
   slotRun: SlotRun | undefined
+  /** While its jail lives, for a run that has one. */
+  network: OpenNetwork | undefined
+  trust: Trust | undefined
   /** Until its jail is dead. */
   storage: RunStorage
   taken: Promise<void>
@@ -53,7 +64,8 @@ export class Runs {
   readonly #queue: FairQueue
   readonly #pool: SlotPool
   readonly #storage: OpenStorage | undefined
-  readonly #languages: readonly Language[]
+  readonly #egress: Egress | undefined
+  readonly #languagesOf: LanguagesOf
   readonly #log: (error: unknown, runId: string) => void
   readonly #runs = new Map<string, Run>()
   #active = 0
@@ -61,35 +73,38 @@ export class Runs {
 
   /**
    * @param storage absent if the runner has no storage.
-   * @param languages what the image has.
+   * @param languagesOf what an image has.
    * @param log receives slots that could not be created or released.
+   * @param egress opens the network of runs that have one; absent if none has.
    */
   constructor(
     queue: FairQueue,
     pool: SlotPool,
     storage: OpenStorage | undefined,
-    languages: readonly Language[],
+    languagesOf: LanguagesOf,
     log: (error: unknown, runId: string) => void,
+    egress?: Egress,
   ) {
     this.#queue = queue
     this.#pool = pool
     this.#storage = storage
-    this.#languages = languages
+    this.#egress = egress
+    this.#languagesOf = languagesOf
     this.#log = log
   }
 
   /**
    * Takes a run; idempotent by its id. Resolves when it has a place to run in.
-   * @throws Refusal `language_unavailable`, `thread_busy`, `queue_full` and `queue_timeout` when it got no place, `run_finished` when it was
+   * @throws Refusal `language_unavailable`, `image_unknown`, `thread_busy`, `queue_full` and `queue_timeout` when it got no place, `run_finished` when it was
    * cancelled while it waited, `volume_unknown`, `unavailable` when its storage could not be had.
    */
   async start(spec: RunSpec, input: RunInput): Promise<void> {
     const known = this.#runs.get(spec.runId)
     if (known) return known.taken
     const { language } = spec
-    if (!this.#languages.includes(language)) {
-      throw new Refusal('language_unavailable', { language, offered: this.#languages })
-    }
+    if (spec.network && !this.#egress) throw new Refusal('unavailable', { reason: 'the runner has no network' })
+    const offered = this.#languagesOf(spec.image)
+    if (!offered.includes(language)) throw new Refusal('language_unavailable', { language, offered })
     const run: Run = {
       spec,
       state: 'queued',
@@ -97,6 +112,8 @@ export class Runs {
       stopCause: undefined,
       stopping: new AbortController(),
       slotRun: undefined,
+      network: undefined,
+      trust: undefined,
       storage: new RunStorage(spec, this.#storage),
       taken: Promise.resolve(),
     }
@@ -125,6 +142,20 @@ export class Runs {
     run.spec = { ...run.spec, detached: true }
   }
 
+  /** Those that have a network and have not ended. */
+  networked(): NetworkedRun[] {
+    const runs = [...this.#runs.values()].filter(({ spec, state }) => spec.network !== undefined && state !== 'ended')
+    return runs.map(({ spec: { runId, keyId } }) => ({ runId, keyId }))
+  }
+
+  /** Applies another policy to a run that has a network. @throws Refusal `run_unknown`. */
+  changeNetwork(runId: string, network: JailNetwork): void {
+    const run = this.#known(runId)
+    if (run.spec.network === undefined) return
+    run.spec = { ...run.spec, network: withCertificates(network, run.trust) }
+    run.network?.change(network, run.trust)
+  }
+
   /** Forgets a run that has ended; one that has not, or is unknown, is left alone. */
   acknowledge(runId: string): void {
     if (this.#runs.get(runId)?.state === 'ended') this.#runs.delete(runId)
@@ -146,6 +177,7 @@ export class Runs {
       jailsWaiting: this.#pool.jailsWaiting,
       filesystemsMounted: this.#storage?.mounts.size.mounted ?? 0,
       ...(this.#storage && { storageFreeBytes: this.#storage.watch.room.freeBytes }),
+      ...(this.#egress?.totals && { network: this.#egress.totals }),
       process: processFigures(),
     }
   }
@@ -204,8 +236,10 @@ export class Runs {
     let result: RunResult
     let endedMs: number
     try {
+      await this.#addTrust(run)
       lease = await this.#pool.acquire(run.spec)
-      const docked = await run.storage.attach(lease.slot)
+      const { slot } = lease
+      const docked = await slot.mounting(() => run.storage.attach(slot))
       const slotMs = monotonicMs() - preparingMs
       ;({ result, endedMs } = await this.#execute(run, input, lease, docked, { queueMs, slotMs }))
     } catch (error) {
@@ -221,6 +255,15 @@ export class Runs {
     this.#passive()
     await lease?.release().catch((error: unknown) => this.#log(error, run.spec.runId))
     place.release()
+  }
+
+  /** A run with secrets has certificates of its own, and finds jails that were made with them. */
+  async #addTrust(run: Run): Promise<void> {
+    const { keyId, profileRevision } = run.spec
+    run.trust = await trustFor(run.spec.network, `${keyId} ${profileRevision}`, this.#egress)
+    const { network } = run.spec // It may have changed meanwhile.
+    if (network !== undefined && run.trust !== undefined)
+      run.spec = { ...run.spec, network: withCertificates(network, run.trust) }
   }
 
   #passive(): void {
@@ -248,15 +291,22 @@ export class Runs {
       image: (mimeType: ImageType, bytes: Uint8Array) => run.outputLog.image(mimeType, bytes),
     }
     const startMs = wallMs()
-    run.slotRun = lease.slot.run(run.spec, input, observer, docked)
+    const { network: wanted, orgId, keyId } = run.spec
+    run.network = wanted && this.#egress?.jail(wanted, { kind: 'run', orgId, keyId }, run.trust)
+    run.slotRun = lease.slot.run(run.spec, input, observer, docked, run.network)
     run.storage.watch(() => run.slotRun?.stop('cancelled'))
     const { jailMs, hostMs, runMs, endedMs, ending, ...measured } = await run.slotRun.ended
+    const network = await run.network?.close()
     if (asksForItsFile(run.spec.language, input.code))
       await run.storage.removeProgramCopies().catch((error: unknown) => this.#log(error, run.spec.runId))
     const seen = await run.storage.endingOf(ending)
     const files = run.state === 'running' ? await this.#changes(run, startMs) : undefined
+    const kept = await run.storage.keep(seen, files)
     const timings = { ...waited, jailMs, hostMs, runMs, drainMs: 0 }
-    return { result: { ...measured, ending: seen, timings, ...(files && { files }) }, endedMs }
+    return {
+      result: { ...measured, ending: kept, timings, ...(files && { files }), ...(network && { network }) },
+      endedMs,
+    }
   }
 
   /** A filesystem that cannot be read any more takes nothing else from the answer. */
@@ -272,6 +322,7 @@ export class Runs {
   #finish(run: Run, result: RunResult): void {
     run.state = 'ended'
     run.slotRun = undefined
+    run.network = undefined
     run.outputLog.finish(result)
     this.#forgetOldest()
   }

@@ -42,6 +42,8 @@ export class DiskWatch {
   readonly #writers = new Set<Watched>()
   readonly #job: BackgroundJob
   #lastLevel: DiskLevel = 'ample'
+  /** Called when `problem` may have changed. */
+  onChange: () => void = () => undefined
   #failedLookedMs = 0
 
   constructor(room: DiskRoom, mounts: MountCache, mountsDir: string, log: Log) {
@@ -64,6 +66,11 @@ export class DiskWatch {
 
   stop(): Promise<void> {
     return this.#job.stop()
+  }
+
+  /** Why no organization can store anything; `undefined` while some can. */
+  get problem(): string | undefined {
+    return this.#lastLevel === 'exhausted' ? 'the disk of threads is nearly full' : undefined
   }
 
   /** Whether what was written may not reach the disk. */
@@ -129,6 +136,7 @@ export class DiskWatch {
     else if (level === 'ample' || this.#lastLevel !== 'ample')
       this.#log.info(figures, 'the disk of the storage has room')
     this.#lastLevel = level
+    this.onChange()
   }
 
   #distrust(mounted: Mounted): void {

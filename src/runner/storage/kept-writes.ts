@@ -1,4 +1,4 @@
-import { codeOf, kernel } from '../../kernel/kernel.ts'
+import { codeOf } from '../../kernel/kernel.ts'
 import type { Log } from '../../observe/log.ts'
 import { keyOf } from '../../storage/filesystem-id.ts'
 import type { Mounted } from '../../storage/filesystems.ts'
@@ -10,7 +10,7 @@ import type { MountCache } from '../../storage/mount-cache.ts'
  */
 export async function keptWrites(mounted: Mounted, mounts: MountCache, log: Log): Promise<boolean> {
   try {
-    await kernel.syncFilesystem(mounted.root.fd)
+    await mounts.flush(mounted)
     return true
   } catch (error) {
     log.error({ err: error, code: codeOf(error), storage: keyOf(mounted.id) }, 'the disk lost what a run wrote')

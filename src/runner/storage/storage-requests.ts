@@ -1,9 +1,12 @@
 import { Refusal } from '../../base/errors.ts'
 import type { FilesystemId } from '../../storage/filesystem-id.ts'
+import type { FrontLink } from '../front-link.ts'
 import type { FromRunner, StorageStatus, ToRunner } from '../protocol/messages.ts'
 import type { OpenStorage } from './storage.ts'
 
 export type StorageMessage = Extract<ToRunner, { type: `storage_${string}` }>
+
+export const isOfStorage = (message: ToRunner): message is StorageMessage => message.type.startsWith('storage_')
 
 /** One copies an image or waits for a disk; more than these at once is a front that is broken. */
 const pendingMax = 256
@@ -12,32 +15,28 @@ const retryAfterSeconds = 1
 /** What a front asks of threads and volumes as a whole. */
 export class StorageRequests {
   readonly #storage: OpenStorage | undefined
-  readonly #send: (message: FromRunner) => void
-  readonly #refuse: (request: number, error: unknown) => void
+  readonly #link: FrontLink
   #pending = 0
 
   /**
    * @param storage absent if the runner has no storage.
-   * @param refuse answers a request with what went wrong.
    */
-  constructor(
-    storage: OpenStorage | undefined,
-    send: (message: FromRunner) => void,
-    refuse: (request: number, error: unknown) => void,
-  ) {
+  constructor(storage: OpenStorage | undefined, link: FrontLink) {
     this.#storage = storage
-    this.#send = send
-    this.#refuse = refuse
+    this.#link = link
   }
 
   handle(message: StorageMessage): void {
     if (this.#pending >= pendingMax) {
-      this.#refuse(message.request, new Refusal('files_busy', { retryAfterSeconds }))
+      this.#link.refuse(message.request, new Refusal('files_busy', { retryAfterSeconds }))
       return
     }
     this.#pending += 1
     this.#answer(message)
-      .then(this.#send, (error: unknown) => this.#refuse(message.request, error))
+      .then(
+        (answer) => this.#link.send(answer),
+        (error: unknown) => this.#link.refuse(message.request, error),
+      )
       .finally(() => {
         this.#pending -= 1
       })

@@ -6,6 +6,7 @@ import { keyOf } from '../../storage/filesystem-id.ts'
 import { Filesystems, type Mounted } from '../../storage/filesystems.ts'
 import { MountCache, type MountCacheSettings } from '../../storage/mount-cache.ts'
 import { probeStorage } from '../../storage/probe.ts'
+import { ChangedThreads, type ThreadDurability } from './changed-threads.ts'
 import { DiskWatch } from './disk-watch.ts'
 import { keptWrites } from './kept-writes.ts'
 import { ThreadClaims } from './thread-claims.ts'
@@ -18,6 +19,8 @@ export interface StorageSettings extends MountCacheSettings {
   mountsDir: string
   /** Room on the disk of `home` that is kept for the database and for other organizations; see `DiskRoom`. */
   reserveBytes: number
+  /** The setting `thread_durability`. */
+  durability: ThreadDurability
 }
 
 /** How long `close` waits for filesystems in use, after every run has ended. */
@@ -31,6 +34,7 @@ export interface OpenStorage {
   volumes: VolumeClaims
   mounts: MountCache
   watch: DiskWatch
+  changed: ChangedThreads
   /** Whether the disk has stored what was written to a filesystem; see `keptWrites`. */
   kept(mounted: Mounted): Promise<boolean>
   /** Unmounts everything. */
@@ -45,7 +49,7 @@ function withRemedy(error: unknown): never {
 
 /** @throws StartRefused when this machine does not support storage. */
 export async function openStorage(settings: StorageSettings, log: Log): Promise<OpenStorage> {
-  const { home, mountsDir, reserveBytes, mountedMax, idleMs } = settings
+  const { home, mountsDir, reserveBytes, mountedMax, idleMs, durability } = settings
   const scratch = join(home, 'probe')
   makeDirectoryDurably(scratch, 0o700)
   await probeStorage(scratch).catch(withRemedy)
@@ -60,15 +64,20 @@ export async function openStorage(settings: StorageSettings, log: Log): Promise<
   )
   const watch = new DiskWatch(filesystems.room, mounts, mountsDir, log)
   watch.start()
+  const kept = (mounted: Mounted) => keptWrites(mounted, mounts, log)
+  const changed = new ChangedThreads(durability, kept, log)
   return {
     threads: new ThreadClaims(mounts, watch),
     volumes: new VolumeClaims(mounts, watch),
     mounts,
     watch,
-    kept: (mounted) => keptWrites(mounted, mounts, log),
+    changed,
+    kept,
     close: async () => {
       await watch.stop()
+      await changed.stop()
       await mounts.close(closePatienceMs)
+      await filesystems.close()
     },
   }
 }

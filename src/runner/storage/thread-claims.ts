@@ -1,4 +1,4 @@
-import type { ChangedFiles, Quota, RunSpec, RunThread } from '../../base/run.ts'
+import type { ChangedFiles, Quota, RunThread } from '../../base/run.ts'
 import type { Slot } from '../../engine/slots/slot.ts'
 import { ChangeDetector } from '../../storage/changes.ts'
 import { busy, type FilesystemId, keyOf } from '../../storage/filesystem-id.ts'
@@ -15,14 +15,14 @@ const fencesMax = 100_000
 const homeEntry = 'home'
 
 interface Use {
-  /** A run, or what needs the image itself, has a thread for itself; files are changed by several at once. */
+  /** A run or sandbox, or what needs the image itself, has a thread for itself; files are changed by several at once. */
   by: 'run' | 'upkeep' | 'files'
   writers: number
 }
 
 /**
- * The threads of this runner: who may use one when. A run has its thread for itself until its jail is dead; files may be
- * read meanwhile, and written by several at once while there is no run.
+ * The threads of this runner: who may use one when. A run or sandbox has its thread for itself until its jail is dead; files
+ * may be read meanwhile, and written by several at once while neither has it.
  */
 export class ThreadClaims {
   readonly #mounts: MountCache
@@ -40,10 +40,10 @@ export class ThreadClaims {
   }
 
   /**
-   * Gives a thread to a run, at once or not at all.
+   * Gives a thread to a run or sandbox, at once or not at all.
    * @throws Refusal thread_busy when another has it, or this one's number is stale.
    */
-  claim({ orgId }: RunSpec, thread: RunThread): ThreadClaim {
+  claim({ orgId }: { orgId: string }, thread: RunThread): ThreadClaim {
     const id: FilesystemId = { area: 'threads', org: orgId, name: thread.id }
     const key = keyOf(id)
     if (this.#uses.has(key) || thread.fence < (this.#fences.get(key) ?? 0)) throw busy(id)
@@ -95,14 +95,9 @@ export class ThreadClaims {
    */
   async create(id: FilesystemId, quota: Quota): Promise<boolean> {
     const key = keyOf(id)
-    await this.#creating.get(key)
-    if (await this.#mounts.suffices(id, quota)) return false
-    const creating = this.#creating.get(key)
-    if (creating) {
-      await creating
-      return this.create(id, quota)
-    }
-    const work = this.#alone([id], () => this.#mounts.create(id, quota))
+    // What was seen before another call made it says nothing about it afterwards, so each looks when the other is done.
+    for (let other = this.#creating.get(key); other; other = this.#creating.get(key)) await other
+    const work = this.#createIfNeeded(id, quota)
     const settled = work
       .then(
         () => undefined,
@@ -111,6 +106,11 @@ export class ThreadClaims {
       .finally(() => this.#creating.delete(key))
     this.#creating.set(key, settled)
     return work
+  }
+
+  async #createIfNeeded(id: FilesystemId, quota: Quota): Promise<boolean> {
+    if (await this.#mounts.suffices(id, quota)) return false
+    return this.#alone([id], () => this.#mounts.create(id, quota))
   }
 
   /** Erases a thread, with the numbers of its holders. @returns whether there was one. @throws Refusal thread_busy. */
@@ -140,7 +140,7 @@ export class ThreadClaims {
   }
 }
 
-/** A thread in the hands of one run: claimed, then mounted, then attached to its slot; given back in one step. */
+/** A thread in the hands of one run or sandbox: claimed, then mounted, then attached to its slot; given back in one step. */
 export class ThreadClaim {
   readonly #id: FilesystemId
   readonly #quota: Quota
@@ -203,6 +203,11 @@ export class ThreadClaim {
   /** Removes the copy of the program that ran in it; only when every process of the run is dead. @throws system errors. */
   removeProgramCopies(): Promise<void> {
     return removeProgramCopies(this.#mounted.root.fd)
+  }
+
+  /** Records that files were written until now without a run, which a later run must not report. */
+  wrote(): void {
+    this.#changes.wrote(keyOf(this.#id))
   }
 
   /** Gives the thread back. @throws what detaching throws; the thread is free then, too. */

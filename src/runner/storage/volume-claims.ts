@@ -1,5 +1,6 @@
 import type { Quota, RunSpec, RunVolume } from '../../base/run.ts'
 import type { Slot } from '../../engine/slots/slot.ts'
+import type { OtherMount } from '../../storage/dock.ts'
 import { type FilesystemId, keyOf, unknown } from '../../storage/filesystem-id.ts'
 import type { Mounted } from '../../storage/filesystems.ts'
 import type { MountCache, MountLease } from '../../storage/mount-cache.ts'
@@ -28,7 +29,7 @@ export class VolumeClaims {
   }
 
   /** @throws Refusal volume_unknown when one was erased meanwhile. */
-  claim({ orgId }: RunSpec, volumes: readonly RunVolume[]): VolumesClaim {
+  claim({ orgId }: Pick<RunSpec, 'orgId'>, volumes: readonly RunVolume[]): VolumesClaim {
     for (const { name } of volumes) this.#refuseRemoved({ area: 'volumes', org: orgId, name })
     return new VolumesClaim(orgId, volumes, this.#mounts, this.#watch)
   }
@@ -93,8 +94,8 @@ export class VolumesClaim {
     }
   }
 
-  /** @returns the entry of the slot's dock below which they are now. */
-  async attach(slot: Slot): Promise<string> {
+  /** @param others mounted beside them. @returns the entry of the slot's dock below which they are now. */
+  async attach(slot: Slot, others: readonly OtherMount[] = []): Promise<string> {
     const parts = this.#leases.map(({ volume: { slug, readOnly }, lease: { mounted } }) => ({
       name: slug,
       mounted,
@@ -104,7 +105,7 @@ export class VolumesClaim {
       slot,
       parts.map(({ mounted }) => mounted),
     )
-    this.#attached = { slot, mount: await dock.attachVolumes(volumesEntry, slot.pid, parts) }
+    this.#attached = { slot, mount: await dock.attachVolumes(volumesEntry, slot.pid, parts, others) }
     return volumesEntry
   }
 

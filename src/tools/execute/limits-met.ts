@@ -1,3 +1,4 @@
+import type { NetworkUse } from '../../base/network.ts'
 import type { Limits } from '../../base/run.ts'
 import type { Transcript } from '../../core/runs/transcript.ts'
 import { bytesInWords } from './ending-words.ts'
@@ -53,7 +54,7 @@ const inOutput =
 /** Texts of the C library, of curl, git, pip, npm, apt, and of the languages, for a name or an address out of reach. */
 const noNetworkSigns = new RegExp(
   [
-    /Temporary failure (?:in name resolution|resolving)|Name or service not known|No address associated with hostname|Could(?: not|n't) resolve host|unable to resolve host address|Network is unreachable|\bEAI_AGAIN\b|\bENETUNREACH\b|getaddrinfo ENOTFOUND/,
+    /Temporary failure (?:in name resolution|resolving)|Name or service not known|No address associated with hostname|Could(?: not|n't) resolve (?:host|')|unable to resolve host address|Network is unreachable|\bEAI_AGAIN\b|\bENETUNREACH\b|getaddrinfo ENOTFOUND/,
     // c-ares in Node.js, and the tools of BIND, which find no name server.
     /\bquery[A-Z]\w* ECONNREFUSED|no servers could be reached/,
     // curl says the same for a refused connection on loopback.
@@ -67,7 +68,7 @@ const noNetworkSigns = new RegExp(
 )
 
 const noNetworkNote =
-  '**Note:** a run has no network. An operator can install packages on the machine of the server, and files can be uploaded to a thread'
+  '**Note:** a run has no network. An operator gives it one with the setting network of its profile; without it, files can be uploaded to a thread'
 
 /** Returns the limits that a run met although its ending does not name them, as far as its output says so. */
 export function limitsMet({ result, stdout, stderr }: Said): LimitMet[] {
@@ -76,9 +77,24 @@ export function limitsMet({ result, stdout, stderr }: Said): LimitMet[] {
   return limitsThatRefuse.filter((name) => kinds[name].signs.test(said))
 }
 
+/** Destinations that one sentence names. */
+const namedMax = 5
+
+function refusedConnections(uses: readonly NetworkUse[]): string[] {
+  const refused = uses.filter(({ verdict }) => verdict.startsWith('refused_'))
+  if (refused.length === 0) return []
+  const named = refused.slice(0, namedMax).map(({ host, port, verdict }) => `${host}:${port} (${verdict})`)
+  const more = refused.length > namedMax ? ` and ${refused.length - namedMax} others` : ''
+  return [
+    `**Note:** the network policy of this run refused ${named.join(', ')}${more}. An operator can change the policy`,
+  ]
+}
+
 /** Returns a sentence for a model about each of these limits, and about the network that its program looked for. */
 export function limitNotes(transcript: Said): string[] {
   const { limits } = transcript.result
   const met = limitsMet(transcript).map((name) => `**Note:** a limit was met: ${kinds[name].inWords(limits)}`)
+  const { network } = transcript.result
+  if (network !== undefined) return [...met, ...refusedConnections(network)]
   return noNetworkSigns.test(transcript.stderr.text) ? [...met, noNetworkNote] : met
 }

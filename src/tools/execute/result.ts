@@ -1,3 +1,4 @@
+import { statusOf } from '../../base/execution-status.ts'
 import { type Ending, type RunResult, type Timings, unknownLimits, unmeasured } from '../../base/run.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { Execution } from '../../core/runs/executions.ts'
@@ -13,6 +14,7 @@ import { shortenOutput } from './shortened-output.ts'
 /** Optional parts of a result. The result of a run that is fetched later has all of them. */
 export interface Asked {
   timings: boolean
+  network?: boolean
 }
 
 /** The output as it is returned, which can be shorter than what is kept; `note` then says how to get the rest. */
@@ -21,13 +23,13 @@ export interface Shown extends Pick<Transcript, 'stdout' | 'stderr'> {
 }
 
 /** Builds the result of a run: Markdown for a model, fields for a program. Any ending but exit code 0 is an error. */
-export function toToolResult(transcript: Transcript, { timings }: Asked, shown: Shown = transcript): ToolResult {
+export function toToolResult(transcript: Transcript, asked: Asked, shown: Shown = transcript): ToolResult {
   return {
     content: [
       { type: 'text', text: toMarkdown(transcript, shown) },
       ...richContent(transcript.result, transcript.images),
     ],
-    structuredContent: toStructuredContent(transcript, { timings }, shown),
+    structuredContent: toStructuredContent(transcript, asked, shown),
     isError: !succeeded(transcript.result.ending),
   }
 }
@@ -64,7 +66,14 @@ export function toShortResult(
  */
 export function executionResult({ runId, ending, result, output }: Execution, limit: OutputLimit): ToolResult {
   if (ending === null) throw new Error(`${runId} has not ended`)
-  return toShortResult(runId, result ?? unmeasured(unknownLimits, ending), output, { timings: true }, limit)
+  const short = toShortResult(
+    runId,
+    result ?? unmeasured(unknownLimits, ending),
+    output,
+    { timings: true, network: true },
+    limit,
+  )
+  return output === null ? short : { ...short, structuredContent: { ...short.structuredContent, output_kept: true } }
 }
 
 export const succeeded = (ending: Ending): boolean => ending.kind === 'exited' && ending.code === 0
@@ -112,7 +121,7 @@ export function toStructuredContent(
   const { ending, limits } = result
   const met = limitsMet(transcript)
   return {
-    status: 'ended',
+    status: statusOf(ending),
     ending: endingOnTheWire(ending),
     exit_code: ending.kind === 'exited' ? ending.code : null,
     signal: ending.kind === 'signaled' ? ending.signal : null,
@@ -128,6 +137,7 @@ export function toStructuredContent(
     oom_kills: result.oomKills,
     ...(met.length > 0 && { limits_met: met }),
     limits: { timeout_ms: limits.timeoutMs, ...limitsOnTheWire(limits) },
+    ...(asked.network === true && result.network && { network: result.network }),
     ...(asked.timings && { timings: timingsOnTheWire(result.timings) }),
     ...richFields(result),
     trace_id: runId,

@@ -9,6 +9,10 @@ import { type Asked, type OutputLimit, outputLimit, toShortResult } from './resu
 /** Most runs end within this time, so that a client that supports tasks gets a plain answer. */
 const taskAfterMs = 2_000
 
+/** Says in the fields for programs that the output can be fetched later, and with it the images. */
+const markKept = (result: ToolResult, kept: boolean): ToolResult =>
+  kept ? { ...result, structuredContent: { ...result.structuredContent, output_kept: true } } : result
+
 /** Follows one run on behalf of a call, and detaches the run when the call is answered before the run ends. */
 export class RunFollower {
   readonly #events: AsyncGenerator<ExecuteEvent, void, undefined>
@@ -70,7 +74,8 @@ export class RunFollower {
           timers.push(setTimeout(becomeTask, taskAfterMs))
         } else if (event.kind === 'ended' || event.kind === 'recorded') {
           await becomingTask
-          return toShortResult(accepted!.runId, event.result, event.output, this.#asked, this.#limit)
+          const { runId, kept } = accepted!
+          return markKept(toShortResult(runId, event.result, event.output, this.#asked, this.#limit), kept)
         }
       }
     } finally {

@@ -31,9 +31,8 @@ export const sandboxExecute = tool({
     const kept = toTask !== undefined || detachAfterMs !== null
     const request = { ...toRequest(input, detached), kept, ...keptBeyond(caller, context) }
     const events = core.execute(caller, request, signalFor(input, context))
-    return new RunFollower(events, caller, context, { timings: input.timings === true }).follow(
-      toTask ? null : detachAfterMs,
-    )
+    const asked = { timings: input.timings === true, network: input.network === true }
+    return new RunFollower(events, caller, context, asked).follow(toTask ? null : detachAfterMs)
   },
 })
 
@@ -77,12 +76,30 @@ function describe(profile: Profile, offers: Offers, software: Software): string 
     `Languages: ${names.join(', ')}.`,
     persistence(profile),
     ...softwareInWords(profile, software),
-    'There is no network, so nothing can be installed or downloaded.',
+    networkInWords(profile),
     `Limits: ${secondsInWords(defaultTimeoutMs(profile))} by default (at most ${maxTimeoutSeconds(profile)} s with timeout), ${bytesInWords(limits.memoryBytes)} of memory, ${limits.cpus} CPU, ${bytesInWords(limits.outputSoftBytes)} of output kept per stream.`,
     'The working directory is the home directory; /tmp is writable too.',
     ...detaching(profile, offers),
   ].join(' ')
 }
+
+/** Describes what a program can reach, so that a model does not try anything else. */
+function networkInWords({ network }: Profile): string {
+  if (network === undefined) return 'There is no network, so nothing can be installed or downloaded.'
+  switch (network.policy) {
+    case 'packages':
+      return 'The network reaches package indexes only: pip install and npm install work, for one call or in the home directory of a thread.'
+    case 'allow':
+      return `The network reaches only ${listInWords(network.rules)}.`
+    case 'public':
+      return 'The network reaches public addresses: pip install, npm install and downloads work.'
+  }
+}
+
+const rulesInWords = 12
+
+const listInWords = (rules: readonly string[]): string =>
+  rules.length <= rulesInWords ? rules.join(', ') : `${rules.slice(0, rulesInWords).join(', ')} and other destinations`
 
 /** Describes calls that return before their run has ended. */
 function detaching({ calls: { detachAfterMs } }: Profile, offers: Offers): string[] {
@@ -111,12 +128,14 @@ const defaultTimeoutMs = ({ timeoutDefaultMs, timeoutMaxMs }: Profile): number =
   Math.min(timeoutDefaultMs, timeoutMaxMs)
 
 function narrow(input: typeof SandboxExecuteInput, profile: Profile): object {
-  const { thread_id: _, ...withoutThreads } = input.properties
+  const { thread_id, network, ...always } = input.properties
   const { language, timeout } = input.properties
   return {
     ...input,
     properties: {
-      ...(profile.storage.kind === 'threads' ? input.properties : withoutThreads),
+      ...always,
+      ...(profile.storage.kind === 'threads' && { thread_id }),
+      ...(profile.network && { network }),
       language: { ...language, enum: profile.languages, default: profile.defaultLanguage },
       timeout: { ...timeout, maximum: maxTimeoutSeconds(profile), default: defaultTimeoutMs(profile) / 1000 },
     },

@@ -1,4 +1,6 @@
 import Type from 'typebox'
+import { executionStatuses } from '../../base/execution-status.ts'
+import { networkVerdicts } from '../../base/network.ts'
 import { failureReasons, fileKinds, languages, type Ending as RunEnding } from '../../base/run.ts'
 import { subjectLimit } from '../../core/audit/subjects.ts'
 import { idempotencyKeyLimit } from '../../core/runs/idempotency.ts'
@@ -71,6 +73,9 @@ export const SandboxExecuteInput = Type.Object(
         description: `Standard input of the program, at most ${stdinLimitBytes} bytes. Empty if omitted.`,
       }),
     ),
+    network: Type.Optional(
+      Type.Boolean({ description: 'Include the connections of the program in network of the result.' }),
+    ),
     timings: Type.Optional(
       Type.Boolean({ description: 'Include the duration of each phase in timings of the result.' }),
     ),
@@ -116,8 +121,8 @@ const Ending = Type.Object(
 
 /** Fields of a run at any time. */
 const anyway = {
-  status: oneOf(['running', 'ended'], {
-    description: 'running: the call returned partial output and the run continues in the background.',
+  status: oneOf(executionStatuses, {
+    description: 'running: the call returned partial output and the run continues in the background. As over REST.',
   }),
   ending: Type.Optional(Ending),
   exit_code: nullable('integer', { description: 'null unless the program exited on its own.' }),
@@ -153,6 +158,13 @@ const measured = {
     ),
   ),
   files_truncated: Type.Optional(Type.Boolean({ description: 'Whether the list of files may be incomplete.' })),
+  output_kept: Type.Optional(Type.Boolean({ description: 'Whether the output and the images can be fetched later.' })),
+  images: Type.Optional(
+    Type.Array(Type.Object({ mime_type: Type.String(), url: Type.String({ description: 'Requires the API key.' }) }), {
+      description:
+        'Where the images of this result can be fetched later; absent if there are none, or they are not kept.',
+    }),
+  ),
   images_shown: Type.Optional(count('Images in this result; absent if there are none.')),
   images_dropped: Type.Optional(count('Images that were dropped because they were too many or too large.')),
   images_ignored: Type.Optional(Type.Boolean({ description: 'Whether invalid image data was ignored.' })),
@@ -175,6 +187,18 @@ const measured = {
       output_soft_bytes: count('Kept per stream.'),
       output_hard_bytes: count('Per stream; the run is killed when it writes more.'),
     }),
+  ),
+  network: Type.Optional(
+    Type.Array(
+      Type.Object({
+        host: Type.String({ description: 'A name or an address; * for what exceeds the length of the list.' }),
+        port: count(),
+        verdict: oneOf(networkVerdicts),
+        connections: count(),
+        bytes: count('In both directions.'),
+      }),
+      { description: 'Connections to the outside, by destination; absent without a network.' },
+    ),
   ),
   timings: Type.Optional(
     Type.Object({

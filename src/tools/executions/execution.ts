@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { Refusal } from '../../base/errors.ts'
+import { statusOf } from '../../base/execution-status.ts'
 import type { Execution } from '../../core/runs/executions.ts'
 import {
   bytesOf,
@@ -71,12 +72,13 @@ export function toExecutionResult(
     content: [{ type: 'text', text: parts.join('\n\n') }, ...(result ? richContent(result, kept.images) : [])],
     structuredContent: {
       ...measured,
-      status: ending === null ? 'running' : 'ended',
+      status: ending === null ? 'running' : statusOf(ending),
       ...(ending && { ending: endingOnTheWire(ending) }),
       exit_code: ending?.kind === 'exited' ? ending.code : null,
       signal: ending?.kind === 'signaled' ? ending.signal : null,
       stdout: stdout.text,
       stderr: stderr.text,
+      ...(ending !== null && output !== null && { output_kept: true }),
       trace_id: runId,
       created_at: createdAt,
       cursor,

@@ -56,10 +56,14 @@ export function discoveryTools(gateway: Gateway, tools: readonly NamedTool[]): C
   return [
     {
       name: 'tool_search',
-      call: async (_caller, given) => {
+      call: async (caller, given) => {
         const { query, limit = foundDefault } = checkSearch(given, () => {})
-        const found = rank(tools, query).slice(0, limit).map(listingOf)
-        const shown = found.map(({ name, description, inputSchema }) => ({ name, description, inputSchema }))
+        const named = new Map(tools.map((tool) => [`${tool.upstream} ${tool.tool.name}`, tool]))
+        const hits = await gateway.search(caller, query)
+        const found = hits.flatMap(({ upstream, tool }) => named.get(`${upstream.name} ${tool}`) ?? []).slice(0, limit)
+        const shown = found
+          .map(listingOf)
+          .map(({ name, description, inputSchema }) => ({ name, description, inputSchema }))
         const text = shown.length === 0 ? 'No tool matches. Use other words.' : JSON.stringify(shown)
         return { content: [{ type: 'text', text }], isError: false }
       },
@@ -73,41 +77,3 @@ export function discoveryTools(gateway: Gateway, tools: readonly NamedTool[]): C
     },
   ]
 }
-
-/** A word in the name of a tool says more than one in its description. */
-const nameWeight = 3
-
-/** Returns the tools in which words of the query occur, best first: rare words count more. */
-export function rank(tools: readonly NamedTool[], query: string): NamedTool[] {
-  const texts = tools.map(({ name, tool }) => ({
-    name: wordsIn(name),
-    text: wordsIn(`${tool.title ?? ''} ${tool.description ?? ''} ${JSON.stringify(tool.inputSchema)}`),
-  }))
-  const scores = tools.map(() => 0)
-  for (const word of new Set(wordsIn(query))) {
-    const hits = texts.map(({ name, text }) => (has(name, word) ? nameWeight : 0) + (has(text, word) ? 1 : 0))
-    const count = hits.filter((hit) => hit > 0).length
-    if (count === 0) continue
-    const rarity = Math.log(1 + tools.length / count)
-    for (const [index, hit] of hits.entries()) scores[index]! += hit * rarity
-  }
-  return tools
-    .map((tool, index) => ({ tool, score: scores[index]! }))
-    .filter(({ score }) => score > 0)
-    .sort((a, b) => b.score - a.score)
-    .map(({ tool }) => tool)
-}
-
-/** `webSearch` and `web_search` are two words. */
-const wordsIn = (text: string): string[] =>
-  text
-    .replaceAll(/([a-z])([A-Z])/g, '$1 $2')
-    .toLowerCase()
-    .split(/[^\p{L}\p{N}]+/u)
-    .filter((word) => word.length > 1)
-
-/** Also for other forms of a word, such as its plural. */
-const has = (words: readonly string[], word: string): boolean =>
-  words.some(
-    (one) => one === word || (word.length > 3 && (one.startsWith(word) || word.startsWith(one)) && one.length > 3),
-  )

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { Refusal } from '../../base/errors.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { UpstreamTool } from '../../core/upstreams/listing.ts'
+import type { OfferedUpstream } from '../../core/upstreams/upstreams.ts'
 import type { Gateway } from '../../gateway/gateway.ts'
 import type { CallableTool } from '../catalog.ts'
 import type { Content } from '../content.ts'
@@ -29,11 +30,11 @@ export function nameOf(upstream: string, tool: string, isTaken: (name: string) =
   return `${plain.slice(0, nameMax - hashLength - 1)}_${suffix}`
 }
 
-/** Lists the tools of all upstreams of a caller. An upstream that was never read has none. */
-export async function namedTools(gateway: Gateway, caller: Caller, ownTools: readonly string[]): Promise<NamedTool[]> {
+/** Names the tools of upstreams. An upstream that was never read has none. */
+export function namedTools(upstreams: readonly OfferedUpstream[], ownTools: readonly string[]): NamedTool[] {
   const taken = new Set(ownTools)
   const named: NamedTool[] = []
-  for (const { name: upstream, listing } of await upstreamsOf(gateway, caller)) {
+  for (const { name: upstream, listing } of upstreams) {
     for (const tool of listing?.tools ?? []) {
       const name = nameOf(upstream, tool.name, (candidate) => taken.has(candidate))
       if (taken.has(name)) continue
@@ -45,7 +46,7 @@ export async function namedTools(gateway: Gateway, caller: Caller, ownTools: rea
 }
 
 /** A key that may not use upstreams sees none, and keeps its own tools. */
-async function upstreamsOf(gateway: Gateway, caller: Caller): ReturnType<Gateway['list']> {
+export async function upstreamsOf(gateway: Gateway, caller: Caller): Promise<OfferedUpstream[]> {
   try {
     return await gateway.list(caller)
   } catch (error) {

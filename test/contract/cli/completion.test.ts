@@ -69,8 +69,8 @@ describe('the completion scripts for other shells', () => {
 })
 
 describe('every command', () => {
-  /** Those that print no result of their own. */
-  const withoutJson = ['serve', 'stdio', 'completion']
+  /** Those that print no result of their own: they serve, give a terminal to a program, or print a script. */
+  const withoutJson = ['serve', 'sandbox shell', 'stdio', 'completion']
 
   it('prints JSON on request', async () => {
     const lines = (await scriptOf('bash')).matchAll(/^ {4}'(.*)'\) commands='(.*)' options='(.*)' files=/gm)

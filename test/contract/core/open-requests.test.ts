@@ -2,7 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { OpenRequests } from '../../../src/core/access/open-requests.ts'
 import { testProfile } from '../../support/front.ts'
 
-const caller = (orgId: string, keyId: string) => ({ orgId, keyId, profile: testProfile, env: {}, tools: null })
+const caller = (orgId: string, keyId: string) => ({
+  orgId,
+  keyId,
+  profile: testProfile,
+  env: {},
+  tools: null,
+  upstreamPolicy: null,
+})
 
 function openRequests(bufferBytes = 4_000): OpenRequests {
   return new OpenRequests(

@@ -50,6 +50,28 @@ describe('cgroup v2', () => {
     expect(text(`${slot}/base/pids.max`)).toBe('9')
   })
 
+  it('suspends a run for two reasons, and lets it continue when neither applies or it is being killed', async () => {
+    place({ [`${slot}/run/cgroup.freeze`]: '0', [`${slot}/run/cgroup.events`]: 'populated 1\nfrozen 1\n' })
+    const cgroup = open().create('slt_1')
+    const state = () => text(`${slot}/run/cgroup.freeze`)[0]
+    cgroup.limitRun(limits)
+    cgroup.freezer.hold(true)
+    expect(state()).toBe('1')
+    await cgroup.freezer.freeze(true)
+    cgroup.freezer.hold(false)
+    expect(state()).toBe('1')
+    cgroup.freezer.hold(true)
+    place({ [`${slot}/run/cgroup.events`]: 'populated 1\nfrozen 0\n' })
+    await cgroup.freezer.freeze(false)
+    expect(state()).toBe('1')
+    cgroup.liftProcessorLimits()
+    cgroup.freezer.hold(true)
+    expect(state()).toBe('0')
+    cgroup.restoreProcessorLimits()
+    cgroup.freezer.hold(true)
+    expect(state()).toBe('1')
+  })
+
   it('limits memory without swap, processes and cpu of the run', () => {
     place({ [`${slot}/run/memory.swap.max`]: 'max' })
     open().create('slt_1').limitRun(limits)

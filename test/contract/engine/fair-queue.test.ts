@@ -63,6 +63,24 @@ describe('the run queue', () => {
     expect(granted).toEqual(['c', 'd', 'b'])
   })
 
+  it('keeps a place for each organization that ran something recently, and all for one that is alone', async () => {
+    const queue = new FairQueue({ ...settings, places: 4, placesPerOrg: 4, waitingPerOrg: 9, keptForRecent: 2 })
+    const alone = await Promise.all([1, 2, 3, 4].map(() => queue.enter('busy', never)))
+    expect([queue.running, queue.waiting]).toEqual([4, 0])
+    for (const place of alone) place.release()
+    for (const org of ['b', 'c', 'd']) (await queue.enter(org, never)).release()
+    for (let count = 0; count < 4; count++) void queue.enter('busy', never)
+    await tick()
+    // Three were here, for whom two places are kept.
+    expect([queue.running, queue.waiting]).toEqual([2, 2])
+    const [b, c] = await Promise.all(['b', 'c'].map((org) => queue.enter(org, never)))
+    expect([queue.running, queue.waiting]).toEqual([4, 2])
+    b!.release()
+    c!.release()
+    await tick()
+    expect([queue.running, queue.waiting]).toEqual([2, 2])
+  })
+
   it('keeps the order of arrival within an organization', async () => {
     const queue = new FairQueue({ ...settings, places: 1 })
     const order: number[] = []

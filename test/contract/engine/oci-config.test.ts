@@ -22,6 +22,8 @@ const capabilities = [
   'CAP_CHOWN',
   'CAP_DAC_OVERRIDE',
   'CAP_FOWNER',
+  'CAP_FSETID',
+  'CAP_NET_BIND_SERVICE',
 ]
 const device = (minor: number) => ({ allow: true, type: 'c', major: 1, minor, access: 'rw' })
 const mapping = [{ containerID: 0, hostID: 0x7000_0000, size: 65_536 }]

@@ -37,7 +37,7 @@ inPrivateMounts(import.meta.filename, () => {
         await host.close()
         expect(machine.leftovers()).toEqual([])
         machine.remove()
-        room.remove()
+        await room.remove()
       })
 
       /** A run with this storage as its home, in a jail that was created before. */

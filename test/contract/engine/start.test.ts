@@ -68,7 +68,7 @@ inPrivateMounts(import.meta.filename, () => {
   describe('doctor', () => {
     it('verifies every isolation layer from inside', async () => {
       const machine = engineMachine('auto')
-      const checks = await inspect(machine.settings, 64 * 1024 ** 2)
+      const checks = await inspect(machine.settings, '/tmp', 64 * 1024 ** 2)
       expect(checks.filter(({ ok, name }) => !ok && name !== 'disk')).toEqual([])
       expect(checks.map(({ name }) => name)).toEqual(
         expect.arrayContaining([
@@ -91,7 +91,7 @@ inPrivateMounts(import.meta.filename, () => {
 
     it('names what is missing and the remedy', async () => {
       const machine = engineMachine('auto')
-      const checks = await inspect({ ...machine.settings, guestPath: '/nonexistent' }, 2 ** 60)
+      const checks = await inspect({ ...machine.settings, guestPath: '/nonexistent' }, '/tmp', 2 ** 60)
       const failed = checks.filter(({ ok }) => !ok)
       expect(failed.map(({ name }) => name)).toEqual(['start', 'memory'])
       expect(failed.every(({ remedy }) => remedy !== undefined)).toBe(true)

@@ -32,7 +32,7 @@ inPrivateMounts(import.meta.filename, () => {
         await host.close()
         expect(machine.leftovers()).toEqual([])
         machine.remove()
-        room.remove()
+        await room.remove()
       })
 
       const dockOf = (of: Slot): Dock => {

@@ -22,6 +22,7 @@ import { RunnerClient } from '../../../src/runner/client/client.ts'
 import { openRunner, type RunningRunner } from '../../../src/runner/process.ts'
 import { type EngineMachine, engineMachine, testLimits } from '../../support/engine-machine.ts'
 import { until } from '../../support/glovebox.ts'
+import { imageSettings } from '../../support/image-settings.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 import { mib, zeros } from '../../support/storage-fixture.ts'
 
@@ -48,7 +49,13 @@ inPrivateMounts(import.meta.filename, () => {
       execFileSync('mount', ['-o', 'loop', join(dir, 'disk.img'), disk])
       machine = engineMachine('auto')
       const unused = { frontHome: '', frontProgram: '' }
-      const storage = { home: join(disk, 'storage'), mountsDir: join(dir, 'mounts'), mountedMax: 8, idleMs: 60_000 }
+      const storage = {
+        home: join(disk, 'storage'),
+        mountsDir: join(dir, 'mounts'),
+        mountedMax: 8,
+        idleMs: 60_000,
+        durability: 'seconds' as const,
+      }
       running = await openRunner(
         {
           instance: { id: 'disk', stateDir: dir, socketPath, ...unused },
@@ -58,7 +65,9 @@ inPrivateMounts(import.meta.filename, () => {
             prewarmJails: true,
           },
           queue: { places: 4, placesPerOrg: 4, waitingPerOrg: 64, waitMs: 30_000 },
+          sandboxesMax: 0,
           preloads: [],
+          images: imageSettings(dir),
           storage: { ...storage, reserveBytes },
           ...{ frontUid: 61_000, frontGid: 61_000, graceMs: 1_000 },
         },

@@ -43,6 +43,17 @@ const writes = fc.array(
 )
 
 describe('the output log of a run', () => {
+  it('gives its ending to a reader with any number, and what follows to one beyond its end', () => {
+    const outputLog = new OutputLog(1_000)
+    outputLog.append('stdout', Buffer.from('one'))
+    const ahead = outputLog.startAfter(1_000_000)
+    outputLog.append('stdout', Buffer.from('two'))
+    expect(textOf(readAll(outputLog, ahead), 'stdout')).toBe('two')
+    outputLog.finish(result)
+    for (const seq of [7, 8, Number.MAX_SAFE_INTEGER])
+      expect(readAll(outputLog, outputLog.startAfter(seq))).toEqual([{ kind: 'ended', seq: 7, result }])
+  })
+
   it('keeps each stream complete and in order up to the soft limit', () => {
     fc.assert(
       fc.property(writes, (list) => {

@@ -10,7 +10,6 @@ import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { newId } from '../../../src/base/ids.ts'
 import type { RunEvent, RunInput, RunSpec } from '../../../src/base/run.ts'
-import { noSoftware } from '../../../src/base/software.ts'
 import type { Machine } from '../../../src/engine/machine.ts'
 import { createSlot } from '../../../src/engine/slots/create-slot.ts'
 import { SlotPool } from '../../../src/engine/slots/pool.ts'
@@ -19,6 +18,7 @@ import { RunnerClient } from '../../../src/runner/client/client.ts'
 import { protocolVersion, type RunSummary } from '../../../src/runner/protocol/messages.ts'
 import { encodeMessage, MessageReader } from '../../../src/runner/protocol/wire.ts'
 import { Runs } from '../../../src/runner/runs/runs.ts'
+import { Sandboxes } from '../../../src/runner/sandboxes/sandboxes.ts'
 import { RunnerServer } from '../../../src/runner/server.ts'
 import { type EngineMachine, engineMachine, testLimits } from '../../support/engine-machine.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
@@ -55,11 +55,16 @@ inPrivateMounts(import.meta.filename, () => {
       pool = new SlotPool(() => createSlot(host), settings, events)
       await pool.open()
       const queue = new FairQueue({ places: 2, placesPerOrg: 2, waitingPerOrg: 1, waitMs: 30_000 })
-      runs = new Runs(queue, pool, undefined, ['python', 'bash'], (error) => expect.unreachable(String(error)))
-      server = new RunnerServer(
-        { socketPath, frontUid, frontGid: frontUid, graceMs, runnerId: 'test', epoch: 7, software: noSoftware },
-        runs,
+      runs = new Runs(
+        queue,
+        pool,
         undefined,
+        () => ['python', 'bash'],
+        (error) => expect.unreachable(String(error)),
+      )
+      server = new RunnerServer(
+        { socketPath, frontUid, frontGid: frontUid, graceMs, runnerId: 'test', epoch: 7 },
+        { runs, sandboxes: new Sandboxes({ max: 0 }, undefined, pino({ level: 'silent' })) },
         pino({ level: 'silent' }),
       )
       await server.listen()
@@ -255,6 +260,21 @@ inPrivateMounts(import.meta.filename, () => {
       expect(textOf(await all(client.attach(spec.runId, 0)))).toBe('still here\n')
     })
 
+    it('refuses a request whose values are out of bounds, and keeps the connection', async () => {
+      const socket = connect(socketPath)
+      const reader = new MessageReader()
+      const received: unknown[] = []
+      socket.on('data', (chunk) => received.push(...reader.push(chunk).map(({ header }) => header)))
+      socket.write(encodeMessage({ type: 'hello', version: protocolVersion }))
+      socket.write(encodeMessage({ type: 'acknowledge', request: 1, runId: 'x'.repeat(1_000) }))
+      socket.write(encodeMessage({ type: 'list', request: 2 }))
+      await expect.poll(() => received).toContainEqual(expect.objectContaining({ type: 'runs', request: 2 }))
+      expect(received).toContainEqual(
+        expect.objectContaining({ type: 'refused', request: 1, code: 'invalid_argument' }),
+      )
+      socket.destroy()
+    })
+
     it('states its version and its epoch first', async () => {
       const socket = connect(socketPath)
       socket.write(encodeMessage({ type: 'hello', version: protocolVersion }))
@@ -265,7 +285,6 @@ inPrivateMounts(import.meta.filename, () => {
         version: protocolVersion,
         runnerId: 'test',
         epoch: 7,
-        software: noSoftware,
       })
     })
 
@@ -276,9 +295,7 @@ inPrivateMounts(import.meta.filename, () => {
       const listener = createServer((socket) => {
         met += 1
         socket.on('error', () => {})
-        socket
-          .resume()
-          .write(encodeMessage({ type: 'hello', version, runnerId: 'other', epoch: 1, software: noSoftware }))
+        socket.resume().write(encodeMessage({ type: 'hello', version, runnerId: 'other', epoch: 1 }))
         if (version === protocolVersion) socket.write(encodeMessage({ type: 'ready', ready: true, reason: '' }))
       })
       await new Promise<void>((resolve) => listener.listen(path, resolve))

@@ -11,6 +11,7 @@ import { RunnerClient } from '../../../src/runner/client/client.ts'
 import { openRunner, type RunningRunner } from '../../../src/runner/process.ts'
 import type { FileStream } from '../../../src/runner/protocol/messages.ts'
 import { type EngineMachine, engineMachine, testLimits } from '../../support/engine-machine.ts'
+import { imageSettings } from '../../support/image-settings.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 import { mib, zeros } from '../../support/storage-fixture.ts'
 
@@ -43,11 +44,14 @@ inPrivateMounts(import.meta.filename, () => {
             prewarmJails: true,
           },
           queue: { places: 4, placesPerOrg: 4, waitingPerOrg: 64, waitMs: 30_000 },
+          sandboxesMax: 0,
           preloads: [],
+          images: imageSettings(dir),
           storage: {
             home: join(dir, 'storage'),
             mountsDir: join(dir, 'mounts'),
             reserveBytes: 0,
+            durability: 'seconds',
             mountedMax: 8,
             idleMs: 60_000,
           },
@@ -364,6 +368,22 @@ for name in ['book.xlsx', 'plot.png']: print(hashlib.sha256(open(name, 'rb').rea
       hold.resolve()
       await expect(writing).rejects.toThrow('given up')
       await expect.poll(() => run('ls -A', threadOf('upload', 3)).then(({ text }) => text, String)).toBe('')
+    })
+
+    it('are made by one of many first uploads, and none of these finds them busy', async () => {
+      const quota = { bytes: 8 * mib, inodes: 200 }
+      for (let round = 0; round < 25; round++) {
+        const upload = async (_: unknown, n: number) => {
+          await sleep(n / 2) // Some look for the thread while another one makes it, some when it has just been made.
+          await client.files.stat(where(`first-${round}`), `file-${n}`).catch(() => undefined)
+          const made = await client.storage.create(where(`first-${round}`), quota)
+          await client.files.write(where(`first-${round}`), `file-${n}`, zeros(n))
+          return made
+        }
+        const made = await Promise.all(Array.from({ length: 40 }, upload))
+        expect(made.filter(Boolean)).toHaveLength(1)
+        await client.storage.remove(where(`first-${round}`))
+      }
     })
 
     it('report that they are full to the writer of a file, and keep the previous content', async () => {

@@ -9,6 +9,7 @@ import { RunnerClient } from '../../../src/runner/client/client.ts'
 import { openRunner, type RunningRunner } from '../../../src/runner/process.ts'
 import type { FileStream } from '../../../src/runner/protocol/messages.ts'
 import { type EngineMachine, engineMachine, testLimits } from '../../support/engine-machine.ts'
+import { imageSettings } from '../../support/image-settings.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 import { mib } from '../../support/storage-fixture.ts'
 
@@ -38,11 +39,14 @@ inPrivateMounts(import.meta.filename, () => {
             prewarmJails: true,
           },
           queue: { places: 4, placesPerOrg: 4, waitingPerOrg: 64, waitMs: 30_000 },
+          sandboxesMax: 0,
           preloads: [],
+          images: imageSettings(dir),
           storage: {
             home: join(dir, 'storage'),
             mountsDir: join(dir, 'mounts'),
             reserveBytes: 0,
+            durability: 'seconds',
             mountedMax: 12,
             idleMs: 60_000,
           },

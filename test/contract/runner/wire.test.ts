@@ -48,13 +48,22 @@ describe('the framing between front and runner', () => {
   })
 
   it('accepts from a front only the messages that a front may send', () => {
+    const refused: number[] = []
+    const refuse = (request: number) => void refused.push(request)
     fc.assert(
       fc.property(fc.anything(), (header) => {
-        expect(() => parseMessage(header)).toThrow(WireError)
+        expect(() => parseMessage(header, refuse)).toThrow(WireError)
       }),
     )
-    expect(parseMessage({ type: 'list', request: 1 })).toEqual({ type: 'list', request: 1 })
-    expect(() => parseMessage({ type: 'list', request: 1, more: true })).toThrow(WireError)
-    expect(() => parseMessage({ type: 'cancel', request: 1, runId: '../x y', cause: 'cancelled' })).toThrow(WireError)
+    expect(parseMessage({ type: 'list', request: 1 }, refuse)).toEqual({ type: 'list', request: 1 })
+    expect(refused).toEqual([])
+    // A value of a caller that was not checked costs its request, and not the connection with every run.
+    for (const header of [
+      { type: 'list', request: 1, more: true },
+      { type: 'cancel', request: 2, runId: '../x y', cause: 'cancelled' },
+      { type: 'sandbox_file_list', request: 3, sandboxId: 'sbx1', path: 'x'.repeat(100_000), limit: 1 },
+    ])
+      expect(parseMessage(header, refuse)).toBeUndefined()
+    expect(refused).toEqual([1, 2, 3])
   })
 })

@@ -29,7 +29,7 @@ inPrivateMounts(import.meta.filename, () => {
     if (slot.exitCode === null && slot.signalCode === null) await once(slot, 'exit')
     await dock.release()
     await room.filesystems.unmount(mounted)
-    room.remove()
+    await room.remove()
   })
 
   /** Namespaces like those of a slot: a user namespace with its own ids, a mount namespace that receives mounts of the dock. */

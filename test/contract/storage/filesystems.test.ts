@@ -39,6 +39,26 @@ inPrivateMounts(import.meta.filename, () => {
       isSound('kept')
     })
 
+    it('is made from a copy in waiting, which is whole and used once', async () => {
+      const incoming = join(room.home, 'incoming')
+      await room.filesystems.create(threadId('first'), smallQuota)
+      await expect.poll(() => readdirSync(incoming).length, { timeout: 5_000 }).toBe(1)
+      const [spare = ''] = readdirSync(incoming)
+      const { ino } = statSync(join(incoming, spare))
+      await Promise.all(['second', 'third'].map((name) => room.filesystems.create(threadId(name), smallQuota)))
+      const inodes = ['first', 'second', 'third'].map((name) => statSync(room.imagePath(name)).ino)
+      expect(new Set(inodes).size).toBe(3)
+      expect(inodes).toContain(ino)
+      for (const name of ['second', 'third']) {
+        const mounted = await room.mounted(name)
+        await writeFile(mounted.root.fd, 'name', [Buffer.from(name)])
+        await room.filesystems.unmount(mounted)
+        isSound(name)
+      }
+      await expect.poll(() => readdirSync(incoming).filter((name) => name !== spare).length).toBeLessThanOrEqual(1)
+      expect(existsSync(join(incoming, spare))).toBe(false)
+    })
+
     it('is mounted nosuid, nodev and noatime, and belongs to the user of jails', async () => {
       const mounted = await room.mounted('flags')
       const line = readFileSync('/proc/self/mountinfo', 'utf8')

@@ -21,8 +21,8 @@ inPrivateMounts(import.meta.filename, () => {
     failures = []
     recovered = []
   })
-  afterEach(() => {
-    room.remove()
+  afterEach(async () => {
+    await room.remove()
     expect(failures).toEqual([])
   })
 

@@ -54,6 +54,22 @@ function multiply(copies: number): void {
 }
 
 describe('a search of runs', () => {
+  it('does not delay the statements of runs', async () => {
+    const settled: string[] = []
+    const searches = Array.from({ length: 8 }, () => store.history.page(org.id, { language: 'bash' }, beginning, 10))
+    const searched = Promise.all(searches).then(() => settled.push('searches'))
+    await store.runs.get('run_first').then(() => settled.push('run'))
+    await searched
+    expect(settled).toEqual(['run', 'searches'])
+  })
+
+  it('sees what was committed before it began', async () => {
+    await store.runs.begin({ ...plainRun('run_newest'), createdAt: '9998' })
+    const { rows } = await store.history.page(org.id, {}, beginning, 1)
+    expect(rows.map(({ id }) => id)).toEqual(['run_newest'])
+    await store.runs.discard('run_newest')
+  })
+
   it('stops after a bounded number of rows that do not match, and says where', async () => {
     const { rows, resumeAfter } = await store.history.page(org.id, { language: 'bash' }, beginning, 10)
     expect(rows).toEqual([])

@@ -295,7 +295,7 @@ describe('the tool list', () => {
   it('has unique names that every client accepts', () => {
     const names = productInventory.tools.map(({ name }) => name)
     expect(new Set(names).size).toBe(names.length)
-    for (const name of names) expect(name).toMatch(/^[a-z0-9_]{1,64}$/)
+    for (const name of names) expect(name).toMatch(/^[A-Za-z0-9_]{1,64}$/)
   })
 })
 

@@ -144,6 +144,7 @@ TRY(tiocsetd, on_terminal(TIOCSETD, (int[1]){0}))
 
 /* files */
 TRY(set_flags, on_file(FS_IOC_SETFLAGS, (int[1]){0}))
+TRY(move_extents, move_extents())
 TRY(insert_range, fallocate(file_of(8192), 0x20 /* FALLOC_FL_INSERT_RANGE */, 0, 4096))
 TRY(collapse_range, fallocate(file_of(8192), 0x08 /* FALLOC_FL_COLLAPSE_RANGE */, 0, 4096))
 TRY(merge_pages, madvise_with(12 /* MADV_MERGEABLE */))

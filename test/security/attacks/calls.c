@@ -254,6 +254,22 @@ static long on_file(unsigned long request, void *argument)
 	return syscall(SYS_ioctl, file_of(0), request, argument);
 }
 
+/* EXT4_IOC_MOVE_EXT exchanges what two files hold, without a trace in their times. The kernel's header is not installed. */
+static int stored_file(void)
+{
+	static const char block[4096];
+	int fd = file_of(0);
+
+	return write(fd, block, sizeof(block)) < 0 || fsync(fd) < 0 ? -1 : fd;
+}
+
+static long move_extents(void)
+{
+	struct { uint32_t reserved, donor; uint64_t from, to, count, moved; } request = {0, (uint32_t)stored_file(), 0, 0, 1, 0};
+
+	return syscall(SYS_ioctl, stored_file(), _IOWR('f', 15, request), &request);
+}
+
 static long madvise_with(int advice)
 {
 	void *page = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -132,7 +132,7 @@ static void exited(uint8_t how, uint32_t value)
 
 static void say_hello(void)
 {
-	uint32_t version = 2;
+	uint32_t version = 3;
 
 	if (strcmp(HELLO, "silent") == 0)
 		stay();
@@ -144,7 +144,7 @@ static void say_hello(void)
 	if (strcmp(HELLO, "huge") == 0)
 		put((uint32_t[3]){0xfffffff0, 0, SAYS_HELLO}, 12);
 	if (strcmp(HELLO, "another") == 0)
-		version = 3;
+		version = 4;
 	if (strcmp(HELLO, "late") == 0)
 		frame_of(0, WAITING, &version, 4);
 	frame_of(0, SAYS_HELLO, &version, 4);

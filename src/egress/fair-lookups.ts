@@ -1,0 +1,52 @@
+import { NetworkRefused } from './decision.ts'
+
+/** Lookups at once: half of the threads of the broker, as many as the runtime uses for them. */
+const activeMax = 32
+/** Of one organization: a name server that does not answer holds each for many seconds. */
+const activePerOrgMax = 4
+const waitingPerOrgMax = 512
+
+interface Queue {
+  active: number
+  waiting: (() => void)[]
+}
+
+/** Lets the lookups of an organization whose name servers do not answer delay its own lookups only. */
+export class FairLookups {
+  /** In the order in which they get the next place. */
+  readonly #orgs = new Map<string, Queue>()
+  #active = 0
+
+  /** Performs a lookup when it has a place. @throws NetworkRefused `unresolved` when too many wait, and what `work` throws. */
+  async run<Result>(orgId: string, work: () => Promise<Result>): Promise<Result> {
+    const queue = this.#orgs.get(orgId) ?? { active: 0, waiting: [] }
+    this.#orgs.set(orgId, queue)
+    if (queue.waiting.length >= waitingPerOrgMax)
+      throw new NetworkRefused('unresolved', 'too many names of this organization are being resolved')
+    const place = new Promise<void>((resolve) => queue.waiting.push(resolve))
+    this.#next()
+    await place
+    try {
+      return await work()
+    } finally {
+      this.#active -= 1
+      queue.active -= 1
+      if (queue.active === 0 && queue.waiting.length === 0) this.#orgs.delete(orgId)
+      this.#next()
+    }
+  }
+
+  #next(): void {
+    for (const [orgId, queue] of [...this.#orgs]) {
+      if (this.#active >= activeMax) return
+      if (queue.active >= activePerOrgMax) continue
+      const start = queue.waiting.shift()
+      if (start === undefined) continue
+      this.#active += 1
+      queue.active += 1
+      this.#orgs.delete(orgId)
+      this.#orgs.set(orgId, queue)
+      start()
+    }
+  }
+}

@@ -1,0 +1,5 @@
+/** An object of JSON whose fields are not checked yet. */
+export type Json = Record<string, unknown>
+
+export const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)

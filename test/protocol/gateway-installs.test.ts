@@ -1,0 +1,165 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js'
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { timestamp } from '../../src/base/clock.ts'
+import { newSandboxId } from '../../src/base/ids.ts'
+import { operator } from '../../src/core/admin/admin.ts'
+import { createKey } from '../../src/core/admin/keys.ts'
+import { createOrg } from '../../src/core/admin/orgs.ts'
+import { createUpstream } from '../../src/core/admin/upstreams.ts'
+import { UpstreamPrograms } from '../../src/core/upstreams/programs/programs.ts'
+import { toProgramTarget } from '../../src/core/upstreams/programs/sandbox-spec.ts'
+import { coreSettings, type Front, openFront } from '../support/front.ts'
+import { sendModern } from '../support/modern.ts'
+import { plainServer } from '../support/stdio-upstream.ts'
+
+let front: Front
+let org: string
+let secret: string
+const directory = mkdtempSync(join(tmpdir(), 'glovebox-installs-'))
+beforeAll(async () => {
+  front = await openFront(undefined, { dev: false })
+  org = (await createOrg(front.core.adminContext, operator, 'installs')).id
+  secret = (await createKey(front.core.adminContext, operator, org, { tools: null }, [])).secret
+})
+afterAll(async () => {
+  await front.close()
+  rmSync(directory, { recursive: true })
+})
+
+describe('a program that must be installed', () => {
+  /** An installation that ends when the test says so. */
+  const installed = async (name: string, code = 0) => {
+    const released = join(directory, name.replace('/', '-'))
+    const script = `until [ -e ${released} ]; do sleep 0.05; done; echo pip: no such package >&2; exit ${code}`
+    const program = { ...plainServer(), install: ['sh', '-c', script] }
+    await createUpstream(front.core.adminContext, operator, { orgId: org, name }, { program })
+    return () => writeFileSync(released, '')
+  }
+  const authorization = () => ({ authorization: `Bearer ${secret}` })
+  const modern = (name: string, method: string, params = {}) =>
+    sendModern(front.url, method, params, { path: `/${name}/sse`, headers: authorization() })
+  const legacy = (name: string, method: string, params = {}) =>
+    front.post(`/${name}/sse`, { jsonrpc: '2.0', id: 1, method, params }, authorization())
+  const initialize = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'judge', version: '1' } }
+
+  it('keeps clients of every version waiting with comments, and then answers them', async () => {
+    const release = await installed('acme/installed')
+    const waiting = await Promise.all([
+      modern('acme/installed', 'server/discover'),
+      modern('acme/installed', 'tools/call', { name: 'echo', arguments: { text: 'newer' } }),
+      legacy('acme/installed', 'initialize', initialize),
+      legacy('acme/installed', 'tools/call', { name: 'echo', arguments: { text: 'older' } }),
+    ])
+    // Each has begun although nothing is installed.
+    const texts = waiting.map(async (response) => {
+      const decoder = new TextDecoder()
+      let text = ''
+      for await (const piece of response.body!) {
+        if (text === '') expect(decoder.decode(piece)).toMatch(/^: the upstream is being installed/)
+        text += decoder.decode(piece, { stream: true })
+      }
+      return text
+    })
+    release()
+    const [discovered, newer, first, older] = await Promise.all(texts)
+    expect(discovered).toContain('"resultType":"complete"')
+    expect(newer).toContain('newer')
+    expect(first).toContain('"serverInfo":{"name":"plain"')
+    expect(waiting[2]!.headers.get('mcp-session-id')).toBeTruthy()
+    expect(older).toContain('older')
+    // Once.
+    expect((await modern('acme/installed', 'server/discover').then((next) => next.text())).startsWith(':')).toBe(false)
+  })
+
+  it('says why it cannot be installed, to the clients that wait', async () => {
+    const release = await installed('acme/uninstallable', 1)
+    const discovering = await modern('acme/uninstallable', 'server/discover')
+    const calling = await legacy('acme/uninstallable', 'tools/call', { name: 'echo' })
+    release()
+    for (const response of [discovering, calling]) {
+      expect(await response.text()).toMatch(
+        /could not be installed: sh -c .* exited with code 1; it wrote: pip: no such/,
+      )
+    }
+  })
+
+  it.each([
+    ['Streamable HTTP', 'http', StreamableHTTPClientTransport],
+    ['HTTP+SSE', 'sse', SSEClientTransport],
+  ] as const)('is waited for by the official client with %s', async (_, name, ClientTransport) => {
+    const release = await installed(`acme/${name}`)
+    const client = new Client({ name: 'judge', version: '1' })
+    const requestInit = { headers: authorization() }
+    const connecting = client.connect(
+      new ClientTransport(new URL(`${front.url}/acme/${name}/sse`), { requestInit }) as Transport,
+    )
+    const { id } = (await front.store.upstreams.get(org, `acme/${name}`))!
+    await expect.poll(async () => front.store.upstreamSandboxes.get(id, '')).toBeDefined()
+    release()
+    await connecting
+    const result = await client.callTool({ name: 'echo', arguments: { text: 'waited' } })
+    expect(JSON.stringify(result.content)).toContain('waited')
+    await client.close()
+  })
+
+  it('is waited for by calls through the aggregated endpoint', async () => {
+    const release = await installed('acme/aggregated')
+    const listing = { tools: [{ name: 'echo', inputSchema: { type: 'object' } }] }
+    const { id } = (await front.store.upstreams.get(org, 'acme/aggregated'))!
+    await front.store.upstreams.update(id, { listing: JSON.stringify(listing), updatedAt: timestamp() })
+    const all = (method: string, params: object) =>
+      front.post('/v1/mcp', { jsonrpc: '2.0', id: 1, method, params }, authorization())
+    const name = 'acme_aggregated__echo'
+    await expect.poll(async () => (await all('tools/list', {})).text()).toContain(name)
+    const answering = all('tools/call', { name, arguments: { text: 'all' } })
+    await expect.poll(async () => front.store.upstreamSandboxes.get(id, '')).toBeDefined()
+    release()
+    expect(await (await answering).text()).toContain('all')
+  })
+
+  it('is installed once by processes that need it at the same moment, while the others wait', async () => {
+    const log = join(directory, 'installs')
+    const script = `echo begin >> ${log}; sleep 0.5; echo end >> ${log}`
+    const program = { ...plainServer(), install: ['sh', '-c', script] }
+    await createUpstream(front.core.adminContext, operator, { orgId: org, name: 'acme/both' }, { program })
+    const caller = await front.core.authenticate(secret)
+    const target = toProgramTarget(await front.core.upstreams.target(caller, 'acme/both'))
+    // As commands beside the server have it.
+    const others = [1, 2].map(
+      () =>
+        new UpstreamPrograms({
+          ...{ store: front.store, runner: front.runner.sandboxes, ...coreSettings.upstreamPrograms },
+          mayStop: async () => false,
+        }),
+    )
+    const started = await Promise.all([front.core.upstreamPrograms, ...others].map((each) => each.start(target)))
+    expect(readFileSync(log, 'utf8')).toBe('begin\nend\n')
+    for (const process of started) {
+      expect(process.ending).toBeUndefined()
+      await process.kill()
+    }
+    for (const each of others) await each.close()
+  })
+
+  it('is installed by another process when the one that did has died', async () => {
+    const { upstreamSandboxes } = front.store
+    const release = await installed('acme/taken')
+    release()
+    const { id } = (await front.store.upstreams.get(org, 'acme/taken'))!
+    const row = { id: newSandboxId(), orgId: org, upstreamId: id, keyId: '', quotaBytes: 2 ** 30, installed: null }
+    await upstreamSandboxes.create({ ...row, createdAt: timestamp() })
+    const until = (ms: number) => new Date(Date.now() + ms).toISOString()
+    await upstreamSandboxes.beginInstalling(row.id, 'dead', timestamp(), until(600_000))
+    expect(await upstreamSandboxes.beginInstalling(row.id, 'other', timestamp(), until(600_000))).toBe(false)
+    const calling = await legacy('acme/taken', 'tools/call', { name: 'echo', arguments: { text: 'installed' } })
+    expect((await upstreamSandboxes.byId(row.id))?.installer).toBe('dead')
+    await upstreamSandboxes.beginInstalling(row.id, 'dead', timestamp(), until(-1))
+    expect(await calling.text()).toContain('installed')
+  })
+})

@@ -1,0 +1,47 @@
+/** Arguments with which a tool succeeds, where it needs any. */
+export const rightInput: Readonly<Record<string, object>> = {
+  runtime_get_config_value: { path: 'runs_max' },
+  runtime_get_bif_info: { name: 'sandbox_execute' },
+  runtime_search_bifs: { keyword: 'memory' },
+  runtime_search_components: { keyword: 'py' },
+  routes_get_route: { route: 'POST /runtime/rpc' },
+  executor_get_info: { name: 'slots' },
+  scheduler_get: { schedulerName: 'front' },
+  scheduler_has: { schedulerName: 'front' },
+  scheduler_get_task_info: { taskName: 'delete_expired' },
+  scheduler_run_task: { taskName: 'delete_expired' },
+  scheduler_pause_task: { taskName: 'delete_expired' },
+  scheduler_resume_task: { taskName: 'delete_expired' },
+  datasource_get: { dsn: 'metadata' },
+  datasource_has: { dsn: 'metadata' },
+  datasource_get_config: { dsn: 'metadata' },
+  datasource_get_pool_metrics: { dsn: 'metadata' },
+  datasource_test: { dsn: 'metadata' },
+  cache_get_stats: { cacheName: 'profiles' },
+  cache_get_keys: { cacheName: 'profiles' },
+  cache_get_size: { cacheName: 'profiles' },
+  cache_has_key: { cacheName: 'profiles', key: 'x' },
+  cache_get_store_metadata: { cacheName: 'profiles' },
+  cache_clear: { cacheName: 'profiles' },
+  cache_clear_item: { cacheName: 'profiles', key: 'x' },
+  cache_reap: { cacheName: 'profiles' },
+  module_get_info: { moduleName: 'toolset:execute' },
+  module_has: { moduleName: 'toolset:execute' },
+  logging_get_logger: { loggerName: 'front' },
+  logging_search_entries: { keyword: 'answered' },
+  logging_log_message: { message: 'marker' },
+  app_has: { appName: 'trc_none' },
+  node_get_hot_threads: { durationMs: 100, topN: 3 },
+  // The runner of this test is in the same process, whose allocations are sampled once at a time.
+  node_get_top_allocators: { process: 'front', durationMs: 100, topN: 3 },
+}
+
+/** Tools that fail on a new server with the right input: there is no such run, sandbox or language, and no directory for dumps. */
+export const failing: Readonly<Record<string, [given: object, code: number]>> = {
+  app_get: [{ appName: 'trc_none' }, -32602],
+  app_stop: [{ appName: 'trc_none' }, -32602],
+  app_restart: [{ appName: 'sbx_none' }, -32602],
+  app_sessions_clear: [{ appName: 'sbx_none' }, -32602],
+  runtime_get_component_info: [{ name: 'cobol' }, -32602],
+  node_trigger_heap_dump: [{}, -32000],
+}
