@@ -5,7 +5,7 @@ import { programRoot } from './unprivileged-command.ts'
 
 /**
  * The capabilities of the runner: creating namespaces and mounts, changing ids, ending processes of other users, writing
- * cgroup files, setting limits, answering on the port of name servers in jails. None for devices, kernel modules, raw sockets or the clock.
+ * cgroup files, setting limits and priorities, answering on the port of name servers in jails. None for devices, kernel modules, raw sockets or the clock.
  */
 export const runnerCapabilities = [
   'chown',
@@ -19,6 +19,7 @@ export const runnerCapabilities = [
   'setuid',
   'sys_admin',
   'sys_chroot',
+  'sys_nice',
   'sys_ptrace',
   'sys_resource',
 ] as const
@@ -39,11 +40,15 @@ const numbers: Readonly<Record<Capability, number>> = {
   sys_chroot: 18,
   sys_ptrace: 19,
   sys_admin: 21,
+  sys_nice: 23,
   sys_resource: 24,
 }
 
-/** Without it, the limits of the machine on open files and processes cannot be raised; everything else works. */
-const optional: ReadonlySet<Capability> = new Set(['sys_resource'])
+/**
+ * Everything works without these. `sys_resource` raises the limits of the machine on open files and processes; `sys_nice` gives
+ * the thread that watches socket buffers its priority.
+ */
+const optional: ReadonlySet<Capability> = new Set(['sys_nice', 'sys_resource'])
 
 /**
  * Requires the privilege to create namespaces and mounts, which all isolation is built on.

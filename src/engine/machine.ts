@@ -6,6 +6,7 @@ import { openCgroups } from './cgroups/cgroups.ts'
 import { Processors } from './cgroups/processors.ts'
 import { makeDir } from './images/generated-files.ts'
 import { openImage, writeImage } from './images/image.ts'
+import { SocketMemory } from './jails/socket-memory.ts'
 import { makeMountsSlaves, mountEmpty, requireOwnMountNamespace, uncoverProc, unmount } from './mounts.ts'
 import { probe, type RejectedRuntime } from './probe.ts'
 import type { EngineSettings, RuntimeName } from './settings.ts'
@@ -70,7 +71,9 @@ export async function openMachine(settings: EngineSettings, openDock?: OpenDock)
     const processors = cgroups.processors && new Processors(cgroups.processors)
     const dirs = { bundlesDir, docksDir, devicesDir }
     const { storageIops } = settings
-    const kernel = { cgroups, processors, mountTurns: new MountTurns(), storageIops, openFilesMax: openFilesMax() }
+    const socketMemory = undo.owns(await SocketMemory.open(cgroups.cpuFile))
+    const watches = { mountTurns: new MountTurns(), socketMemory }
+    const kernel = { cgroups, processors, ...watches, storageIops, openFilesMax: openFilesMax() }
     const host = { ...kernel, ids, image, ...dirs, openDock }
     const { runtime, version, rejected, languages } = await probe(settings.runtime, host, runtimeRoot)
     const found = { runtime, runtimeVersion: version, languages, rejected, reclaimed, builderRoot, rootsDir }

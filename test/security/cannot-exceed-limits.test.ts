@@ -1,4 +1,5 @@
 /** Promise 4: a run cannot exceed its limits. */
+import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Limits } from '../../src/base/run.ts'
@@ -15,6 +16,18 @@ const ontoOwnMounts = `
 exec 3<"$0"
 mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && cd /tmp/home || exit 1
 cat <&3 >/tmp/program && chmod 700 /tmp/program && exec /tmp/program "$@"`
+
+/** Memory of the machine that is neither free, nor of processes, nor a cache: what the kernel holds for itself. */
+function uncountedBytes(): number {
+  const kib = new Map(
+    readFileSync('/proc/meminfo', 'latin1')
+      .split('\n')
+      .map((line) => [line.split(':')[0] ?? '', Number.parseInt(line.split(':')[1] ?? '', 10)]),
+  )
+  const of = (name: string) => kib.get(name) ?? 0
+  const other = ['MemFree', 'Buffers', 'Cached', 'SReclaimable', 'AnonPages']
+  return (of('MemTotal') - other.reduce((sum, name) => sum + of(name), 0)) * 1024
+}
 
 /** Writable directories, on any mount. */
 const writableAnywhere = `
@@ -85,7 +98,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       await inSlot(limits, async (slot) => {
         const outcome = await slot.attack(holdMemory, way, '512')
         // An eighth of the limit; the kernel checks after the fact, so one more buffer of each side fits in.
-        if (bench.facts.cgroups !== 'v2') expect(heldBytes(outcome.stdout)).toBeLessThanOrEqual(memoryBytes / 4)
+        if (bench.facts.cgroups !== 'v2') expect(heldBytes(outcome.stdout || '0')).toBeLessThanOrEqual(memoryBytes / 4)
         else expect(outcome.ending.kind === 'out_of_memory' || heldBytes(outcome.stdout) <= memoryBytes).toBe(true)
       })
     })
@@ -101,8 +114,27 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
           limitBytes: 256 * mib,
           heldAs: 'socket_buffers',
         })
-        expect(heldBytes(outcome.stdout || '0')).toBeLessThan(256 * mib)
+        expect(heldBytes(outcome.stdout || '0')).toBeLessThan(64 * mib)
       })
+    })
+
+    it('together with fifteen other runs, in buffers that no cgroup is charged for', async () => {
+      const slots = await Promise.all(Array.from({ length: 16 }, () => bench.slot(limits)))
+      const beforeBytes = uncountedBytes()
+      let mostBytes = 0
+      const sample = setInterval(() => {
+        mostBytes = Math.max(mostBytes, uncountedBytes() - beforeBytes)
+      }, 5)
+      try {
+        const way = (at: number) => uncharged[at % uncharged.length] as string
+        const outcomes = await Promise.all(slots.map((slot, at) => slot.attack(holdMemory, way(at), '512')))
+        for (const { ending } of outcomes)
+          expect(ending).toEqual({ kind: 'out_of_memory', limitBytes: memoryBytes, heldAs: 'socket_buffers' })
+      } finally {
+        clearInterval(sample)
+      }
+      expect(mostBytes).toBeLessThan(1.1 * slots.length * memoryBytes)
+      await Promise.all(slots.map((slot) => slot.destroy()))
     })
 
     it.each(bounded)('as %s, which are limited in number', async (way) => {

@@ -237,7 +237,7 @@ for name in ('NOFILE', 'NPROC', 'CORE', 'MEMLOCK', 'MSGQUEUE', 'SIGPENDING', 'NI
           const { ending, stdout } = await (await attack(spec.sandboxId, hold, [way, '1024'])).ended
           expect(ending).toEqual({ kind: 'sandbox_ended' })
           // It is found to hold too much when the runner looks next, so it can hold a little more until then.
-          expect(heldBytes(stdout || '0')).toBeLessThan(384 * mib)
+          expect(heldBytes(stdout || '0')).toBeLessThan(128 * mib)
           await expect.poll(() => stateOf(spec)).toEqual({ kind: 'crashed', reason: 'out_of_memory' })
         })
       })

@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { callTool, execute, follow } from '../support/calls.ts'
-import { type Place, until, within } from '../support/glovebox.ts'
+import { type Place, signalIfThere, until, within } from '../support/glovebox.ts'
 import { slotsOf, tracesOf } from '../support/machine.ts'
 import { rawRequest } from '../support/raw-http.ts'
 import { disposablePlaces } from '../support/story.ts'
@@ -80,12 +80,11 @@ describe('a server that is stopped', () => {
       const run = await follow(server.url, 'bash', 'echo on; sleep 60')
       await run.said('on')
       const pids = to === 'every process' ? [server.runnerPid, server.frontPid] : []
-      const signal = () => {
-        for (const pid of [...pids, server.supervisorPid]) process.kill(pid, 'SIGTERM')
-      }
-      signal()
+      const all = [...pids, server.supervisorPid]
+      for (const pid of all) process.kill(pid, 'SIGTERM')
       await until(() => server.log.some(({ msg }) => msg === 'API server stopping'), 'it has begun to stop')
-      signal()
+      // The end of the first one can end the others before they are sent theirs.
+      for (const pid of all) signalIfThere(pid, 'SIGTERM')
       expect((await within(server.exited, 10_000, 'it ends')).code).toBe(128 + 15)
       expect(withoutFiles(place)).toEqual(before)
     },

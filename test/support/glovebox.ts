@@ -247,10 +247,13 @@ export async function freePort(): Promise<number> {
 }
 
 /** Sends SIGKILL to one process, if it exists. */
-export function killIfThere(pid: number): void {
-  if (pid <= 1) throw new Error('there is no such process to kill')
+export const killIfThere = (pid: number): void => signalIfThere(pid, 'SIGKILL')
+
+/** Sends a signal to one process, if it exists. */
+export function signalIfThere(pid: number, signal: NodeJS.Signals): void {
+  if (pid <= 1) throw new Error('there is no such process')
   try {
-    process.kill(pid, 'SIGKILL')
+    process.kill(pid, signal)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }

@@ -60,12 +60,14 @@ export class CgroupsV1 implements Cgroups {
   readonly version: CgroupVersion
   readonly controllers: readonly string[]
   readonly processors: readonly number[] | undefined
+  readonly cpuFile: string
   readonly #options: Options
 
   /** @throws StartRefused if the kernel does not account all memory of a run. */
   constructor(options: Options) {
     this.version = options.version
     this.#options = options
+    this.cpuFile = join(options.pointOf('cpuacct'), options.below, 'cpuacct.usage')
     requireSocketLimit(options.pointOf('memory'))
     // `cpu` and `cpuacct` are often one hierarchy, elsewhere two.
     for (const point of this.#points()) mkdirSync(join(point, options.below), { recursive: true })
@@ -115,6 +117,7 @@ export class CgroupsV1 implements Cgroups {
 class SlotCgroupV1 implements SlotCgroup {
   readonly ociPath: string
   readonly freezer: Freezer
+  readonly counters: SlotCgroup['counters']
   readonly peakScope = 'run'
   readonly #options: Options
   readonly #slotId: string
@@ -138,6 +141,10 @@ class SlotCgroupV1 implements SlotCgroup {
       makeCpuset(this.#cpuset)
     }
     const leaves = controllers.map((name) => this.#leaf(name, 'run'))
+    this.counters = {
+      procsDir: this.#leaf('pids', 'run'),
+      cpuFile: join(this.#leaf('cpuacct', 'run'), 'cpuacct.usage'),
+    }
     this.#runDirs = [...new Set(this.#cpuset === undefined ? leaves : [...leaves, this.#cpuset])]
     this.#leftover = new LeftoverCache(this.#leaf('memory', 'run'))
     this.#limit('base', options.base)

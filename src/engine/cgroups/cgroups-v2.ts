@@ -55,6 +55,7 @@ export class CgroupsV2 implements Cgroups {
   readonly version = 'v2'
   readonly controllers: readonly string[]
   readonly processors: readonly number[] | undefined
+  readonly cpuFile: string
   readonly #options: Options
 
   /** @throws StartRefused if a controller cannot be delegated. */
@@ -62,6 +63,7 @@ export class CgroupsV2 implements Cgroups {
     this.#options = options
     const instance = join(options.root, options.below)
     mkdirSync(instance, { recursive: true })
+    this.cpuFile = join(instance, 'cpu.stat')
     this.controllers = [...controllers, ...optional.filter((name) => hasController(options.root, name))]
     for (const dir of [options.root, dirname(instance), instance]) handDown(dir, this.controllers)
     if (hasController(instance, 'cpuset'))
@@ -103,6 +105,7 @@ export class CgroupsV2 implements Cgroups {
 class SlotCgroupV2 implements SlotCgroup {
   readonly ociPath: string
   readonly freezer: Freezer
+  readonly counters: SlotCgroup['counters']
   readonly peakScope: PeakScope
   readonly #slot: string
   readonly #run: string
@@ -122,6 +125,7 @@ class SlotCgroupV2 implements SlotCgroup {
     this.#slot = join(options.root, this.#below)
     this.#run = join(this.#slot, 'run')
     this.#base = join(this.#slot, 'base')
+    this.counters = { procsDir: this.#run, cpuFile: join(this.#run, 'cpu.stat') }
     mkdirSync(this.#slot, { recursive: true })
     handDown(this.#slot, handedDown)
     for (const leaf of [this.#base, this.#run]) mkdirSync(leaf, { recursive: true })

@@ -45,6 +45,8 @@ export interface SlotCgroup {
   readonly peakScope: PeakScope
   /** Suspends the processes of `run`. Its holds end when the processor limits are lifted. */
   readonly freezer: Freezer
+  /** Where the kernel lists the processes of `run` and counts their processor time, for readers in other threads. */
+  readonly counters: { procsDir: string; cpuFile: string }
   /** Sets the limits of `run`. */
   limitRun(limits: LeafLimits): void
   /** Binds `run` to processors of the machine. Requires `Cgroups.processors`. */
@@ -104,6 +106,8 @@ export interface Cgroups {
    * in both cases: the binding only makes the number visible to programs.
    */
   readonly processors: readonly number[] | undefined
+  /** Where the kernel counts the processor time of all slots. The first number in it never decreases. */
+  readonly cpuFile: string
   create(slotId: string): SlotCgroup
   /** Whether an instance on this machine has cgroups, which is the case from before its first slot until after its last. */
   hasInstance(instanceId: string): boolean

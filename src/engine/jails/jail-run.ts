@@ -18,7 +18,7 @@ import { endingOf, type Stop } from './ending.ts'
 import { beginFramesOf, framesOf, type JailRequest } from './jail-frames.ts'
 import { type NetworkOfJail, openNetwork } from './jail-network.ts'
 import { PrewarmedJail } from './prewarmed-jail.ts'
-import { SocketMemoryWatch } from './socket-memory.ts'
+import type { SocketMemoryWatch } from './socket-memory.ts'
 
 /** The events of a run in progress. Called in order, never after `ended`. */
 export interface RunObserver {
@@ -203,27 +203,26 @@ export class JailRun implements SlotRun {
   /** Starts the program, when the network of its jail is open where it has one. */
   #connect(pid: number, frames: Buffer[]): void {
     if (this.#network === undefined) {
-      this.#start(frames)
+      this.#start(pid, frames)
       return
     }
     openNetwork(this.#slot, pid, this.#network).then(
       () => {
-        if (this.#phase === 'waiting' && !this.#stop) this.#start(frames)
+        if (this.#phase === 'waiting' && !this.#stop) this.#start(pid, frames)
       },
       (error: Error) => void this.#slot.condemn(`the network of its jail could not be opened: ${error.message}`),
     )
   }
 
-  #start(frames: Buffer[]): void {
+  #start(pid: number, frames: Buffer[]): void {
     this.#slot.guest.send(frames)
     this.#phase = 'running'
     this.#startedMs = monotonicMs()
-    const { timeoutMs, memoryBytes } = this.#limits
+    const { timeoutMs, memoryBytes, cpus } = this.#limits
     this.#nextTimer(timeoutMs, () => this.#kill({ kind: 'timed_out', limitMs: timeoutMs }))
-    this.#socketMemory = new SocketMemoryWatch(
-      () => this.#pids(),
-      memoryBytes,
-      () => this.#kill(socketsHeld(memoryBytes)),
+    const { cgroup, residents, socketMemory } = this.#slot
+    this.#socketMemory = socketMemory.watch({ pid, cgroup, residents, memoryBytes, cpus }, () =>
+      this.#kill(socketsHeld(memoryBytes)),
     )
     this.#observer.running()
   }
@@ -277,6 +276,8 @@ export class JailRun implements SlotRun {
       this.#noJail('its main process ended before its start')
       return
     }
+    // The thread that watches sockets kills before it says so.
+    if (this.#socketMemory?.hasStruck) this.#stop ??= socketsHeld(this.#limits.memoryBytes)
     const usage = this.#usage()
     const survivors = this.#pids().length
     if (survivors > 0) {

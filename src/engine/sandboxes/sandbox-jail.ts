@@ -1,5 +1,5 @@
 import { connectInJail, type NetworkOfJail, openNetwork } from '../jails/jail-network.ts'
-import { SocketMemoryWatch } from '../jails/socket-memory.ts'
+import type { SocketMemoryWatch } from '../jails/socket-memory.ts'
 import {
   type Exit,
   encodeCredit,
@@ -39,6 +39,7 @@ export class SandboxJail {
   readonly #number: number
   readonly #network: NetworkOfJail | undefined
   readonly #memoryBytes: number
+  readonly #cpus: number
   readonly #mounted: () => void
   #socketMemory: SocketMemoryWatch | undefined
   readonly #decoder = agentDecoder()
@@ -62,6 +63,7 @@ export class SandboxJail {
     this.#number = number
     this.#network = request.network
     this.#memoryBytes = request.limits.memoryBytes
+    this.#cpus = request.limits.cpus
     this.ready = this.#ready.promise
     this.ready.catch(() => undefined)
     this.ended = this.#ended.promise
@@ -196,16 +198,12 @@ export class SandboxJail {
 
   /** The kernel knows no owner of these buffers that could be killed alone. */
   #watchSockets(): void {
-    const { cgroup } = this.#slot
-    this.#socketMemory = new SocketMemoryWatch(
-      () => this.#pids(),
-      this.#memoryBytes,
-      () => {
-        this.ranOutOfMemory = true
-        this.kill()
-      },
-      () => cgroup.cpuSeconds(),
-    )
+    const { cgroup, residents, socketMemory } = this.#slot
+    const owner = { pid: this.#pid, cgroup, residents, memoryBytes: this.#memoryBytes, cpus: this.#cpus }
+    this.#socketMemory = socketMemory.watch(owner, () => {
+      this.ranOutOfMemory = true
+      this.kill()
+    })
   }
 
   #pids(): number[] {
@@ -243,6 +241,8 @@ export class SandboxJail {
     }
     // No process inside can send a signal to its init.
     if (exit.how === 'signaled' && this.#slot.cgroup.oomKills() > 0) this.ranOutOfMemory = true
+    // The thread that watches sockets kills before it says so.
+    if (this.#socketMemory?.hasStruck) this.ranOutOfMemory = true
     const survivors = this.#pids().length
     this.#end()
     if (survivors === 0) this.#settle('its init exited')

@@ -7,6 +7,7 @@ import type { Cgroups, SlotCgroup } from '../cgroups/cgroups.ts'
 import type { Processors } from '../cgroups/processors.ts'
 import type { Image } from '../images/image.ts'
 import type { LanguageFound } from '../jails/languages.ts'
+import type { SocketMemory } from '../jails/socket-memory.ts'
 import { Zygotes } from '../jails/zygotes.ts'
 import { Guest } from './guest.ts'
 import { hostPidOf } from './host-pid.ts'
@@ -33,6 +34,7 @@ export interface SlotMachine {
   /** Absent where runs cannot be bound to processors. */
   processors: Processors | undefined
   mountTurns: MountTurns
+  socketMemory: SocketMemory
   /** Operations per second on one filesystem of a dock. */
   storageIops: number
   /** The most open files that this machine lets a run have. */
@@ -103,7 +105,7 @@ async function prepareSlot(host: SlotMachine): Promise<Slot> {
     await moveToRunCgroup(guest.jailerPid, cgroup, residents)
     const { env } = host.image
     const hosts = new Zygotes(guest, env, (slotPid) => moveToRunCgroup(slotPid, cgroup, residents))
-    const { languages, processors, mountTurns, storageIops } = host
+    const { languages, processors, mountTurns, socketMemory, storageIops } = host
     return new Slot({
       id,
       container,
@@ -116,6 +118,7 @@ async function prepareSlot(host: SlotMachine): Promise<Slot> {
       languages,
       processors,
       mountTurns,
+      socketMemory,
       storageIops,
       undo,
       startedMs,

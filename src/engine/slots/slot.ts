@@ -10,6 +10,7 @@ import { JailRun, type RunObserver, type SlotRun } from '../jails/jail-run.ts'
 import { commandOf, type LanguageFound, prewarmCommandOf, sourceFor } from '../jails/languages.ts'
 import { networkEnvOf } from '../jails/network-env.ts'
 import { PrewarmedJail } from '../jails/prewarmed-jail.ts'
+import type { SocketMemory } from '../jails/socket-memory.ts'
 import type { Zygotes } from '../jails/zygotes.ts'
 import { SandboxJail, type SandboxRequest } from '../sandboxes/sandbox-jail.ts'
 import type { Guest } from './guest.ts'
@@ -51,6 +52,7 @@ export interface Parts {
   languages: readonly LanguageFound[]
   processors: Processors | undefined
   mountTurns: MountTurns
+  socketMemory: SocketMemory
   storageIops: number
   undo: Cleanup
   startedMs: number
@@ -276,9 +278,10 @@ export class Slot {
   }
 
   #runSlot(shownCpus: number): RunSlot {
-    const { guest, cgroup, residents, mountTurns } = this.#parts
+    const { guest, cgroup, residents, mountTurns, socketMemory } = this.#parts
     const beginMounting = () => mountTurns.begin()
-    return { guest, cgroup, residents, shownCpus, beginMounting, condemn: (reason: string) => this.#condemn(reason) }
+    const condemn = (reason: string) => this.#condemn(reason)
+    return { guest, cgroup, residents, socketMemory, shownCpus, beginMounting, condemn }
   }
 
   /**

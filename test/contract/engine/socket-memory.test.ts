@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { countsOf, netlinkBytes, queuedBytes } from '../../../src/engine/jails/socket-memory.ts'
+import { countsOf, netlinkBytes, queuedBytes } from '../../../src/engine/jails/socket-queues.ts'
 
 describe('socket memory', () => {
   it('is summed over the netlink sockets of a namespace', () => {
