@@ -156,6 +156,7 @@ missing_test_packages() {
 	[ -d /usr/lib/python3/dist-packages/matplotlib ] || echo python3-matplotlib
 	has lintian || echo lintian
 	has mmdebstrap || echo mmdebstrap
+	has crun || echo crun
 	has podman || echo podman
 	has chromium || echo chromium
 }

@@ -144,7 +144,8 @@ export function toBuilderConfig(
   return {
     ...slot,
     mounts: [
-      ...slot.mounts.filter(({ destination }) => !['/scratch'].includes(destination)),
+      // runc makes its own nodes in /dev, and fails where there is a terminal already.
+      ...slot.mounts.filter(({ destination }) => !['/scratch', '/devices/tty'].includes(destination)),
       scratch,
       readOnlyBind('/usr', '/usr'),
       ...(spec.packages === undefined ? [] : [readOnlyBind(spec.packages, '/debs')]),
