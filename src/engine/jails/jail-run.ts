@@ -18,7 +18,6 @@ import { endingOf, type Stop } from './ending.ts'
 import { beginFramesOf, framesOf, type JailRequest } from './jail-frames.ts'
 import { type NetworkOfJail, openNetwork } from './jail-network.ts'
 import { PrewarmedJail } from './prewarmed-jail.ts'
-import type { SocketMemoryWatch } from './socket-memory.ts'
 
 /** The events of a run in progress. Called in order, never after `ended`. */
 export interface RunObserver {
@@ -78,7 +77,6 @@ export class JailRun implements SlotRun {
   #jailedMs: number | undefined
   #endedMs: number | undefined
   #stop: Stop | undefined
-  #socketMemory: SocketMemoryWatch | undefined
   #mounted: (() => void) | undefined
   /** What the guest may still send, and what it has not been given back yet. */
   #creditBytes = creditWindowBytes
@@ -220,10 +218,7 @@ export class JailRun implements SlotRun {
     this.#startedMs = monotonicMs()
     const { timeoutMs, memoryBytes, cpus } = this.#limits
     this.#nextTimer(timeoutMs, () => this.#kill({ kind: 'timed_out', limitMs: timeoutMs }))
-    const { cgroup, residents, socketMemory } = this.#slot
-    this.#socketMemory = socketMemory.watch({ pid, cgroup, residents, memoryBytes, cpus }, () =>
-      this.#kill(socketsHeld(memoryBytes)),
-    )
+    this.#slot.sockets.begin({ pid, memoryBytes, cpus }, () => this.#kill(socketsHeld(memoryBytes)))
     this.#observer.running()
   }
 
@@ -277,7 +272,7 @@ export class JailRun implements SlotRun {
       return
     }
     // The thread that watches sockets kills before it says so.
-    if (this.#socketMemory?.hasStruck) this.#stop ??= socketsHeld(this.#limits.memoryBytes)
+    if (this.#slot.sockets.hasStruck) this.#stop ??= socketsHeld(this.#limits.memoryBytes)
     const usage = this.#usage()
     const survivors = this.#pids().length
     if (survivors > 0) {
@@ -305,7 +300,7 @@ export class JailRun implements SlotRun {
   #end(): number {
     this.#phase = 'ended'
     clearTimeout(this.#timer)
-    this.#socketMemory?.stop()
+    this.#slot.sockets.end()
     this.#mounted?.()
     this.#endedMs ??= monotonicMs()
     return this.#startedMs === undefined ? 0 : this.#endedMs - this.#startedMs

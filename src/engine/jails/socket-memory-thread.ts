@@ -1,40 +1,23 @@
-/** The thread of SocketMemory (socket-memory.ts). It has its own event loop, so that no work of the runner delays it. */
+/**
+ * The thread of SocketMemory (socket-memory.ts). It blocks while it waits and has no event loop, so that no work of the runner
+ * delays it, and runs and sandboxes begin and end without messages: their slots share a few numbers with it.
+ */
 import { closeSync, openSync, readlinkSync, readSync } from 'node:fs'
 import { setPriority } from 'node:os'
-import { parentPort, workerData } from 'node:worker_threads'
+import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { killPid, readPids } from '../cgroups/cgroup-files.ts'
+import {
+  cells,
+  type SharedSlot,
+  type SlotMessage,
+  states,
+  type ThreadMessage,
+  type ThreadSettings,
+} from './socket-memory-cells.ts'
 import { SocketQueues } from './socket-queues.ts'
 
-/** What is sent to the thread: to watch the sockets of a run or a sandbox, or to stop doing so. */
-export type WatchOrder = WatchedSockets | { stop: number }
-
-export interface WatchSettings {
-  /** Where the kernel counts the processor time of all slots. */
-  cpuFile: string
-}
-
-export interface WatchedSockets {
-  number: number
-  /** One of its processes. */
-  pid: number
-  /** The directory whose `cgroup.procs` lists its processes and `residents`. */
-  procsDir: string
-  /** Processes there that are not its own. */
-  residents: readonly number[]
-  /** Where the kernel counts their processor time. */
-  cpuFile: string
-  /** How many processors it can use at once. */
-  cpus: number
-  limitBytes: number
-  /** One number, set to 1 before its processes are killed. */
-  struck: Int32Array
-}
-
-/** Of a thread to the runner: that it is there, or the number of a watch whose processes it has killed. */
-export type WatchReport = 'ready' | number
-
 /** What a program fills in a millisecond of processor time is about 1 MiB. Twice that is expected. */
-const filledPerMs = 2 * 1024 * 1024
+const filledKibPerMs = 2 * 1024
 /** Between two looks at what uses processor time. */
 const minPauseMs = 2
 const maxPauseMs = 20
@@ -42,41 +25,67 @@ const maxPauseMs = 20
 const maxIdlePauseMs = 25
 /** A kernel counts processor time at its clock ticks, at most 10 ms apart. What used none for longer than this is idle. */
 const idleAfterMs = 40
+/** Until a run that has just begun is noticed, while others are looked at. */
+const noticedWithinMs = 4
+/** After the last run. Waking the thread for each of many short runs would cost more than looking around. */
+const sleepAfterMs = 1_000
 /** Processes that a forking program can add while they are being killed. */
 const killRounds = 3
 
+/** The sockets of one run or sandbox. */
 class Watch {
-  readonly target: WatchedSockets
+  readonly run: number
   /** When it is looked at next. */
   dueMs: number
+  readonly #slot: SharedSlot
+  readonly #pid: number
+  readonly #limitBytes: number
   readonly #pauseMs: number
   #queues: SocketQueues | undefined
+  /** The network namespace of all its processes, and of no others in the cgroup. */
+  #network: string | undefined
   #cpu: CpuCounter | undefined
-  #cpuUsed: number | undefined
+  #usedMs: number | undefined
+  #usedAtLookMs = 0
+  #lookedMs = 0
   #readMs = 0
   #activeMs: number
 
-  constructor(target: WatchedSockets, nowMs: number) {
-    this.target = target
-    const fillMs = target.limitBytes / filledPerMs / Math.max(1, target.cpus)
+  constructor(slot: SharedSlot, run: number, nowMs: number) {
+    this.#slot = slot
+    this.run = run
+    this.#pid = Atomics.load(slot.shared, cells.pid)
+    const limitKib = Atomics.load(slot.shared, cells.limitKib)
+    this.#limitBytes = limitKib * 1024
+    const fillMs = limitKib / filledKibPerMs / Math.max(1, Atomics.load(slot.shared, cells.cpus) / 100)
     this.#pauseMs = Math.min(maxPauseMs, Math.max(minPauseMs, fillMs))
     this.#activeMs = nowMs
     this.dueMs = nextTick(nowMs, this.#pauseMs)
   }
 
-  /** @param ranMs when anything that is watched was last seen to have used processor time. */
-  look(nowMs: number, ranMs: number): void {
-    const isIdle = nowMs - this.#activeMs > idleAfterMs
+  isIdle(nowMs: number): boolean {
+    return nowMs - this.#activeMs > idleAfterMs
+  }
+
+  /**
+   * @param ranMs when anything that is watched was last seen to have used processor time.
+   * @returns whether it holds too much.
+   */
+  look(nowMs: number, ranMs: number): boolean {
+    const isIdle = this.isIdle(nowMs)
     this.dueMs = nextTick(nowMs, isIdle ? Math.min(maxIdlePauseMs, this.#pauseMs * 4) : this.#pauseMs)
-    if (isIdle && ranMs < this.#readMs) return
+    if (isIdle && ranMs < this.#readMs) return false
     this.#readMs = nowMs
-    this.#cpu ??= CpuCounter.open(this.target.cpuFile)
-    const used = this.#cpu?.read()
-    if (used !== this.#cpuUsed) this.#activeMs = nowMs
-    else if (isIdle) return
-    this.#cpuUsed = used
-    const { limitBytes } = this.target
-    if ((this.#open()?.heldBytes(limitBytes) ?? 0) > limitBytes) strike(this)
+    this.#cpu ??= CpuCounter.open(this.#slot.cpuFile)
+    const usedMs = this.#cpu?.readMs()
+    if (usedMs !== this.#usedMs) this.#activeMs = nowMs
+    else if (isIdle) return false
+    this.#usedMs = usedMs
+    if (!this.#canHaveFilled(nowMs, usedMs)) return false
+    this.#lookedMs = nowMs
+    this.#usedAtLookMs = usedMs ?? 0
+    this.#open()
+    return (this.#queues?.heldBytes(this.#limitBytes) ?? 0) > this.#limitBytes
   }
 
   close(): void {
@@ -84,34 +93,42 @@ class Watch {
     this.#cpu?.close()
   }
 
-  kill(): void {
+  /** Done here and not by the runner, which may be busy while more is filled. */
+  strike(): void {
+    Atomics.store(this.#slot.shared, cells.struck, this.run)
     for (let round = 0; round < killRounds; round += 1) {
-      const pids = this.#pids()
-      if (pids.length === 0) return
+      const pids = readPids(this.#slot.procsDir).filter((pid) => networkOf(pid) === this.#network)
+      if (pids.length === 0) break
       pids.forEach(killPid)
     }
+    port?.postMessage({ slot: this.#slot.number, run: this.run } satisfies ThreadMessage)
   }
 
-  /** @returns `undefined` when every process that was asked has just ended. */
-  #open(): SocketQueues | undefined {
-    this.#queues ??= SocketQueues.open(this.target.pid)
-    if (this.#queues !== undefined) return this.#queues
-    // All processes of a run share one network namespace, so any of them answers for all.
-    for (const pid of this.#pids().slice(0, 8)) {
-      this.#queues = SocketQueues.open(pid)
-      if (this.#queues !== undefined) break
-    }
-    return this.#queues
+  /** Whether it is worth a look. Where the pause is short, the clock ticks of the kernel are too coarse to tell. */
+  #canHaveFilled(nowMs: number, usedMs = Number.POSITIVE_INFINITY): boolean {
+    const littleMs = this.#pauseMs / 4
+    return this.#pauseMs < 8 || usedMs - this.#usedAtLookMs >= littleMs || nowMs - this.#lookedMs >= idleAfterMs
   }
 
-  #pids(): number[] {
-    const { procsDir, residents } = this.target
-    return readPids(procsDir).filter((pid) => !residents.includes(pid))
+  /** Does nothing when its first process has ended: everything of a run ends with it. */
+  #open(): void {
+    if (this.#queues !== undefined) return
+    this.#network = networkOf(this.#pid)
+    if (this.#network !== undefined) this.#queues = SocketQueues.open(this.#pid)
   }
 }
 
 /** At multiples of the pause, so that all watches with the same one are looked at together. */
 const nextTick = (nowMs: number, pauseMs: number): number => (Math.floor(nowMs / pauseMs) + 1) * pauseMs
+
+/** @returns `undefined` when the process is gone. */
+function networkOf(pid: number): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`)
+  } catch {
+    return undefined
+  }
+}
 
 /** Processor time of a cgroup: the first number in a file, which stays open. */
 class CpuCounter {
@@ -131,11 +148,14 @@ class CpuCounter {
     }
   }
 
-  /** In the unit of the file; `undefined` when the cgroup is gone. */
-  read(): number | undefined {
+  /** `undefined` when the cgroup is gone. */
+  readMs(): number | undefined {
     try {
-      const length = readSync(this.#fd, this.#text, 0, this.#text.length, 0)
-      return Number(/\d+/.exec(this.#text.toString('latin1', 0, length))?.[0])
+      const text = this.#text.toString('latin1', 0, readSync(this.#fd, this.#text, 0, this.#text.length, 0))
+      // cpu.stat of cgroup v2 begins with microseconds; cpuacct.usage of v1 is in nanoseconds.
+      return text.startsWith('usage_usec ')
+        ? Number.parseInt(text.slice(11), 10) / 1e3
+        : Number.parseInt(text, 10) / 1e6
     } catch {
       return undefined
     }
@@ -148,54 +168,66 @@ class CpuCounter {
 
 const port = parentPort
 if (port === null) throw new Error('this module is the program of a thread')
+const { cpuFile, state } = workerData as ThreadSettings
 /** Of all slots together: one read that says whether those of idle sandboxes are needed. */
-const total = CpuCounter.open((workerData as WatchSettings).cpuFile)
-const watches = new Map<number, Watch>()
-let timer: NodeJS.Timeout | undefined
-let timerAtMs = Number.POSITIVE_INFINITY
-let totalUsed: number | undefined
+const total = CpuCounter.open(cpuFile)
+const slots = new Map<number, { slot: SharedSlot; watch: Watch | undefined }>()
+let totalUsedMs: number | undefined
 let ranMs = 0
+let busyMs = performance.now()
 
 raisePriority()
-port.on('message', (order: WatchOrder) => {
-  if ('stop' in order) {
-    forget(order.stop)
+port.postMessage('ready' satisfies ThreadMessage)
+for (;;) {
+  for (;;) {
+    const received: { message: SlotMessage } | undefined = receiveMessageOnPort(port)
+    if (received === undefined) break
+    takeMessage(received.message)
+  }
+  wait(lookAround())
+}
+
+function takeMessage(message: SlotMessage): void {
+  if ('gone' in message) {
+    slots.get(message.gone)?.watch?.close()
+    slots.delete(message.gone)
+  } else slots.set(message.number, { slot: message, watch: undefined })
+}
+
+/** @returns how long nothing needs to be looked at, in milliseconds, and whether a run that begins must say so. */
+function lookAround(): { forMs: number; sleeping: boolean } {
+  const nowMs = performance.now()
+  const usedMs = total?.readMs()
+  if (usedMs === undefined || usedMs !== totalUsedMs) ranMs = nowMs
+  totalUsedMs = usedMs
+  let nextMs = Number.POSITIVE_INFINITY
+  for (const entry of slots.values()) {
+    const run = Atomics.load(entry.slot.shared, cells.run)
+    if (entry.watch?.run !== run) {
+      entry.watch?.close()
+      entry.watch = run === 0 ? undefined : new Watch(entry.slot, run, nowMs)
+    }
+    const { watch } = entry
+    if (watch === undefined || Atomics.load(entry.slot.shared, cells.struck) === run) continue
+    if (watch.dueMs <= nowMs && watch.look(nowMs, ranMs)) watch.strike()
+    if (!watch.isIdle(nowMs)) busyMs = nowMs
+    nextMs = Math.min(nextMs, watch.dueMs)
+  }
+  const sleeping = nowMs - busyMs > sleepAfterMs
+  return { forMs: Math.min(nextMs - nowMs, sleeping ? Number.POSITIVE_INFINITY : noticedWithinMs), sleeping }
+}
+
+/** A run or a message that comes between the last look and the sleep sets the state to `looking`. */
+function wait({ forMs, sleeping }: ReturnType<typeof lookAround>): void {
+  const expected = Atomics.load(state, 0)
+  if (sleeping && expected === states.looking) {
+    // One more look, so that what began before this was written is seen.
+    Atomics.store(state, 0, states.sleeping)
     return
   }
-  const watch = new Watch(order, performance.now())
-  watches.set(order.number, watch)
-  wakeAt(watch.dueMs)
-})
-port.postMessage('ready' satisfies WatchReport)
-
-function lookAround(): void {
-  timerAtMs = Number.POSITIVE_INFINITY
-  const nowMs = performance.now()
-  const used = total?.read()
-  if (used === undefined || used !== totalUsed) ranMs = nowMs
-  totalUsed = used
-  for (const watch of watches.values()) if (watch.dueMs <= nowMs) watch.look(nowMs, ranMs)
-  for (const { dueMs } of watches.values()) wakeAt(dueMs)
-}
-
-function wakeAt(ms: number): void {
-  if (ms >= timerAtMs) return
-  clearTimeout(timer)
-  timerAtMs = ms
-  timer = setTimeout(lookAround, Math.max(0, ms - performance.now()))
-}
-
-/** Killed here and not by the runner, which may be busy while more is filled. */
-function strike(watch: Watch): void {
-  Atomics.store(watch.target.struck, 0, 1)
-  watch.kill()
-  port?.postMessage(watch.target.number satisfies WatchReport)
-  forget(watch.target.number)
-}
-
-function forget(number: number): void {
-  watches.get(number)?.close()
-  watches.delete(number)
+  if (!sleeping && expected === states.sleeping) Atomics.store(state, 0, states.looking)
+  Atomics.wait(state, 0, sleeping ? states.sleeping : states.looking, Math.max(0, forMs))
+  if (Atomics.load(state, 0) === states.looking && sleeping) busyMs = performance.now()
 }
 
 /** Of this thread alone: setpriority(2) takes the id of a thread, too. Without CAP_SYS_NICE it stays as it is. */

@@ -2,7 +2,14 @@ import { once } from 'node:events'
 import { extname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import type { SlotCgroup } from '../cgroups/cgroups.ts'
-import type { WatchOrder, WatchReport, WatchSettings } from './socket-memory-thread.ts'
+import {
+  cellCount,
+  cells,
+  type SlotMessage,
+  states,
+  type ThreadMessage,
+  type ThreadSettings,
+} from './socket-memory-cells.ts'
 
 /**
  * What sockets of a run may hold beside its memory limit, as a share of that limit. The kernel charges these buffers to
@@ -15,13 +22,10 @@ const heldMinBytes = 1280 * 1024
 // Its name ends as that of this module: the package contains JavaScript.
 const program = new URL(`./socket-memory-thread${extname(import.meta.filename)}`, import.meta.url)
 
-/** What is watched: the sockets of one run, or of one sandbox. */
+/** The run or the sandbox of a slot that is watched. */
 export interface SocketOwner {
-  /** One of its processes, by its number on the host. */
+  /** Its first process, by its number on the host. Everything of it ends with that process. */
   pid: number
-  cgroup: SlotCgroup
-  /** Processes in the `run` leaf of the cgroup that are not its own. */
-  residents: ReadonlySet<number>
   memoryBytes: number
   /** How many processors it can use at once. */
   cpus: number
@@ -33,12 +37,14 @@ export interface SocketOwner {
  */
 export class SocketMemory {
   readonly #thread: Worker
-  readonly #exceeded = new Map<number, () => void>()
-  #last = 0
+  readonly #state: Int32Array
+  readonly #slots = new Map<number, SlotSockets>()
+  #lastSlot = 0
 
-  private constructor(thread: Worker) {
+  private constructor(thread: Worker, state: Int32Array) {
     this.#thread = thread
-    thread.on('message', (number: Exclude<WatchReport, 'ready'>) => this.#exceeded.get(number)?.())
+    this.#state = state
+    thread.on('message', ({ slot, run }: Exclude<ThreadMessage, 'ready'>) => this.#slots.get(slot)?.struck(run))
     // Runs must not go on unwatched: the runner ends, and is started again.
     thread.on('error', (error) => {
       throw error
@@ -52,28 +58,24 @@ export class SocketMemory {
    * @throws Error when the thread cannot be started.
    */
   static async open(cpuFile: string): Promise<SocketMemory> {
-    const thread = new Worker(program, { workerData: { cpuFile } satisfies WatchSettings })
+    const state = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+    const thread = new Worker(program, { workerData: { cpuFile, state } satisfies ThreadSettings })
     await once(thread, 'message')
-    return new SocketMemory(thread)
+    return new SocketMemory(thread, state)
   }
 
-  /** @param exceeded called at most once, when the processes of the owner have been killed. */
-  watch({ pid, cgroup, residents, memoryBytes, cpus }: SocketOwner, exceeded: () => void): SocketMemoryWatch {
-    this.#last += 1
-    const number = this.#last
-    const struck = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
-    const limitBytes = Math.max(heldMinBytes, memoryBytes * heldShare)
-    const { procsDir, cpuFile } = cgroup.counters
-    this.#exceeded.set(number, exceeded)
-    this.#tell({ number, pid, procsDir, residents: [...residents], cpuFile, cpus, limitBytes, struck })
-    return {
-      get hasStruck() {
-        return Atomics.load(struck, 0) === 1
-      },
-      stop: () => {
-        if (this.#exceeded.delete(number)) this.#tell({ stop: number })
-      },
+  /** Prepares for the runs of one slot. */
+  addSlot({ counters }: Pick<SlotCgroup, 'counters'>): SlotSockets {
+    this.#lastSlot += 1
+    const number = this.#lastSlot
+    const shared = new Int32Array(new SharedArrayBuffer(cellCount * Int32Array.BYTES_PER_ELEMENT))
+    const removed = () => {
+      if (this.#slots.delete(number)) this.#send({ gone: number })
     }
+    const slot = new SlotSockets(shared, () => this.#wake(), removed)
+    this.#slots.set(number, slot)
+    this.#send({ number, ...counters, shared })
+    return slot
   }
 
   /** Ends the thread. Nothing is watched any more. */
@@ -81,13 +83,60 @@ export class SocketMemory {
     await this.#thread.terminate()
   }
 
-  #tell(order: WatchOrder): void {
-    this.#thread.postMessage(order)
+  #send(message: SlotMessage): void {
+    this.#thread.postMessage(message)
+    this.#wake()
+  }
+
+  #wake(): void {
+    if (Atomics.compareExchange(this.#state, 0, states.sleeping, states.looking) === states.sleeping)
+      Atomics.notify(this.#state, 0)
   }
 }
 
-export interface SocketMemoryWatch {
-  /** Whether the processes have been killed for what their sockets held. It is known before their end can be noticed. */
-  readonly hasStruck: boolean
-  stop(): void
+/** The socket buffers of one slot, which has one run or sandbox at a time. */
+export class SlotSockets {
+  readonly #shared: Int32Array
+  readonly #wake: () => void
+  readonly #removed: () => void
+  #run = 0
+  #exceeded: (() => void) | undefined
+
+  constructor(shared: Int32Array, wake: () => void, removed: () => void) {
+    this.#shared = shared
+    this.#wake = wake
+    this.#removed = removed
+  }
+
+  /** @param exceeded called at most once, when the processes of the owner have been killed, and not after `end`. */
+  begin({ pid, memoryBytes, cpus }: SocketOwner, exceeded: () => void): void {
+    const limitBytes = Math.max(heldMinBytes, memoryBytes * heldShare)
+    this.#run += 1
+    this.#exceeded = exceeded
+    Atomics.store(this.#shared, cells.pid, pid)
+    Atomics.store(this.#shared, cells.limitKib, Math.floor(limitBytes / 1024))
+    Atomics.store(this.#shared, cells.cpus, Math.ceil(cpus * 100))
+    Atomics.store(this.#shared, cells.run, this.#run)
+    this.#wake()
+  }
+
+  end(): void {
+    this.#exceeded = undefined
+    Atomics.store(this.#shared, cells.run, 0)
+  }
+
+  /** Whether the last owner was killed for what its sockets held. It is known before the end of its processes is. */
+  get hasStruck(): boolean {
+    return this.#run > 0 && Atomics.load(this.#shared, cells.struck) === this.#run
+  }
+
+  /** The thread has killed the processes of a run, which may have ended otherwise. */
+  struck(run: number): void {
+    if (run === this.#run) this.#exceeded?.()
+  }
+
+  /** The slot is gone. */
+  release(): void {
+    this.#removed()
+  }
 }

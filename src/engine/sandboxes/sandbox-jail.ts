@@ -1,5 +1,4 @@
 import { connectInJail, type NetworkOfJail, openNetwork } from '../jails/jail-network.ts'
-import type { SocketMemoryWatch } from '../jails/socket-memory.ts'
 import {
   type Exit,
   encodeCredit,
@@ -41,7 +40,6 @@ export class SandboxJail {
   readonly #memoryBytes: number
   readonly #cpus: number
   readonly #mounted: () => void
-  #socketMemory: SocketMemoryWatch | undefined
   readonly #decoder = agentDecoder()
   readonly #processes = new Map<number, AgentProcess>()
   readonly #ready = Promise.withResolvers<void>()
@@ -198,9 +196,8 @@ export class SandboxJail {
 
   /** The kernel knows no owner of these buffers that could be killed alone. */
   #watchSockets(): void {
-    const { cgroup, residents, socketMemory } = this.#slot
-    const owner = { pid: this.#pid, cgroup, residents, memoryBytes: this.#memoryBytes, cpus: this.#cpus }
-    this.#socketMemory = socketMemory.watch(owner, () => {
+    const owner = { pid: this.#pid, memoryBytes: this.#memoryBytes, cpus: this.#cpus }
+    this.#slot.sockets.begin(owner, () => {
       this.ranOutOfMemory = true
       this.kill()
     })
@@ -242,7 +239,7 @@ export class SandboxJail {
     // No process inside can send a signal to its init.
     if (exit.how === 'signaled' && this.#slot.cgroup.oomKills() > 0) this.ranOutOfMemory = true
     // The thread that watches sockets kills before it says so.
-    if (this.#socketMemory?.hasStruck) this.ranOutOfMemory = true
+    if (this.#slot.sockets.hasStruck) this.ranOutOfMemory = true
     const survivors = this.#pids().length
     this.#end()
     if (survivors === 0) this.#settle('its init exited')
@@ -262,7 +259,7 @@ export class SandboxJail {
     this.#phase = 'ended'
     this.#mounted()
     clearTimeout(this.#timer)
-    this.#socketMemory?.stop()
+    this.#slot.sockets.end()
     this.#outgoing.length = 0
   }
 

@@ -102,10 +102,11 @@ async function prepareSlot(host: SlotMachine): Promise<Slot> {
     const container = await withSlotDevices(devicesDir, () => host.runtime.run(bundle, id))
     const guest = await Guest.greet(container) // BOUNDARY: all that follows is hostile input.
     const residents = new Set<number>()
+    const sockets = undo.owns(host.socketMemory.addSlot(cgroup))
     await moveToRunCgroup(guest.jailerPid, cgroup, residents)
     const { env } = host.image
     const hosts = new Zygotes(guest, env, (slotPid) => moveToRunCgroup(slotPid, cgroup, residents))
-    const { languages, processors, mountTurns, socketMemory, storageIops } = host
+    const { languages, processors, mountTurns, storageIops } = host
     return new Slot({
       id,
       container,
@@ -118,7 +119,7 @@ async function prepareSlot(host: SlotMachine): Promise<Slot> {
       languages,
       processors,
       mountTurns,
-      socketMemory,
+      sockets,
       storageIops,
       undo,
       startedMs,

@@ -1,5 +1,5 @@
 import type { SlotCgroup } from '../cgroups/cgroups.ts'
-import type { SocketMemory } from '../jails/socket-memory.ts'
+import type { SlotSockets } from '../jails/socket-memory.ts'
 import type { Guest } from './guest.ts'
 import { hostPidOf } from './host-pid.ts'
 
@@ -9,7 +9,7 @@ export interface RunSlot {
   cgroup: SlotCgroup
   /** What lives in `run` between runs, by its number on the host: what the processes of runs are forked from. */
   residents: ReadonlySet<number>
-  socketMemory: SocketMemory
+  sockets: SlotSockets
   /** How many processors the run is shown. */
   shownCpus: number
   /** To be called before a jail is mounted. @returns what says that it is there, or is not to be; at least once. */

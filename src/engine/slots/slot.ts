@@ -10,7 +10,7 @@ import { JailRun, type RunObserver, type SlotRun } from '../jails/jail-run.ts'
 import { commandOf, type LanguageFound, prewarmCommandOf, sourceFor } from '../jails/languages.ts'
 import { networkEnvOf } from '../jails/network-env.ts'
 import { PrewarmedJail } from '../jails/prewarmed-jail.ts'
-import type { SocketMemory } from '../jails/socket-memory.ts'
+import type { SlotSockets } from '../jails/socket-memory.ts'
 import type { Zygotes } from '../jails/zygotes.ts'
 import { SandboxJail, type SandboxRequest } from '../sandboxes/sandbox-jail.ts'
 import type { Guest } from './guest.ts'
@@ -52,7 +52,7 @@ export interface Parts {
   languages: readonly LanguageFound[]
   processors: Processors | undefined
   mountTurns: MountTurns
-  socketMemory: SocketMemory
+  sockets: SlotSockets
   storageIops: number
   undo: Cleanup
   startedMs: number
@@ -278,10 +278,10 @@ export class Slot {
   }
 
   #runSlot(shownCpus: number): RunSlot {
-    const { guest, cgroup, residents, mountTurns, socketMemory } = this.#parts
+    const { guest, cgroup, residents, mountTurns, sockets } = this.#parts
     const beginMounting = () => mountTurns.begin()
     const condemn = (reason: string) => this.#condemn(reason)
-    return { guest, cgroup, residents, socketMemory, shownCpus, beginMounting, condemn }
+    return { guest, cgroup, residents, sockets, shownCpus, beginMounting, condemn }
   }
 
   /**
