@@ -114,7 +114,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
           limitBytes: 256 * mib,
           heldAs: 'socket_buffers',
         })
-        expect(heldBytes(outcome.stdout || '0')).toBeLessThan(64 * mib)
+        expect(heldBytes(outcome.stdout || '0')).toBeLessThan(128 * mib)
       })
     })
 
@@ -287,7 +287,7 @@ for name in ('NOFILE', 'FSIZE', 'NPROC', 'CORE', 'MEMLOCK', 'STACK', 'MSGQUEUE',
         const outcome = await slot.run(way)
         expect(outcome.ending).toEqual({ kind: 'output_limit', limitBytes: 3 * mib })
       })
-    expect((await bench.memory()) - before).toBeLessThan(64 * mib)
+    expect((await bench.memory()) - before).toBeLessThan(128 * mib)
   })
 
   it('cannot take more time than its limit, whatever it ignores', async () => {

@@ -14,13 +14,19 @@ import {
   type ThreadMessage,
   type ThreadSettings,
 } from './socket-memory-cells.ts'
-import { SocketQueues } from './socket-queues.ts'
+import { queuesIn, SocketQueues, unacceptedRows } from './socket-queues.ts'
 
-/** What a program fills in a millisecond of processor time is about 1 MiB. Twice that is expected. */
-const filledKibPerMs = 2 * 1024
-/** Between two looks at what uses processor time. */
-const minPauseMs = 2
+/** What a program fills in a millisecond of processor time, but for netlink, whose answers come at a twentieth of that. */
+const filledKibPerMs = 8 * 1024
+/** Between two looks at the number of sockets of what uses processor time. */
+const minPauseMs = 1
 const maxPauseMs = 20
+/** Above this number of active watches each has longer pauses: so many share the processors, and fill more slowly. */
+const activeAtFullRate = 16
+/** Between two looks at its processor time and its netlink sockets. */
+const fullLookMs = 10
+/** After a long listing of sockets, as a multiple of the time that it took: a program with many costs the machine no more. */
+const pausePerListing = 3
 /** Between two looks at the processor time of what used none. */
 const maxIdlePauseMs = 25
 /** A kernel counts processor time at its clock ticks, at most 10 ms apart. What used none for longer than this is idle. */
@@ -45,9 +51,7 @@ class Watch {
   /** The network namespace of all its processes, and of no others in the cgroup. */
   #network: string | undefined
   #cpu: CpuCounter | undefined
-  #usedMs: number | undefined
-  #usedAtLookMs = 0
-  #lookedMs = 0
+  #cpuUsed: number | undefined
   #readMs = 0
   #activeMs: number
 
@@ -73,19 +77,28 @@ class Watch {
    */
   look(nowMs: number, ranMs: number): boolean {
     const isIdle = this.isIdle(nowMs)
-    this.dueMs = nextTick(nowMs, isIdle ? Math.min(maxIdlePauseMs, this.#pauseMs * 4) : this.#pauseMs)
+    this.dueMs = nextTick(nowMs, isIdle ? maxIdlePauseMs : this.#pauseMs * Math.max(1, activeCount / activeAtFullRate))
     if (isIdle && ranMs < this.#readMs) return false
+    const isFull = nowMs - this.#readMs >= fullLookMs
+    if (isFull && !this.#wasActive(nowMs) && isIdle) return false
+    this.#open()
+    const queues = this.#queues
+    if (queues === undefined || !(isFull || queues.mayHold(this.#limitBytes))) return false
+    const heldBytes = queues.heldBytes(this.#limitBytes)
+    const tookMs = performance.now() - nowMs
+    if (tookMs * pausePerListing > this.#pauseMs) this.dueMs = nowMs + tookMs * (pausePerListing + 1)
+    return heldBytes > this.#limitBytes
+  }
+
+  /** Whether it used processor time since this was last asked. */
+  #wasActive(nowMs: number): boolean {
     this.#readMs = nowMs
     this.#cpu ??= CpuCounter.open(this.#slot.cpuFile)
-    const usedMs = this.#cpu?.readMs()
-    if (usedMs !== this.#usedMs) this.#activeMs = nowMs
-    else if (isIdle) return false
-    this.#usedMs = usedMs
-    if (!this.#canHaveFilled(nowMs, usedMs)) return false
-    this.#lookedMs = nowMs
-    this.#usedAtLookMs = usedMs ?? 0
-    this.#open()
-    return (this.#queues?.heldBytes(this.#limitBytes) ?? 0) > this.#limitBytes
+    const used = this.#cpu?.read()
+    const wasActive = used !== this.#cpuUsed
+    this.#cpuUsed = used
+    if (wasActive) this.#activeMs = nowMs
+    return wasActive
   }
 
   close(): void {
@@ -102,12 +115,6 @@ class Watch {
       pids.forEach(killPid)
     }
     port?.postMessage({ slot: this.#slot.number, run: this.run } satisfies ThreadMessage)
-  }
-
-  /** Whether it is worth a look. Where the pause is short, the clock ticks of the kernel are too coarse to tell. */
-  #canHaveFilled(nowMs: number, usedMs = Number.POSITIVE_INFINITY): boolean {
-    const littleMs = this.#pauseMs / 4
-    return this.#pauseMs < 8 || usedMs - this.#usedAtLookMs >= littleMs || nowMs - this.#lookedMs >= idleAfterMs
   }
 
   /** Does nothing when its first process has ended: everything of a run ends with it. */
@@ -148,14 +155,11 @@ class CpuCounter {
     }
   }
 
-  /** `undefined` when the cgroup is gone. */
-  readMs(): number | undefined {
+  /** In the unit of the file; `undefined` when the cgroup is gone. */
+  read(): number | undefined {
     try {
       const text = this.#text.toString('latin1', 0, readSync(this.#fd, this.#text, 0, this.#text.length, 0))
-      // cpu.stat of cgroup v2 begins with microseconds; cpuacct.usage of v1 is in nanoseconds.
-      return text.startsWith('usage_usec ')
-        ? Number.parseInt(text.slice(11), 10) / 1e3
-        : Number.parseInt(text, 10) / 1e6
+      return Number(/\d+/.exec(text)?.[0])
     } catch {
       return undefined
     }
@@ -172,11 +176,14 @@ const { cpuFile, state } = workerData as ThreadSettings
 /** Of all slots together: one read that says whether those of idle sandboxes are needed. */
 const total = CpuCounter.open(cpuFile)
 const slots = new Map<number, { slot: SharedSlot; watch: Watch | undefined }>()
-let totalUsedMs: number | undefined
+let totalUsed: number | undefined
+/** At the last round of looks. */
+let activeCount = 0
 let ranMs = 0
 let busyMs = performance.now()
 
 raisePriority()
+warmUp()
 port.postMessage('ready' satisfies ThreadMessage)
 for (;;) {
   for (;;) {
@@ -197,10 +204,11 @@ function takeMessage(message: SlotMessage): void {
 /** @returns how long nothing needs to be looked at, in milliseconds, and whether a run that begins must say so. */
 function lookAround(): { forMs: number; sleeping: boolean } {
   const nowMs = performance.now()
-  const usedMs = total?.readMs()
-  if (usedMs === undefined || usedMs !== totalUsedMs) ranMs = nowMs
-  totalUsedMs = usedMs
+  const used = total?.read()
+  if (used === undefined || used !== totalUsed) ranMs = nowMs
+  totalUsed = used
   let nextMs = Number.POSITIVE_INFINITY
+  let active = 0
   for (const entry of slots.values()) {
     const run = Atomics.load(entry.slot.shared, cells.run)
     if (entry.watch?.run !== run) {
@@ -210,10 +218,14 @@ function lookAround(): { forMs: number; sleeping: boolean } {
     const { watch } = entry
     if (watch === undefined || Atomics.load(entry.slot.shared, cells.struck) === run) continue
     if (watch.dueMs <= nowMs && watch.look(nowMs, ranMs)) watch.strike()
-    if (!watch.isIdle(nowMs)) busyMs = nowMs
+    if (!watch.isIdle(nowMs)) {
+      busyMs = nowMs
+      active += 1
+    }
     nextMs = Math.min(nextMs, watch.dueMs)
   }
   const sleeping = nowMs - busyMs > sleepAfterMs
+  activeCount = active
   return { forMs: Math.min(nextMs - nowMs, sleeping ? Number.POSITIVE_INFINITY : noticedWithinMs), sleeping }
 }
 
@@ -235,4 +247,12 @@ function raisePriority(): void {
   try {
     setPriority(Number(readlinkSync('/proc/thread-self').split('/').at(-1)), -20)
   } catch {}
+}
+
+/** Compiles what reads listings, so that the first long one is not the slowest. */
+function warmUp(): void {
+  const row =
+    '   1: 0100007F:1F90 0100007F:A2D4 01 00000010:00000100 00:00000000 00000000  1000        0 0 1 0000000000000000\n'
+  const text = `  sl\n${row.repeat(200)}`
+  for (let times = 0; times < 20; times += 1) queuesIn(text, unacceptedRows)
 }

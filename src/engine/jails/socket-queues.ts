@@ -1,16 +1,17 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 
-/** One socket cannot hold more: `net.core.wmem_default` and `rmem_default`, and one message that was let in before. */
+/** One cannot hold more: `net.core.wmem_default` and `rmem_default`, and one message that was let in before. */
 const udpSocketBytes = 512 * 1024
-const tcpSocketBytes = 256 * 1024
 /** Beside what an unaccepted connection has received: the kernel's own structures. */
 const connectionBytes = 4 * 1024
+/** The unit in which the kernel counts the memory of TCP; where its size varies, the largest. */
+const pageBytes = process.arch === 'x64' ? 4 * 1024 : 64 * 1024
 /** Of one listing. A longer one is judged by its first rows. */
 const listingBytes = 256 * 1024
 
-const listing = Buffer.alloc(listingBytes)
+const pieceBuffer = Buffer.alloc(64 * 1024)
 
-const names = ['netlink', 'sockstat', 'udp', 'udp6', 'tcp', 'tcp6'] as const
+const names = ['netlink', 'sockstat', 'sockstat6', 'dev', 'udp', 'udp6', 'tcp', 'tcp6'] as const
 type Name = (typeof names)[number]
 
 /**
@@ -21,6 +22,8 @@ type Name = (typeof names)[number]
  */
 export class SocketQueues {
   readonly #fds: ReadonlyMap<Name, number>
+  /** At the last listing of TCP. */
+  #listed = { receivedBytes: 0, unacceptedBytes: 0 }
 
   private constructor(fds: ReadonlyMap<Name, number>) {
     this.#fds = fds
@@ -44,27 +47,75 @@ export class SocketQueues {
     for (const fd of this.#fds.values()) closeSync(fd)
   }
 
-  /** @param limitBytes above which the answer must be exact. */
+  /** Whether it is possible that they hold more than `limitBytes`, apart from netlink. Two short reads. */
+  mayHold(limitBytes: number): boolean {
+    const sockets = socketsOf(this.#read('sockstat'))
+    return mayHoldUdp(sockets, limitBytes) || this.#mayHoldTcp(sockets, limitBytes)
+  }
+
+  /** What they hold; of more than `limitBytes`, at least that. Listing TCP takes milliseconds, since it searches that of the machine. */
   heldBytes(limitBytes: number): number {
+    const sockets = socketsOf(this.#read('sockstat'))
+    const inIpv6 = this.#read('sockstat6')
     let held = netlinkBytes(this.#read('netlink'))
-    const { udp, tcp } = countsOf(this.#read('sockstat'))
-    // The long listings are read only where the number of sockets makes it possible that they hold too much.
-    if (held + udp * udpSocketBytes > limitBytes)
-      for (const name of ['udp', 'udp6'] as const) held += queuedBytes(this.#read(name), udp, allRows)
-    if (held + tcp * tcpSocketBytes > limitBytes)
-      for (const name of ['tcp', 'tcp6'] as const) held += queuedBytes(this.#read(name), tcp, unacceptedRows)
+    if (mayHoldUdp(sockets, limitBytes - held)) {
+      held += this.#sum('udp', sockets.udp, allRows, limitBytes - held)
+      if (!/^UDP6: inuse 0$/m.test(inIpv6)) held += this.#sum('udp6', sockets.udp, allRows, limitBytes - held)
+    }
+    if (this.#mayHoldTcp(sockets, limitBytes - held)) {
+      const receivedBytes = receivedBytesOf(this.#read('dev'))
+      let unacceptedBytes = this.#sum('tcp', sockets.tcp, unacceptedRows, limitBytes - held)
+      if (!/^TCP6: inuse 0$/m.test(inIpv6))
+        unacceptedBytes += this.#sum('tcp6', sockets.tcp, unacceptedRows, limitBytes - held - unacceptedBytes)
+      this.#listed = { receivedBytes, unacceptedBytes }
+      held += unacceptedBytes
+    }
     return held
   }
 
-  #read(name: Name): string {
-    const fd = this.#fds.get(name)
-    if (fd === undefined) return ''
-    let length = 0
-    for (;;) {
-      const got = readSync(fd, listing, length, listingBytes - length, length)
-      length += got
-      if (got === 0 || length === listingBytes) return listing.toString('latin1', 0, length)
+  /** Sums the queues of a listing, until they exceed a limit. A long listing is judged by its first rows. */
+  #sum(name: Name, sockets: number, weigh: Weigh, limitBytes: number): number {
+    let sum = 0
+    let rows = 0
+    let rest = ''
+    for (let at = 0; at < listingBytes && sum <= limitBytes; ) {
+      const piece = this.#readPiece(name, at)
+      if (piece === '') return sum
+      at += piece.length
+      const text = rest + piece
+      const end = text.lastIndexOf('\n') + 1
+      const found = queuesIn(text.slice(0, end), weigh)
+      sum += found.bytes
+      rows += found.rows
+      rest = text.slice(end)
     }
+    return rows === 0 ? 0 : (sum * Math.max(sockets, rows)) / rows
+  }
+
+  /** What was not accepted has been received, and the kernel counts it for the machine. */
+  #mayHoldTcp({ tcp, tcpBytes }: Sockets, limitBytes: number): boolean {
+    if (tcp === 0 || tcpBytes + tcp * connectionBytes <= limitBytes) return false
+    const { receivedBytes, unacceptedBytes } = this.#listed
+    const newBytes = receivedBytesOf(this.#read('dev')) - receivedBytes
+    return unacceptedBytes + newBytes + tcp * connectionBytes > limitBytes
+  }
+
+  #read(name: Name): string {
+    let text = ''
+    while (text.length < listingBytes) {
+      const piece = this.#readPiece(name, text.length)
+      if (piece === '') break
+      text += piece
+    }
+    return text
+  }
+
+  /** The kernel gives a page at once. */
+  #readPiece(name: Name, at: number): string {
+    const fd = this.#fds.get(name)
+    return fd === undefined
+      ? ''
+      : pieceBuffer.toString('latin1', 0, readSync(fd, pieceBuffer, 0, pieceBuffer.length, at))
   }
 }
 
@@ -78,35 +129,61 @@ export function netlinkBytes(text: string): number {
   return sum
 }
 
-/** The number of sockets of both protocols, from the first lines of /proc/net/sockstat (those of IPv6 count there too). */
-export function countsOf(text: string): { udp: number; tcp: number } {
-  const count = (pattern: RegExp) => Number(pattern.exec(text)?.[1] ?? 0)
-  return { udp: count(/^UDP: inuse (\d+)/m), tcp: count(/^TCP: inuse (\d+)/m) + count(/^TCP: .* orphan (\d+)/m) }
+interface Sockets {
+  udp: number
+  tcp: number
+  /** What TCP sockets of the whole machine hold, also those that were not accepted. */
+  tcpBytes: number
 }
 
-interface Row {
-  queuedBytes: number
-  /** Of the socket's file; 0 while a connection was not accepted, and when its file was closed. */
-  inode: number
+/** From the first lines of /proc/net/sockstat. Those of IPv6 count there, too. */
+export function socketsOf(text: string): Sockets {
+  const count = (pattern: RegExp) => Number(pattern.exec(text)?.[1] ?? 0)
+  return {
+    udp: count(/^UDP: inuse (\d+)/m),
+    tcp: count(/^TCP: inuse (\d+)/m) + count(/^TCP: .* orphan (\d+)/m),
+    tcpBytes: count(/^TCP: .* mem (\d+)/m) * pageBytes,
+  }
 }
+
+const mayHoldUdp = ({ udp }: Sockets, limitBytes: number): boolean => udp * udpSocketBytes > limitBytes
+
+/** Of all interfaces, from /proc/net/dev. */
+export function receivedBytesOf(text: string): number {
+  let sum = 0
+  for (const [, bytes] of text.matchAll(/^ *\S+: *(\d+)/gm)) sum += Number(bytes)
+  return sum
+}
+
+/** Of a row: what its socket holds, and the rest of the row after that. */
+type Weigh = (queuedBytes: number, rest: string) => number
 
 /** Corked and unread datagrams. */
-const allRows = ({ queuedBytes }: Row): number => queuedBytes
-/** What is accepted is charged to its owner. */
-const unacceptedRows = ({ queuedBytes, inode }: Row): number => (inode === 0 ? queuedBytes + connectionBytes : 0)
+const allRows: Weigh = (queuedBytes) => queuedBytes
 
-/** Sums the queues in a listing such as /proc/net/udp. @param sockets how many there are, for a listing that was cut. */
-export function queuedBytes(text: string, sockets: number, weigh: (row: Row) => number): number {
-  const lines = text.slice(0, text.lastIndexOf('\n')).split('\n').slice(1)
-  let sum = 0
-  for (const line of lines) {
-    const fields = line.trim().split(/\s+/)
-    const [sent = '0', received = '0'] = (fields[4] ?? '').split(':')
-    const queuedBytes = Number.parseInt(sent, 16) + Number.parseInt(received, 16)
-    sum += weigh({ queuedBytes: Number.isNaN(queuedBytes) ? 0 : queuedBytes, inode: Number(fields[9] ?? 1) })
+/** A connection that was not accepted has no file, so its inode is 0. What is accepted is charged to its owner. */
+export const unacceptedRows: Weigh = (queuedBytes, rest) =>
+  /^ *\S+ +\S+ +\d+ +\d+ +0 /.test(rest) ? queuedBytes + connectionBytes : 0
+
+/** The columns before the queues: number, two addresses with ports, state. */
+const beforeQueues = / *\d+: \w+:\w+ \w+:\w+ \w\w /y
+/** Two numbers of eight hexadecimal digits with a colon. */
+const queuesLength = 17
+
+/** Sums the queues of rows as in /proc/net/udp, with or without their heading. */
+export function queuesIn(text: string, weigh: Weigh = allRows): { bytes: number; rows: number } {
+  let bytes = 0
+  let rows = 0
+  for (let start = 0; start < text.length; start = text.indexOf('\n', start) + 1) {
+    beforeQueues.lastIndex = start
+    if (!beforeQueues.test(text)) continue
+    const at = beforeQueues.lastIndex
+    const sent = Number.parseInt(text.slice(at, at + 8), 16)
+    const received = Number.parseInt(text.slice(at + 9, at + queuesLength), 16)
+    bytes += weigh(sent + received, text.slice(at + queuesLength, text.indexOf('\n', at)))
+    rows += 1
   }
-  const isCut = text.length >= listingBytes - 256
-  return isCut && lines.length > 0 ? (sum * Math.max(sockets, lines.length)) / lines.length : sum
+  return { bytes, rows }
 }
 
 function openIfThere(path: string): number | undefined {

@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { countsOf, netlinkBytes, queuedBytes } from '../../../src/engine/jails/socket-queues.ts'
+import {
+  netlinkBytes,
+  queuesIn,
+  receivedBytesOf,
+  socketsOf,
+  unacceptedRows,
+} from '../../../src/engine/jails/socket-queues.ts'
 
 describe('socket memory', () => {
   it('is summed over the netlink sockets of a namespace', () => {
@@ -13,16 +19,28 @@ describe('socket memory', () => {
   it('is looked for where there are many sockets', () => {
     const text =
       'sockets: used 12\nTCP: inuse 7 orphan 3 tw 1 alloc 9 mem 65\nUDP: inuse 5 mem 0\nUDPLITE: inuse 0\nRAW: inuse 0\n'
-    expect(countsOf(text)).toEqual({ udp: 5, tcp: 10 })
+    expect(socketsOf(text)).toMatchObject({ udp: 5, tcp: 10 })
   })
 
-  it('is summed over the queues of a listing, also of one that was cut', () => {
+  it('is looked for when enough was received on any interface', () => {
+    const text = `Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:  123456     100    0    0    0     0          0         0   123456     100    0    0    0     0       0          0
+  tun0: 1000      10    0    0    0     0          0         0   7     1    0    0    0     0       0          0
+`
+    expect(receivedBytesOf(text)).toBe(124_456)
+  })
+
+  it('is summed over the queues of a listing', () => {
     const row = (at: number) =>
       `   ${at}: 0100007F:1F90 0100007F:A2D4 01 00000010:00000100 00:00000000 00000000  1000        0 0 1 0000000000000000\n`
     const head = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n'
-    expect(queuedBytes(head + row(1) + row(2), 2, ({ queuedBytes }) => queuedBytes)).toBe(544)
-    const rows = Array.from({ length: 3_000 }, (_, at) => row(at)).join('')
-    const cut = (head + rows).slice(0, 256 * 1024)
-    expect(queuedBytes(cut, 3_000, ({ queuedBytes }) => queuedBytes)).toBeCloseTo(3_000 * 272, -4)
+    expect(queuesIn(head + row(1) + row(2))).toEqual({ bytes: 544, rows: 2 })
+  })
+
+  it('is that of connections that were not accepted', () => {
+    const row = (inode: number) =>
+      `   7: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000100007F:A2D4 01 00000000:00010000 00:00000000 00000000 100000        0 ${inode} 1 0000000000000000 20 4 0 10 -1\n`
+    expect(queuesIn(row(0) + row(4711), unacceptedRows)).toEqual({ bytes: 64 * 1024 + 4 * 1024, rows: 2 })
   })
 })
