@@ -98,7 +98,7 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       await inSlot(limits, async (slot) => {
         const outcome = await slot.attack(holdMemory, way, '512')
         // An eighth of the limit; the kernel checks after the fact, so one more buffer of each side fits in.
-        if (bench.facts.cgroups !== 'v2') expect(heldBytes(outcome.stdout || '0')).toBeLessThanOrEqual(memoryBytes / 4)
+        if (bench.facts.cgroups !== 'v2') expect(heldBytes(outcome.stdout)).toBeLessThanOrEqual(memoryBytes / 4)
         else expect(outcome.ending.kind === 'out_of_memory' || heldBytes(outcome.stdout) <= memoryBytes).toBe(true)
       })
     })

@@ -13,7 +13,7 @@ import {
 
 /**
  * What sockets of a run may hold beside its memory limit, as a share of that limit. The kernel charges these buffers to
- * no cgroup: answers of netlink, datagrams that are corked or (cgroup v1) unread, connections that wait to be accepted.
+ * no cgroup: answers of netlink, datagrams that are corked, connections that wait to be accepted.
  */
 const heldShare = 0.05
 /** A tenth of the smallest limit that a profile can have, less what is filled between two looks. */

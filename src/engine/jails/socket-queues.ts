@@ -1,6 +1,6 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 
-/** One cannot hold more: `net.core.wmem_default` and `rmem_default`, and one message that was let in before. */
+/** What one holds before it refuses more: `net.core.wmem_default`, and one message that was let in before. */
 const udpSocketBytes = 512 * 1024
 /** Beside what an unaccepted connection has received: the kernel's own structures. */
 const connectionBytes = 4 * 1024
@@ -16,7 +16,7 @@ type Name = (typeof names)[number]
 
 /**
  * The socket buffers of one network namespace that the kernel charges to no cgroup: answers of netlink, datagrams that are
- * corked or (cgroup v1) unread, connections that wait to be accepted.
+ * corked, connections that wait to be accepted.
  *
  * The listings are opened once. An open one shows its network namespace also after the process that led to it has ended.
  */
@@ -59,8 +59,8 @@ export class SocketQueues {
     const inIpv6 = this.#read('sockstat6')
     let held = netlinkBytes(this.#read('netlink'))
     if (mayHoldUdp(sockets, limitBytes - held)) {
-      held += this.#sum('udp', sockets.udp, allRows, limitBytes - held)
-      if (!/^UDP6: inuse 0$/m.test(inIpv6)) held += this.#sum('udp6', sockets.udp, allRows, limitBytes - held)
+      held += this.#sum('udp', sockets.udp, corkedRows, limitBytes - held)
+      if (!/^UDP6: inuse 0$/m.test(inIpv6)) held += this.#sum('udp6', sockets.udp, corkedRows, limitBytes - held)
     }
     if (this.#mayHoldTcp(sockets, limitBytes - held)) {
       const receivedBytes = receivedBytesOf(this.#read('dev'))
@@ -155,15 +155,15 @@ export function receivedBytesOf(text: string): number {
   return sum
 }
 
-/** Of a row: what its socket holds, and the rest of the row after that. */
-type Weigh = (queuedBytes: number, rest: string) => number
+/** Of a row: what its socket holds to send and received, and the rest of the row after that. */
+type Weigh = (sentBytes: number, receivedBytes: number, rest: string) => number
 
-/** Corked and unread datagrams. */
-const allRows: Weigh = (queuedBytes) => queuedBytes
+/** Datagrams that are corked. Unread ones are charged, with cgroup v1 to the limit of socket buffers. */
+export const corkedRows: Weigh = (sentBytes) => sentBytes
 
 /** A connection that was not accepted has no file, so its inode is 0. What is accepted is charged to its owner. */
-export const unacceptedRows: Weigh = (queuedBytes, rest) =>
-  /^ *\S+ +\S+ +\d+ +\d+ +0 /.test(rest) ? queuedBytes + connectionBytes : 0
+export const unacceptedRows: Weigh = (sentBytes, receivedBytes, rest) =>
+  /^ *\S+ +\S+ +\d+ +\d+ +0 /.test(rest) ? sentBytes + receivedBytes + connectionBytes : 0
 
 /** The columns before the queues: number, two addresses with ports, state. */
 const beforeQueues = / *\d+: \w+:\w+ \w+:\w+ \w\w /y
@@ -171,7 +171,7 @@ const beforeQueues = / *\d+: \w+:\w+ \w+:\w+ \w\w /y
 const queuesLength = 17
 
 /** Sums the queues of rows as in /proc/net/udp, with or without their heading. */
-export function queuesIn(text: string, weigh: Weigh = allRows): { bytes: number; rows: number } {
+export function queuesIn(text: string, weigh: Weigh): { bytes: number; rows: number } {
   let bytes = 0
   let rows = 0
   for (let start = 0; start < text.length; start = text.indexOf('\n', start) + 1) {
@@ -180,7 +180,7 @@ export function queuesIn(text: string, weigh: Weigh = allRows): { bytes: number;
     const at = beforeQueues.lastIndex
     const sent = Number.parseInt(text.slice(at, at + 8), 16)
     const received = Number.parseInt(text.slice(at + 9, at + queuesLength), 16)
-    bytes += weigh(sent + received, text.slice(at + queuesLength, text.indexOf('\n', at)))
+    bytes += weigh(sent, received, text.slice(at + queuesLength, text.indexOf('\n', at)))
     rows += 1
   }
   return { bytes, rows }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import {
+  corkedRows,
   netlinkBytes,
   queuesIn,
   receivedBytesOf,
@@ -35,7 +36,7 @@ describe('socket memory', () => {
     const row = (at: number) =>
       `   ${at}: 0100007F:1F90 0100007F:A2D4 01 00000010:00000100 00:00000000 00000000  1000        0 0 1 0000000000000000\n`
     const head = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n'
-    expect(queuesIn(head + row(1) + row(2))).toEqual({ bytes: 544, rows: 2 })
+    expect(queuesIn(head + row(1) + row(2), corkedRows)).toEqual({ bytes: 32, rows: 2 })
   })
 
   it('is that of connections that were not accepted', () => {
