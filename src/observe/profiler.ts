@@ -8,6 +8,9 @@ export interface HotSpot {
   at: string
 }
 
+/** The default of V8 is a fifth of this: more samples than a ranking of functions needs. */
+const samplingUs = 5_000
+
 /**
  * Samples the JavaScript that runs in this process.
  * @returns the functions with the most time of their own.
@@ -15,6 +18,7 @@ export interface HotSpot {
 export async function cpuProfile(durationMs: number, top: number): Promise<object> {
   const { profile } = await withSession(async (session) => {
     await session.post('Profiler.enable')
+    await session.post('Profiler.setSamplingInterval', { interval: samplingUs })
     await session.post('Profiler.start')
     await sleep(durationMs)
     return session.post('Profiler.stop')

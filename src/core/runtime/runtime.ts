@@ -12,6 +12,7 @@ import type { Store } from '../../store/store.ts'
 import type { Admin } from '../admin/admin.ts'
 import type { ProgramStatus, UpstreamPrograms } from '../upstreams/programs/programs.ts'
 import type { Cache } from './caches.ts'
+import { CostlyReports } from './costly-reports.ts'
 import { assessAll, type HealthFigures, type Severity } from './health.ts'
 import type { SandboxControl } from './sandbox-control.ts'
 import { requireTool, type ToolEffect } from './tool-access.ts'
@@ -84,11 +85,15 @@ export const recentMs = 10 * 60_000
 /** Upstreams whose crashes are reported, those with the most. */
 const crashingMax = 50
 
+/** Reports whose making blocks the process. */
+const costly: ReadonlySet<InspectionTopic> = new Set(['cpu_profile', 'allocations', 'stacks'])
+
 /** Looks inside the running server. Who may call what is decided by `call`, for every front door. */
 export class Runtime {
   readonly #deps: RuntimeDeps
   /** The expensive tool that is running. */
   #expensive: string | undefined
+  readonly #costly = new CostlyReports()
 
   constructor(deps: RuntimeDeps) {
     this.#deps = deps
@@ -187,21 +192,27 @@ export class Runtime {
     await this.#deps.store.audited({ ...line, details: { ...given }, personal: null, subject: null }, async () => {})
   }
 
-  /** Returns a report of this process, of the runner, or of both. @throws Refusal `unavailable` for a missing runner. */
+  /**
+   * Returns a report of this process, of the runner, or of both; of profiles and stacks the last one, if it is less than a
+   * minute old.
+   * @throws Refusal `unavailable` for a missing runner.
+   */
   async inspect(
     topic: InspectionTopic,
     process: ProcessName | undefined,
     options: InspectOptions = {},
   ): Promise<Partial<Record<ProcessName, object>>> {
-    const { runner, log } = this.#deps
-    const front = () => inspectProcess(topic, options, log)
+    const of = (name: ProcessName, make: () => Promise<object>) =>
+      costly.has(topic) ? this.#costly.get(`${topic} ${name}`, make) : make()
+    const front = () => of('front', () => inspectProcess(topic, options, this.#deps.log))
+    const runner = () => of('runner', () => this.#deps.runner.inspect(topic, options))
     switch (process) {
       case 'front':
         return { front: await front() }
       case 'runner':
-        return { runner: await runner.inspect(topic, options) }
+        return { runner: await runner() }
       case undefined: {
-        const [ofFront, ofRunner] = await Promise.all([front(), orUnavailable(runner.inspect(topic, options))])
+        const [ofFront, ofRunner] = await Promise.all([front(), orUnavailable(runner())])
         return { front: ofFront, runner: ofRunner }
       }
     }

@@ -91,21 +91,24 @@ export const nodeTools: readonly RuntimeTool[] = [
   report({
     name: 'get_thread_dump',
     title: 'Stacks',
-    description: 'JavaScript and native stack and active handles of each process now. Blocks it for some milliseconds.',
+    description:
+      'JavaScript and native stack and active handles of each process, at most a minute old. Blocks it for some milliseconds.',
     topic: 'stacks',
     isExpensive: true,
   }),
   sampled({
     name: 'get_hot_threads',
     title: 'Where processor time goes',
-    description: 'Samples the JavaScript of each process and returns the functions with the most time of their own.',
+    description:
+      'Samples the JavaScript of each process and returns the functions with the most time of their own; within a minute, the last result.',
     topic: 'cpu_profile',
     top: 5,
   }),
   sampled({
     name: 'get_top_allocators',
     title: 'What allocates memory',
-    description: 'Samples allocations and returns the functions that allocated most. Contains no data.',
+    description:
+      'Samples allocations and returns the functions that allocated most; within a minute, the last result. Contains no data.',
     topic: 'allocations',
     top: 10,
   }),
