@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import { BackgroundJob } from '../../base/background-job.ts'
 import { timestamp } from '../../base/clock.ts'
 import type { Refusal } from '../../base/errors.ts'
@@ -10,6 +11,11 @@ import { dayOf } from '../../store/usage.ts'
 /** Maximum time that counts stay in memory. A process that is killed loses the counts of this time. */
 const writeEveryMs = 1_000
 
+/** Time for which a queue that was full is taken to be full. */
+const fullForMs = 20
+/** Organizations beyond this number are refused one call at a time. */
+const fullQueuesMax = 1_000
+
 type Count = Pick<UsageRow, 'orgId' | 'day' | 'keyId' | 'refused'>
 
 /**
@@ -20,6 +26,8 @@ export class RefusedCalls {
   readonly #store: Store
   readonly #metrics: Metrics
   readonly #job: BackgroundJob
+  /** Organizations whose queue was full just now. */
+  readonly #full = new LRUCache<string, Refusal>({ max: fullQueuesMax, ttl: fullForMs })
   /** Counts that were not written yet; at most one entry per key and day. */
   #counts = new Map<string, Count>()
 
@@ -33,9 +41,22 @@ export class RefusedCalls {
     })
   }
 
-  count({ orgId, keyId }: { orgId: string; keyId: string }, { code }: Refusal): void {
+  count({ orgId, keyId }: { orgId: string; keyId: string }, refusal: Refusal): void {
+    const { code, details } = refusal
     this.#metrics.refused(code)
+    // Where no run waits, a place can become free at any moment, and would stay free.
+    if (code === 'queue_full' && details.waiting !== 0 && !this.#full.has(orgId)) this.#full.set(orgId, refusal)
     this.#add({ orgId, keyId, day: dayOf(timestamp()), refused: 1 })
+  }
+
+  /**
+   * To be called before anything is written for a run. A flood of calls that find the same full queue costs no writes: for some
+   * milliseconds after one was refused, the others are refused in the same way. Runs wait, so no place stays free meanwhile.
+   * @throws Refusal `queue_full`.
+   */
+  expectRoom(orgId: string): void {
+    const refusal = this.#full.get(orgId)
+    if (refusal !== undefined) throw refusal
   }
 
   start(): void {

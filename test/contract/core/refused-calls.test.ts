@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { timestamp } from '../../../src/base/clock.ts'
+import { Refusal } from '../../../src/base/errors.ts'
 import { operator } from '../../../src/core/admin/admin.ts'
 import { setLimits, usageOf } from '../../../src/core/admin/limits.ts'
 import type { ExecuteEvent } from '../../../src/core/runs/execute-event.ts'
+import { RefusedCalls } from '../../../src/core/runs/refused-calls.ts'
 import type { ExecuteRequest } from '../../../src/core/runs/request.ts'
 import { type OpenCore, openCore, threadsProfile } from '../../support/front.ts'
 
@@ -102,6 +104,33 @@ describe('a refused call', () => {
     opened.runner.start = start
     opened.runner.readiness = { ready: true }
     expect(await stored()).toMatchObject({ runs: before.runs + 1, audit: before.audit + 1 })
+  })
+})
+
+describe('calls that find the same full queue', () => {
+  const full = (waiting: number) => new Refusal('queue_full', { running: 4, waiting, retryAfterSeconds: 1 })
+  const counting = () => new RefusedCalls({ store: opened.store, metrics: opened.metrics, log: opened.log })
+  const callOf = (orgId: string) => ({ orgId, keyId: opened.caller.keyId })
+
+  it('are refused before anything is written, for some milliseconds after the first', async () => {
+    const refused = counting()
+    refused.count(callOf('org_a'), full(8))
+    expect(() => refused.expectRoom('org_a')).toThrow(/the queue is full \(8 waiting\)/)
+    expect(() => refused.expectRoom('org_b')).not.toThrow()
+    await vi.waitFor(() => {
+      try {
+        refused.expectRoom('org_a')
+      } catch (error) {
+        refused.count(callOf('org_a'), error as Refusal) // Does not prolong it.
+        throw error
+      }
+    })
+  })
+
+  it('are each tried when no run waits, since a place can become free at any moment', () => {
+    const refused = counting()
+    refused.count(callOf('org_a'), full(0))
+    expect(() => refused.expectRoom('org_a')).not.toThrow()
   })
 })
 
