@@ -9,6 +9,7 @@ import { ActiveCalls } from '../mcp/active-calls.ts'
 import type { ChangeFeed } from '../mcp/change-feed.ts'
 import { isModernHeader } from '../mcp/era.ts'
 import { type HeaderOf, handle, type McpContext, type McpReply, type McpState } from '../mcp/handle.ts'
+import { errorReply } from '../mcp/json-rpc/encode.ts'
 import { notificationStream } from '../mcp/legacy/notification-stream.ts'
 import { Sessions } from '../mcp/legacy/sessions.ts'
 import { LiveTasks } from '../mcp/modern/live-tasks.ts'
@@ -18,7 +19,7 @@ import { type Catalog, chooseToolsets, type Offer, withContents, withTools } fro
 import { discoveryListings, discoveryTools } from '../tools/upstreams/discovery.ts'
 import { upstreamContents } from '../tools/upstreams/upstream-contents.ts'
 import { listingOf, namedTools, toTool, upstreamsOf } from '../tools/upstreams/upstream-tools.ts'
-import { sendJson, startWriting } from './answer.ts'
+import { errorBody, sendJson, startWriting } from './answer.ts'
 import { baseUrlOf } from './base-url.ts'
 import type { Group, HttpDeps, Operation, QueryParameters } from './operation.ts'
 
@@ -225,6 +226,17 @@ const group: Group = { name: 'MCP', description: 'The Model Context Protocol.' }
 
 /** Each tool requires its own capability. Admin tokens have the runtime tools. */
 const protocol = { capability: null, group } as const
+
+/**
+ * The form in which SDKs show the message to people: a JSON-RPC error whose request is unknown. The body for an invalid key
+ * is part of the contract with clients that compare it.
+ */
+const mcpErrorBody = (refusal: Refusal): string => {
+  const { code, row, hint } = refusal
+  if (code === 'unauthorized') return errorBody(refusal)
+  return errorReply(null, refusal, row.http, { error: row.error, code, hint, retry: row.retry }).body
+}
+
 const accessOf = (path: string) => (path === aggregatedPath ? 'key' : 'key or admin token')
 
 const query = {
@@ -240,6 +252,7 @@ const operationsOf = (path: string, suffix: string, summary: string, more: Query
     query: { ...query, ...more },
     body: { mediaType: 'application/json' },
     answers: { 200: { mediaType: 'application/json' }, 202: null },
+    errorBody: mcpErrorBody,
     refusals: ['parse_error', 'invalid_request', 'thread_busy'],
     handler: ({ mcp }) => mcp.post,
   },

@@ -114,7 +114,7 @@ describe('glovebox stdio', () => {
     ])
     const locked = await openFront(undefined, { dev: false })
     const { messages: refused } = await converse([request(1, 'ping')], { url: locked.url })
-    expect(refused).toMatchObject([{ id: 1, error: { message: expect.stringContaining('401') } }])
+    expect(refused).toMatchObject([{ id: 1, error: { message: expect.stringMatching(/^No API key was sent/) } }])
     await locked.close()
   })
 

@@ -136,8 +136,7 @@ describe('code of a megabyte', () => {
     const response = await front.post('/mcp', call('a'.repeat(4 * 1024 * 1024)))
     expect(response.status).toBe(413)
     expect(await response.json()).toMatchObject({
-      error: 'payload_too_large',
-      message: expect.stringContaining('4194304'),
+      error: { message: expect.stringContaining('4194304'), data: { error: 'payload_too_large' } },
     })
   })
 

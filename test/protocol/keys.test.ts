@@ -119,6 +119,19 @@ describe('a caller', () => {
     expect((await run({ ...bearer('sk-us-wrong'), ...address })).status).toBe(401)
   })
 
+  it('sends an error of JSON-RPC over MCP where no key was sent, so that the SDKs show its message', async () => {
+    const answer = await front.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/list' }, from())
+    expect([answer.status, answer.headers.get('www-authenticate')]).toEqual([401, 'ApiKey realm="glovebox"'])
+    const message = expect.stringMatching(/^No API key was sent\. .*Authorization: Bearer KEY/)
+    expect(await answer.json()).toEqual({
+      jsonrpc: '2.0',
+      id: null,
+      error: { code: -32600, message, data: expect.objectContaining({ error: 'unauthorized', code: 'key_missing' }) },
+    })
+    const wrong = await front.post('/mcp', {}, { ...bearer('sk-us-wrong'), ...from() })
+    expect(await wrong.json()).toEqual({ error: 'unauthorized', message: 'Invalid or revoked API key.' })
+  })
+
   it.each([
     ['GET', '/.well-known/oauth-protected-resource/mcp'],
     ['GET', '/.well-known/oauth-authorization-server'],

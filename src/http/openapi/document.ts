@@ -166,7 +166,8 @@ const querySchemas: Readonly<Record<string, object>> = {
 }
 
 /** Returns one response per error status, with the messages of all its refusals. */
-function toRefused({ access, method, body, refusals: own }: Operation): object {
+function toRefused({ access, method, body, refusals: own, errorBody }: Operation): object {
+  const content = errorBody ? {} : { schema: { $ref: '#/components/schemas/Error' } }
   const asJson = method === 'POST' || (body !== undefined && !isRaw(body)) ? bodyRefusals : []
   const byStatus = new Map<number, string[]>()
   for (const code of new Set([...own, ...asJson, ...accessRefusals[access]])) {
@@ -177,7 +178,7 @@ function toRefused({ access, method, body, refusals: own }: Operation): object {
     status,
     {
       description: messages.join(' '),
-      content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+      content: { 'application/json': content },
     },
   ])
   return Object.fromEntries(responses)
