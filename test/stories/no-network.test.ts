@@ -16,6 +16,10 @@ const commands: readonly [program: string, command: string][] = [
   ['npm', 'npm install a-package-of-the-registry'],
   ['apt-get', 'apt-get update'],
   ['apt-get', 'apt-get install -y jq'],
+  ['git', 'git clone https://example.com/a/b 2>&1'],
+  ['pip3', 'python3 -m pip install a-package-of-the-index 2>&1 | tail -2'],
+  ['npm', 'npm install a-package-of-the-registry 2>&1 | tail -4'],
+  ['apt-get', 'apt-get update 2>&1'],
 ]
 
 const isInstalled = (program: string): boolean => {

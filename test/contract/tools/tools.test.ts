@@ -93,9 +93,45 @@ describe('the text of a result', () => {
     ['file_size', 'could not write: [Errno 27] File too large\n'],
     ['storage', 'ENOSPC: no space left on device, write\n'],
     ['sockets', 'send failed: [Errno 105] No buffer space available\n'],
+    ['pids', 'main.sh: fork: retry: Resource temporarily unavailable\n'],
+    ['storage', "first\ncp: error writing '/tmp/a': No space left on device\nlast\n"],
   ])('names the limit %s of an error that a program caught and printed', (name, stdout) => {
     const run = transcript(stdout, '', { kind: 'exited', code: 0 })
     expect(toStructuredContent(run, { timings: false })).toMatchObject({ limits_met: [name] })
+  })
+
+  it.each([
+    'curl: (6) Could not resolve host: example.org',
+    "fatal: unable to access 'https://example.org/': Could not resolve host: example.org",
+    'ssh: Could not resolve hostname git.example.org: Temporary failure in name resolution',
+    'wget: unable to resolve host address ‘example.org’',
+    '<urlopen error [Errno -2] Name or service not known>',
+    'Error: getaddrinfo ENOTFOUND example.org',
+    'npm error network In most cases you are behind a proxy or have bad network settings.',
+    'ERROR: Could not find a version that satisfies the requirement left (from versions: none)',
+    "W: Failed to fetch http://packages.example/InRelease  Could not resolve 'packages.example'",
+    'E: Unable to locate package left',
+  ])('says that a run has no network where standard output contains the error of a program: %s', (line) => {
+    const text = toMarkdown(transcript(`first\n${line}\nlast\n`, '', { kind: 'exited', code: 0 }))
+    expect(text.match(/a run has no network/g)).toHaveLength(1)
+  })
+
+  it('does not take a text about errors in standard output for an error', () => {
+    const lines = ['3 × Could not resolve host', 'Network is unreachable: 17', 'the disk: No space left on device (x2)']
+    const run = transcript(lines.join('\n'), '', { kind: 'exited', code: 0 })
+    expect(toMarkdown(run)).not.toContain('**Note:**')
+  })
+
+  it.each([
+    'Could not find a version that satisfies the requirement ',
+    'Resource temporarily unavailable ',
+    "\nfatal: unable to access '",
+    'fork ',
+    'spawn x',
+    'a: ',
+  ])('is made from megabytes of text that almost looks like an error: %j', (piece) => {
+    const said = piece.repeat(Math.ceil((4 * 1024 ** 2) / piece.length))
+    expect(toMarkdown(transcript(said, said))).not.toContain('**Note:**')
   })
 
   it('does not take a socket that would block for a limit on processes', () => {
