@@ -70,6 +70,9 @@ function withoutTypes(text) {
   }
 }
 
+/** A process that was started in advance removes these types, since Node.js compiles the code for it when it is first used. */
+const typedExample = 'interface A { b: string }\nconst c = (d: A): string => d.b'
+
 /** Starts the program as a file, instead of what node would evaluate: nothing, since that input never ends. */
 function runAsFile(file, stdin) {
   process.argv[1] = file
@@ -85,7 +88,7 @@ if (isProgram) {
   const usual = Object.getOwnPropertyDescriptor(process, 'stdin')
   const open = () => {
     if (isEarly) {
-      if (isTyped) withoutTypes('')
+      if (isTyped) withoutTypes(typedExample)
       fs.readSync(0, new Uint8Array(1))
       process.chdir(home)
     }
