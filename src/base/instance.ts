@@ -25,12 +25,11 @@ export interface Instance {
  * Opens the instance in a home directory; creates it on first use.
  * @param home absolute path; only root can access its content, except for the part of the front.
  * @param stateRoot directory for the runtime state of all instances, for example `/run/glovebox`.
- * @throws StartRefused if the home directory contains an invalid ID.
+ * @throws StartRefused if the home directory contains an invalid ID, or cannot be written to.
  */
 export function openInstance(home: string, stateRoot: string): Instance {
-  makeDirectoryDurably(home, 0o711)
   const idPath = join(home, 'instance')
-  const id = readId(idPath) || createId(idPath)
+  const id = idOf(home, idPath)
   if (!/^[0-9a-f]{8}$/.test(id)) {
     throw new StartRefused(`${idPath} does not contain an instance id.`, 'Restore it, or remove it to get a new one.')
   }
@@ -41,6 +40,21 @@ export function openInstance(home: string, stateRoot: string): Instance {
     socketPath: join(stateDir, 'link', 'runner.sock'),
     frontHome: join(home, 'front'),
     frontProgram: join(stateDir, 'program'),
+  }
+}
+
+/** Returns the ID in a home directory, which is created where needed. @throws StartRefused for every error of the system. */
+function idOf(home: string, idPath: string): string {
+  try {
+    makeDirectoryDurably(home, 0o711)
+    return readId(idPath) || createId(idPath)
+  } catch (error) {
+    const refused = new StartRefused(
+      `The home directory ${home} cannot be used: ${(error as Error).message}.`,
+      'Make it a directory that root can write to, on a disk with free space, or choose another one with --home.',
+    )
+    refused.cause = error
+    throw refused
   }
 }
 

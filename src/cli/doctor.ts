@@ -72,6 +72,14 @@ async function doctor(config: Config, { json = false }: Options, io: ProcessIo):
 
 /** The checks themselves, in a mount namespace of their own. */
 async function doctorInside(config: Config, { json = false }: Options, io: ProcessIo): Promise<number> {
+  const checks: Check[] = await attempt('home', async () => checkOpened(config))
+  if (json) printJson(checks, io)
+  else print(checks, io)
+  return checks.every(({ ok }) => ok) ? exitCodes.ok : exitCodes.config
+}
+
+/** @throws StartRefused when the home directory cannot be used. */
+async function checkOpened(config: Config): Promise<Check[]> {
   const instance = openInstance(config.home, config.stateDir)
   const lock = await InstanceLock.acquire(config.home, 'doctor', true)
   // An id of its own: a start removes what an earlier one with the same id left behind, and a server may be running.
@@ -85,9 +93,7 @@ async function doctorInside(config: Config, { json = false }: Options, io: Proce
   const hasThreads = Object.values(config.profiles).some(({ storage }) => storage.kind === 'threads')
   if (hasThreads) checks.push(...(await attempt('threads', async () => [await inspectStorage(config.home)])))
   lock.release()
-  if (json) printJson(checks, io)
-  else print(checks, io)
-  return checks.every(({ ok }) => ok) ? exitCodes.ok : exitCodes.config
+  return checks
 }
 
 function print(checks: readonly Check[], { stdout: out, env }: ProcessIo): void {

@@ -1,7 +1,8 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
@@ -122,6 +123,24 @@ describe('a start that cannot succeed', () => {
       expect(code).toBe(78)
       expect(said).toMatch(new RegExp(`glovebox ${command} must be started by root`))
     }
+  })
+
+  it('names a home directory that cannot be used, as the checks of the machine do', async () => {
+    const { directory } = newPlace()
+    const home = join(directory, 'file')
+    writeFileSync(home, '')
+    const words = ['--home', home, '--state-dir', join(directory, 'state')]
+    const problem = `The home directory ${home} cannot be used: EEXIST`
+    await expect(promisify(execFile)(program, ['serve', ...words])).rejects.toMatchObject({
+      ...{
+        code: 78,
+        stdout: '',
+        stderr: expect.stringMatching(new RegExp(`^glovebox: ${problem}[^\n]*\n.*--home\\.\n$`)),
+      },
+    })
+    await expect(promisify(execFile)(program, ['doctor', '--json', ...words])).rejects.toMatchObject({
+      ...{ code: 78, stderr: '', stdout: expect.stringContaining(`"detail": "${problem}`) },
+    })
   })
 
   it('succeeds under a restrictive umask', async () => {
