@@ -11,13 +11,20 @@ export const noCapabilities = new ClientCapabilities({})
  * @param signal aborts when the call is cancelled.
  */
 export const basicToolContext = (
-  { core, offer, baseUrl, connectionId }: Pick<McpContext, 'core' | 'offer' | 'baseUrl' | 'connectionId'>,
+  {
+    core,
+    offer,
+    baseUrl,
+    connectionId,
+    results,
+  }: Pick<McpContext, 'core' | 'offer' | 'baseUrl' | 'connectionId' | 'results'>,
   signal: AbortSignal,
 ): ToolContext => ({
   core,
   baseUrl,
   ...(connectionId !== undefined && { connectionId }),
   offers: offer.has,
+  linksImages: results.structuredResults,
   signal,
   detached: true,
   client: noCapabilities,

@@ -34,6 +34,8 @@ export const disconnectReason = 'disconnected'
 
 export interface ToolContext extends RequestContext {
   offers: Offers
+  /** The client receives links to the images of a run, which are therefore stored. */
+  linksImages: boolean
   /** The call continues when its client disconnects. */
   detached: boolean
   /** Called once the call was taken: what goes wrong from then on is a result, not a refusal. */

@@ -77,10 +77,10 @@ print('drawn')
     expect((await run('print(1)', more)).sizes).toEqual([])
   })
 
-  it('has a link in structured results where the output is kept', async () => {
+  it('has a link in structured results, whether other output is kept or not', async () => {
     const code = `import matplotlib.pyplot as plt\n${figure(2)}`
-    expect((await run(code)).fields.images).toBeUndefined()
-    const { fields, data } = await run(code, { idempotency_key: 'kept' })
+    expect((await run(code, { idempotency_key: 'kept' })).fields.images).toHaveLength(1)
+    const { fields, data } = await run(code)
     const [link] = fields.images ?? []
     expect(link).toEqual({
       mime_type: 'image/png',

@@ -10,7 +10,7 @@ export interface AcceptedEvent {
   createdAt: string
   deliveryMode: DeliveryMode
   limits: Limits
-  /** Whether the output is stored with the ending. */
+  /** Whether the output is stored with the ending, whatever the run prints. */
   kept: boolean
   /** Returns the output of the run so far; valid until the next event. */
   outputSoFar: () => KeptOutput
@@ -22,6 +22,8 @@ export interface EndedEvent {
   seq: number
   result: RunResult
   output: KeptOutput
+  /** Whether the output is stored with the ending. */
+  isKept: boolean
   /** Time of the ending as it is stored: ISO 8601, UTC. */
   completedAt: string
 }

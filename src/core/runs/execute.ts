@@ -46,7 +46,7 @@ export async function* execute(
     yield { kind: 'accepted', runId, createdAt, deliveryMode, limits, kept, outputSoFar: () => fold.kept() }
     if (refused) {
       ended = true
-      yield { kind: 'ended', seq: 1, ...refused, output: fold.kept() }
+      yield { kind: 'ended', seq: 1, ...refused, output: fold.kept(), isKept: kept }
       return
     }
     let result: RunResult | undefined
@@ -69,11 +69,14 @@ export async function* execute(
     if (!result) return
     ended = true
     const output = fold.kept()
-    const isKept = run.kept || bytesOf(output.stdout) + bytesOf(output.stderr) > asked.keptBeyondBytes
+    const isKept =
+      run.kept ||
+      (asked.keptWithImages && output.images.length > 0) ||
+      bytesOf(output.stdout) + bytesOf(output.stderr) > asked.keptBeyondBytes
     // If the runner was lost, the result does not contain the limits.
     const finished = await runs.finish(runId, { ...result, limits }, isKept ? output : undefined)
     await run.durable
-    yield { kind: 'ended', seq: seenSeq, ...finished, output }
+    yield { kind: 'ended', seq: seenSeq, ...finished, output, isKept }
   } finally {
     signal.removeEventListener('abort', cancel)
     if (!ended) runs.abandon(run, seenSeq)

@@ -29,6 +29,8 @@ export interface ExecuteRequest {
   kept?: boolean
   /** Output that is larger is stored as if `kept` were set, since the caller receives only a part of it. */
   keptBeyondBytes?: number
+  /** Output with images is stored as if `kept` were set, since the caller receives links to them. */
+  keptWithImages?: boolean
   /** The person or case that the run belongs to. Data of one subject is exported and erased together. */
   subject?: string | undefined
   /** Executes the code at most once: a retry with the same key returns the result of the first request. */
@@ -54,6 +56,7 @@ export interface CheckedRequest {
   detached: boolean
   kept: boolean
   keptBeyondBytes: number
+  keptWithImages: boolean
   deliveryMode: DeliveryMode
   webhookUrl: string | undefined
   idempotency: IdempotencyRecord | undefined
@@ -78,6 +81,7 @@ export function check({ profile, env }: Pick<Caller, 'profile' | 'env'>, request
     detached: request.detached,
     kept: request.kept === true || request.idempotencyKey !== undefined,
     keptBeyondBytes: request.keptBeyondBytes ?? Number.POSITIVE_INFINITY,
+    keptWithImages: request.keptWithImages === true,
     deliveryMode: request.deliveryMode ?? 'inline',
     webhookUrl: request.webhookUrl,
     idempotency: toIdempotencyRecord(request),

@@ -75,7 +75,8 @@ export class RunFollower {
         } else if (event.kind === 'ended' || event.kind === 'recorded') {
           await becomingTask
           const { runId, kept } = accepted!
-          return markKept(toShortResult(runId, event.result, event.output, this.#asked, this.#limit), kept)
+          const isKept = event.kind === 'ended' ? event.isKept : kept
+          return markKept(toShortResult(runId, event.result, event.output, this.#asked, this.#limit), isKept)
         }
       }
     } finally {

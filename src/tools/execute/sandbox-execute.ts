@@ -36,9 +36,9 @@ export const sandboxExecute = tool({
   },
 })
 
-/** Output that this call returns only in part can be fetched with another tool. */
-const keptBeyond = ({ profile }: Caller, { offers }: ToolContext) =>
-  offers(restTool) ? { keptBeyondBytes: profile.calls.mcpOutputCharacters } : {}
+/** Output that this call returns only in part, and images that it links to, can be fetched later. */
+const keptBeyond = ({ profile }: Caller, { offers, linksImages }: ToolContext) =>
+  offers(restTool) ? { keptBeyondBytes: profile.calls.mcpOutputCharacters, keptWithImages: linksImages } : {}
 
 /** A run with an idempotency key is not cancelled when its client disconnects, since a repeated call can fetch it. */
 function signalFor({ idempotency_key }: Static<typeof SandboxExecuteInput>, { signal }: ToolContext): AbortSignal {
