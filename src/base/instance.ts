@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { diskProblemOf } from './disk-errors.ts'
 import { makeDirectoryDurably, syncDirectory } from './durable-directory.ts'
 import { StartRefused } from './errors.ts'
 
@@ -43,15 +44,16 @@ export function openInstance(home: string, stateRoot: string): Instance {
   }
 }
 
-/** Returns the ID in a home directory, which is created where needed. @throws StartRefused for every error of the system. */
+/** Returns the ID in a home directory, which is created where needed. @throws StartRefused unless the disk is the reason. */
 function idOf(home: string, idPath: string): string {
   try {
     makeDirectoryDurably(home, 0o711)
     return readId(idPath) || createId(idPath)
   } catch (error) {
+    if (diskProblemOf(error) !== undefined) throw error
     const refused = new StartRefused(
       `The home directory ${home} cannot be used: ${(error as Error).message}.`,
-      'Make it a directory that root can write to, on a disk with free space, or choose another one with --home.',
+      'Make it a directory that root can write to, or choose another one with --home.',
     )
     refused.cause = error
     throw refused

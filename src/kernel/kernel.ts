@@ -60,6 +60,8 @@ interface Kernel {
   copySparse(from: number, to: number): Promise<number>
   punchHole(disk: number, offset: number, bytes: number): Promise<void>
 
+  /** @returns the number of a loop device that is free now. Rejects if no filesystem could be mounted. */
+  findLoopDevice(): Promise<number>
   /** @returns the number of the loop device, which keeps the disk open and locked. */
   mountDisk(disk: number, target: Buffer): Promise<number>
   unmount(target: Buffer, lazily: number): Promise<void>

@@ -108,6 +108,21 @@ inPrivateMounts(import.meta.filename, () => {
     }, 120_000)
   })
 
+  describe('a machine without a free loop device', () => {
+    it('makes the server not ready, with the reason, until there is one', async () => {
+      place = new Place()
+      disk = new LoopDisk(place, 256 * mib)
+      const server = await place.start('--slots-ready', '0', '--storage-reserve', '64MiB', '--limit-thread', '16MiB')
+      const inRunner = (...words: string[]) => execFileSync('nsenter', ['-t', `${server.runnerPid}`, '-m', ...words])
+      inRunner('mount', '--bind', '/dev/null', '/dev/loop-control')
+      await until(async () => (await readiness(server)).status === 503, 'the server is not ready')
+      expect((await readiness(server)).reason).toMatch(/^no loop device is free for the filesystem of a thread \(.+\)$/)
+      expect(await execute(server.url, 'bash', 'echo here')).toMatchObject({ stdout: 'here\n' })
+      inRunner('umount', '/dev/loop-control')
+      await until(async () => (await readiness(server)).status === 200, 'the server is ready again')
+    }, 120_000)
+  })
+
   describe('a disk without free inodes', () => {
     it('is reported at the start, which succeeds when there are some', async () => {
       const first = await openOn(64 * mib, '-N', '128')

@@ -58,6 +58,27 @@ static int open_loop_device(int disk, int *number)
 	return -1;
 }
 
+/* findLoopDevice(): returns the number of a loop device that can be configured now. Another process can take it first. */
+static void find_loop_device(struct job *job)
+{
+	char path[32];
+	int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	int number = control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE);
+	int loop = -1;
+
+	if (number >= 0) {
+		snprintf(path, sizeof(path), "/dev/loop%d", number);
+		loop = open(path, O_RDWR | O_CLOEXEC);
+	}
+	if (loop < 0)
+		job_fail(job, "loop");
+	else
+		close(loop);
+	if (control >= 0)
+		close(control);
+	job->result[0] = number;
+}
+
 static int set_option(int context, const char *key, const char *value)
 {
 	return (int)syscall(SYS_fsconfig, context, value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG, key, value, 0);
@@ -270,6 +291,7 @@ static void trim_filesystem(struct job *job)
 }
 
 const struct operation mount_operations[] = {
+	{"findLoopDevice", "", RESULT_NUMBER, find_loop_device},
 	{"mountDisk", "nt", RESULT_NUMBER, mount_disk},
 	{"unmount", "tn", RESULT_NONE, unmount},
 	{"makeDock", "t", RESULT_NONE, make_dock},

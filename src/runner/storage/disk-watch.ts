@@ -1,4 +1,5 @@
 import { BackgroundJob } from '../../base/background-job.ts'
+import { kernel } from '../../kernel/kernel.ts'
 import type { Log } from '../../observe/log.ts'
 import type { DiskLevel, DiskRoom } from '../../storage/disk-room.ts'
 import { failedMounts } from '../../storage/failed-mounts.ts'
@@ -28,6 +29,8 @@ const writerShare = 1 / 64
 const idleWriterBytes = 64 * 1024
 /** How often filesystems that accept no writes are looked for. */
 const failedEveryMs = 1_000
+/** How often a free loop device is looked for, while there is one, and while all are in use. */
+const loopEveryMs = { free: 10_000, missing: 1_000 }
 
 /**
  * Watches the disk of the storage. Quotas can add up to more than the disk holds, so the writers are ended before they
@@ -45,6 +48,9 @@ export class DiskWatch {
   /** Called when `problem` may have changed. */
   onChange: () => void = () => undefined
   #failedLookedMs = 0
+  /** Why no filesystem can be mounted. */
+  #loopProblem: string | undefined
+  #loopLookedMs = 0
 
   constructor(room: DiskRoom, mounts: MountCache, mountsDir: string, log: Log) {
     this.room = room
@@ -70,7 +76,7 @@ export class DiskWatch {
 
   /** Why no organization can store anything; `undefined` while some can. */
   get problem(): string | undefined {
-    return this.#lastLevel === 'exhausted' ? 'the disk of threads is nearly full' : undefined
+    return this.#lastLevel === 'exhausted' ? 'the disk of threads is nearly full' : this.#loopProblem
   }
 
   /** Whether what was written may not reach the disk. */
@@ -100,10 +106,29 @@ export class DiskWatch {
     if (level !== 'ample') await this.#lookClosely()
     this.#report(this.room.level)
     const nowMs = performance.now()
+    const loopMs = this.#loopProblem === undefined ? loopEveryMs.free : loopEveryMs.missing
+    if (nowMs - this.#loopLookedMs >= loopMs) {
+      this.#loopLookedMs = nowMs
+      await this.#lookForLoopDevice()
+    }
     if (nowMs - this.#failedLookedMs < failedEveryMs) return
     this.#failedLookedMs = nowMs
     const failed = await failedMounts(this.#mountsDir)
     for (const mounted of this.#mounts.mounted) if (failed.has(mounted.path)) this.#distrust(mounted)
+  }
+
+  async #lookForLoopDevice(): Promise<void> {
+    const before = this.#loopProblem
+    try {
+      await kernel.findLoopDevice()
+      this.#loopProblem = undefined
+    } catch (error) {
+      this.#loopProblem = `no loop device is free for the filesystem of a thread (${(error as Error).message})`
+    }
+    if (before === this.#loopProblem) return
+    if (this.#loopProblem === undefined) this.#log.info('a loop device is free again')
+    else this.#log.error(this.#loopProblem)
+    this.onChange()
   }
 
   async #lookClosely(): Promise<void> {
