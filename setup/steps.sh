@@ -154,6 +154,7 @@ install_test_packages() {
 
 missing_test_packages() {
 	[ -d /usr/lib/python3/dist-packages/matplotlib ] || echo python3-matplotlib
+	[ -d /usr/lib/python3/dist-packages/pandas ] || echo python3-pandas
 	has lintian || echo lintian
 	has mmdebstrap || echo mmdebstrap
 	has crun || echo crun

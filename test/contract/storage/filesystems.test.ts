@@ -6,17 +6,29 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   statSync,
   symlinkSync,
   writeFileSync,
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { makeDirectory, writeFile } from '../../../src/storage/files.ts'
 import { Filesystems, usageOf } from '../../../src/storage/filesystems.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 import { mib, openRoom, type Room, smallQuota, textAt, threadId, zeros } from '../../support/storage-fixture.ts'
+
+/** Whether this process has a file open. */
+const isOpen = (path: string): boolean =>
+  readdirSync('/proc/self/fd').some((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`) === path
+    } catch {
+      return false // The descriptor of the listing itself.
+    }
+  })
 
 inPrivateMounts(import.meta.filename, () => {
   let room: Room
@@ -44,6 +56,9 @@ inPrivateMounts(import.meta.filename, () => {
       await room.filesystems.create(threadId('first'), smallQuota)
       await expect.poll(() => readdirSync(incoming).length, { timeout: 5_000 }).toBe(1)
       const [spare = ''] = readdirSync(incoming)
+      // It is there before its content is.
+      await expect.poll(() => isOpen(join(incoming, spare)), { timeout: 20_000 }).toBe(false)
+      await sleep(100)
       const { ino } = statSync(join(incoming, spare))
       await Promise.all(['second', 'third'].map((name) => room.filesystems.create(threadId(name), smallQuota)))
       const inodes = ['first', 'second', 'third'].map((name) => statSync(room.imagePath(name)).ino)
