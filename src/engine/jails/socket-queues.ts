@@ -167,6 +167,8 @@ export const unacceptedRows: Weigh = (sentBytes, receivedBytes, rest) =>
 
 /** The columns before the queues: number, two addresses with ports, state. */
 const beforeQueues = / *\d+: \w+:\w+ \w+:\w+ \w\w /y
+/** State of a connection that has ended, of which the kernel keeps a few words and no buffers. */
+const timeWait = '06'
 /** Two numbers of eight hexadecimal digits with a colon. */
 const queuesLength = 17
 
@@ -178,6 +180,7 @@ export function queuesIn(text: string, weigh: Weigh): { bytes: number; rows: num
     beforeQueues.lastIndex = start
     if (!beforeQueues.test(text)) continue
     const at = beforeQueues.lastIndex
+    if (text.startsWith(timeWait, at - 3)) continue
     const sent = Number.parseInt(text.slice(at, at + 8), 16)
     const received = Number.parseInt(text.slice(at + 9, at + queuesLength), 16)
     bytes += weigh(sent, received, text.slice(at + queuesLength, text.indexOf('\n', at)))
@@ -186,10 +189,13 @@ export function queuesIn(text: string, weigh: Weigh): { bytes: number; rows: num
   return { bytes, rows }
 }
 
+/** @throws Error when this process can open no more files: what cannot be watched must not run. */
 function openIfThere(path: string): number | undefined {
   try {
     return openSync(path, 'r')
-  } catch {
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'EMFILE' || code === 'ENFILE') throw error
     return undefined
   }
 }

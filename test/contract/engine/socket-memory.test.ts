@@ -43,5 +43,7 @@ describe('socket memory', () => {
     const row = (inode: number) =>
       `   7: 0000000000000000FFFF00000100007F:1F90 0000000000000000FFFF00000100007F:A2D4 01 00000000:00010000 00:00000000 00000000 100000        0 ${inode} 1 0000000000000000 20 4 0 10 -1\n`
     expect(queuesIn(row(0) + row(4711), unacceptedRows)).toEqual({ bytes: 64 * 1024 + 4 * 1024, rows: 2 })
+    const ended = row(0).replace(' 01 ', ' 06 ')
+    expect(queuesIn(ended + row(0), unacceptedRows)).toEqual({ bytes: 64 * 1024 + 4 * 1024, rows: 1 })
   })
 })
