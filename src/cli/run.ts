@@ -1,7 +1,7 @@
 /** `glovebox run`: runs a file through a server. */
 import { basename, dirname, extname } from 'node:path'
 import type { Command } from 'commander'
-import type { Language } from '../base/run.ts'
+import { type Language, languages } from '../base/run.ts'
 import { note, request, type Server, type ServerOptions, serverOf, withServer } from './api-client.ts'
 import { ClientError } from './client-error.ts'
 import { type Cli, collect, withExamples } from './command.ts'
@@ -115,11 +115,20 @@ const byExtension: Readonly<Record<string, Language>> = {
   '.bash': 'bash',
 }
 
-/** Detects the language from the extension, then from the shebang line; `undefined` leaves it to the profile. */
+/**
+ * Detects the language from the extension, then from the shebang line; `undefined`, without either, leaves it to the profile.
+ * @throws ClientError for a file of another language.
+ */
 function languageOf(path: string, code: string): Language | undefined {
   const known = byExtension[extname(path).toLowerCase()]
   if (known !== undefined) return known
   const [, interpreter] = /^#!.*?\b(python|node|bash|sh)[\d.]*\b/.exec(code.split('\n', 1)[0] ?? '') ?? []
+  if (interpreter === undefined && extname(path) !== '') {
+    throw new ClientError(
+      `the language of ${path} is unknown; use --language (${languages.join(', ')})`,
+      exitCodes.usage,
+    )
+  }
   return interpreter === 'sh' ? 'bash' : (interpreter as Language | undefined)
 }
 

@@ -38,6 +38,16 @@ describe('glovebox run', () => {
     expect([code, stdout.toString(), stderr]).toEqual([5, 'out\n', 'err\n'])
   })
 
+  it('refuses a file of another language, unless its language is named', async () => {
+    const path = await file('a.rb', 'print(6 * 7)')
+    const { code, stderr } = await glovebox({ file: path })
+    expect([code, stderr]).toEqual([
+      64,
+      expect.stringMatching(/the language of .*a\.rb is unknown; use --language \(python/),
+    ])
+    expect((await glovebox({ file: path, language: 'python' })).stdout.toString()).toBe('42\n')
+  })
+
   it('detects the language by file name or first line', async () => {
     const cases: [string, string][] = [
       ['a.py', 'import sys; print("python")'],
