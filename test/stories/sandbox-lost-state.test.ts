@@ -1,6 +1,6 @@
 /** What the next call says when the variables of a sandbox were lost because the server stopped it. */
 import { beforeAll, describe, expect, it } from 'vitest'
-import { until } from '../support/glovebox.ts'
+import { killIfThere, until } from '../support/glovebox.ts'
 import { manageKeys, newKey, type OwnKey } from '../support/keys.ts'
 import { openStory } from '../support/story.ts'
 
@@ -64,4 +64,24 @@ describe('the first call after a sandbox was stopped', () => {
     expect((await manageKeys(story.place, ['revoke', other.id])).code).toBe(0)
     await expectLost('revoked', 'key_revoked')
   })
+
+  it('says that they were lost in a stop that a killed front had begun', async () => {
+    await ask('POST', '', { name: 'front' })
+    // A stop lasts as long as processes may take to end.
+    await run('front', 'import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); kept = 1')
+    await ask('POST', '/front/extend', { idle_timeout: 4 })
+    await until(async () => (await ask('GET', '/front')).state !== 'running', 'its stop has begun')
+    const { frontPid } = story.server
+    killIfThere(frontPid)
+    await until(() => isNextFront(frontPid), 'the next front is ready')
+    await expectLost('front', 'idle')
+  })
 })
+
+async function isNextFront(killedPid: number): Promise<boolean> {
+  try {
+    return story.server.frontPid !== killedPid && (await ask('GET', '/front')).state !== undefined
+  } catch {
+    return false
+  }
+}

@@ -92,10 +92,14 @@ export class ProcessSandboxes implements RunnerSandboxes {
   #lastProcess = 0
   /** Refusal of every start. */
   startRefusal: Refusal | undefined
+  /** Refusal of every stop. */
+  stopRefusal: Refusal | undefined
   /** Images that sandboxes can name. */
   readonly imageNames = new Set<string>()
   /** With what each was started. */
   readonly specs: SandboxSpec[] = []
+  /** With what the files of each were opened. */
+  readonly filesSpecs: SandboxSpec[] = []
 
   async start(spec: SandboxSpec): Promise<void> {
     if (this.startRefusal) throw this.startRefusal
@@ -110,9 +114,12 @@ export class ProcessSandboxes implements RunnerSandboxes {
   }
 
   /** Its files are those of the machine, which are there also while it is stopped. */
-  async openFiles(_spec: SandboxSpec): Promise<void> {}
+  async openFiles(spec: SandboxSpec): Promise<void> {
+    this.filesSpecs.push(spec)
+  }
 
   async stop(sandboxId: string, _graceMs: number): Promise<void> {
+    if (this.stopRefusal) throw this.stopRefusal
     this.#end(this.#of(sandboxId))
   }
 

@@ -97,25 +97,16 @@ export class SandboxLifecycle implements IdleHolder {
       const now = await this.#current(row)
       if (now.state === 'stopped') return
       const details = { ...(reason !== null && { reason }) }
-      await this.#change(now, { actor, action: 'stop', details }, 'stop')
-      if (now.state === 'crashed') return
-      await this.#stopOnRunner(now, graceMs)
-      // Without a reason a caller wanted it.
-      if (reason === null) this.kernels.forget(now.id)
-      else this.#loseKernels(now, `the sandbox was stopped (${reason})`)
-      await this.#moved(now, 'stopped', { reason, endedAt: timestamp() })
-      await this.#freeThread(now)
+      const wasCrashed = now.state === 'crashed'
+      // With the intent, for a front that has to complete it.
+      await this.#change(now, { actor, action: 'stop', details }, 'stop', wasCrashed ? {} : { reason })
+      if (!wasCrashed) await this.#completeStop(now, graceMs, reason)
     })
   }
 
   /** Completes a stop that an earlier front began. */
   finishStop(row: SandboxRow): Promise<void> {
-    return this.#inTurn(row.id, async () => {
-      await this.#stopOnRunner(row, 0)
-      this.kernels.forget(row.id)
-      await this.#moved(row, 'stopped', { endedAt: timestamp() })
-      await this.#freeThread(row)
-    })
+    return this.#inTurn(row.id, () => this.#completeStop(row, 0, row.reason))
   }
 
   pause(row: SandboxRow, actor: string): Promise<void> {
@@ -165,7 +156,10 @@ export class SandboxLifecycle implements IdleHolder {
       if (now.state === 'running') return
       if (!hasRestingDisk(now)) throw notRunning(now)
       const { runner, vault, volumes, workspaces } = this.deps
-      const spec = toSandboxSpec(now, vault, caller.profile, await volumes.ofRun(caller), workspaces)
+      const { network } = caller.profile
+      // Secrets are for programs, which it gets when it is started.
+      const withoutSecrets = { ...(network && { network }), env: {} }
+      const spec = toSandboxSpec(now, vault, withoutSecrets, await volumes.ofRun(caller), workspaces)
       await this.asked(now, () => runner.openFiles(spec))
     })
   }
@@ -274,6 +268,15 @@ export class SandboxLifecycle implements IdleHolder {
 
   #loseKernels({ id, startedAt, createdAt }: SandboxRow, reason: string): void {
     this.kernels.lose(id, reason, Date.parse(startedAt ?? createdAt))
+  }
+
+  /** @param reason `null` if a caller wanted it. */
+  async #completeStop(row: SandboxRow, graceMs: number, reason: string | null): Promise<void> {
+    await this.#stopOnRunner(row, graceMs)
+    if (reason === null) this.kernels.forget(row.id)
+    else this.#loseKernels(row, `the sandbox was stopped (${reason})`)
+    await this.#moved(row, 'stopped', { reason, endedAt: timestamp() })
+    await this.#freeThread(row)
   }
 
   async #stopOnRunner(row: SandboxRow, graceMs: number): Promise<void> {

@@ -72,6 +72,8 @@ export class SandboxWatch {
 
   async #compare(row: SandboxRow, status: SandboxStatus | undefined): Promise<void> {
     if (status === undefined) {
+      // It stopped while no front could record it.
+      if (row.state === 'stopping') return this.#lifecycle.finishStop(row)
       await this.#lifecycle.crashed(row, row.state === 'starting' ? 'interrupted' : 'runner_lost')
       return
     }

@@ -98,6 +98,19 @@ describe('a sandbox of a profile with a network', () => {
   })
 })
 
+describe('the files of a stopped sandbox', () => {
+  it('are opened with the network of its profile and its own variables', async () => {
+    const limits = { connections: 10, bytes: 0, bytesPerSecond: 0 }
+    const network = { policy: 'allow', rules: ['example.com'], limits } as const
+    const profile = { ...caller.profile, network }
+    await core.sandboxes.create({ ...caller, profile }, { name }, { env: { OWN: '1' } })
+    await core.sandboxes.stop({ ...caller, profile }, { name })
+    const changed = { ...caller, profile: { ...profile, env: { LATER: '1' } } }
+    await core.sandboxFiles.list(changed, { name }, { path: '.' })
+    expect(runner.sandboxes.filesSpecs.at(-1)).toEqual(runner.sandboxes.specs.at(-1))
+  })
+})
+
 describe('the table of states', () => {
   it('leads to existing states, and each state but the last can be removed', () => {
     for (const from of sandboxStates) {
@@ -259,6 +272,26 @@ describe('after a restart', () => {
     name = goesOn
     expect((await run('echo on')).stdout).toBe('on\n')
   })
+
+  it.each([
+    ['still runs', () => {}],
+    ['has ended', () => runner.sandboxes.lose()],
+  ])(
+    'of the front, a stop that it had begun is completed with its reason: the sandbox %s',
+    async (_what, meanwhile) => {
+      const { id } = await create({ idleTimeoutMs: 60_000 })
+      runner.sandboxes.stopRefusal = new Refusal('unavailable', { reason: 'the connection is lost' })
+      await passUntil(61_000, 'stopping')
+      await core.close('leave', 0)
+      runner.sandboxes.stopRefusal = undefined
+      meanwhile()
+      core = await openCore()
+      await expect.poll(get).toMatchObject({ state: 'stopped', reason: 'idle' })
+      expect(await runner.sandboxes.list()).not.toContainEqual(expect.objectContaining({ sandboxId: id }))
+      await core.sandboxes.start(caller, { name })
+      expect(await get()).toMatchObject({ state: 'running', reason: null })
+    },
+  )
 
   it('a removal that was not completed is completed', async () => {
     const { id } = await create()
