@@ -142,7 +142,9 @@ describe('a fork bomb', () => {
     }
     expect(await server.readiness()).toBe(200)
     await post(`${url}/v1/executions/${bomb.runId}/cancel`, {}, keys.default)
-    expect(await bomb.result).toMatchObject({ ending: { kind: 'cancelled' } })
+    // The memory of its processes can reach its limit first.
+    const kind = expect.stringMatching(/^(cancelled|out_of_memory)$/)
+    expect(await bomb.result).toMatchObject({ ending: { kind } })
     await until(nothingRuns, 'nothing of it is left')
   })
 
