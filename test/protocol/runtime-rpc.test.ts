@@ -339,7 +339,7 @@ describe('what is remembered', () => {
     const own = await openFront(undefined, { dev: false })
     const { secret } = await createToken(own.core.adminContext, operator, { name: 'test', role: 'owner' })
     const profile = async (name: string, durationMs: number) => {
-      const params = { name, arguments: { process: 'front', durationMs } }
+      const params = { name, arguments: { process: 'front', durationMs, topN: 1 } }
       const body = { jsonrpc: '2.0', id: '1', method: 'tools/call', params }
       const response = await own.post('/runtime/rpc', body, { authorization: `Bearer ${secret}` })
       return (await response.json()) as Answer
@@ -349,7 +349,9 @@ describe('what is remembered', () => {
     expect(second.error).toMatchObject({ code: -32000, data: { code: 'runtime_busy' } })
     const report = { front: { duration_ms: 400, seconds_ago: expect.any(Number) } }
     expect((await first).result?.structuredContent).toMatchObject(report)
-    expect((await profile('node_get_hot_threads', 100)).result?.structuredContent).toMatchObject(report)
+    const again = (await profile('node_get_hot_threads', 100)).result?.structuredContent as { front: object }
+    expect(again).toMatchObject(report)
+    expect(again.front).toMatchObject({ hot_functions: { length: 1 } })
     await own.close()
   })
 

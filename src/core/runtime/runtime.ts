@@ -88,6 +88,32 @@ const crashingMax = 50
 /** Reports whose making blocks the process. */
 const costly: ReadonlySet<InspectionTopic> = new Set(['cpu_profile', 'allocations', 'stacks'])
 
+/** Entries of a report that is kept. */
+const topMax = 100
+
+/** @returns the report with at most `top` entries in each of its lists. */
+const shortened = (report: object, top: number | undefined): object =>
+  Object.fromEntries(
+    Object.entries(report).map(([name, value]) => [name, Array.isArray(value) ? value.slice(0, top) : value]),
+  )
+
+async function ofProcesses(
+  process: ProcessName | undefined,
+  front: () => Promise<object>,
+  runner: () => Promise<object>,
+): Promise<Partial<Record<ProcessName, object>>> {
+  switch (process) {
+    case 'front':
+      return { front: await front() }
+    case 'runner':
+      return { runner: await runner() }
+    case undefined: {
+      const [ofFront, ofRunner] = await Promise.all([front(), orUnavailable(runner())])
+      return { front: ofFront, runner: ofRunner }
+    }
+  }
+}
+
 /** Looks inside the running server. Who may call what is decided by `call`, for every front door. */
 export class Runtime {
   readonly #deps: RuntimeDeps
@@ -202,20 +228,26 @@ export class Runtime {
     process: ProcessName | undefined,
     options: InspectOptions = {},
   ): Promise<Partial<Record<ProcessName, object>>> {
-    const of = (name: ProcessName, make: () => Promise<object>) =>
-      costly.has(topic) ? this.#costly.get(`${topic} ${name}`, make) : make()
-    const front = () => of('front', () => inspectProcess(topic, options, this.#deps.log))
-    const runner = () => of('runner', () => this.#deps.runner.inspect(topic, options))
-    switch (process) {
-      case 'front':
-        return { front: await front() }
-      case 'runner':
-        return { runner: await runner() }
-      case undefined: {
-        const [ofFront, ofRunner] = await Promise.all([front(), orUnavailable(runner())])
-        return { front: ofFront, runner: ofRunner }
-      }
-    }
+    if (costly.has(topic)) return this.#inspectOnce(topic, process, options)
+    const front = () => inspectProcess(topic, options, this.#deps.log)
+    const runner = () => this.#deps.runner.inspect(topic, options)
+    return ofProcesses(process, front, runner)
+  }
+
+  /** The last report of each process is shared by all callers, so it has more entries than most of them want. */
+  async #inspectOnce(
+    topic: InspectionTopic,
+    process: ProcessName | undefined,
+    { top, ...options }: InspectOptions,
+  ): Promise<Partial<Record<ProcessName, object>>> {
+    const { runner, log } = this.#deps
+    const long = { ...options, top: topMax }
+    const front = async () =>
+      shortened(await this.#costly.get(`${topic} front`, () => inspectProcess(topic, long, log)), top)
+    const { runnerId, epoch } = runner.identity ?? {}
+    const ofRunner = async () =>
+      shortened(await this.#costly.get(`${topic} ${runnerId} ${epoch}`, () => runner.inspect(topic, long)), top)
+    return ofProcesses(process, front, ofRunner)
   }
 
   /** Returns what the runner knows of its slots; `null` while none is connected. */
