@@ -10,6 +10,7 @@ import { makeDirectory, statPath } from './files.ts'
 import { Filesystems, type Mounted } from './filesystems.ts'
 
 const remedies: Readonly<Record<string, string>> = {
+  'spawn mkfs.ext4': 'Install the package e2fsprogs.',
   loop: "Load the kernel module loop. In a container, add --volume=/dev:/dev --device-cgroup-rule='b 7:* rmw' --device-cgroup-rule='c 10:237 rmw' to its flags.",
   fsopen: 'Use a kernel with ext4 (Linux 5.12 or later).',
   mount: 'Start as root with the capability to mount (CAP_SYS_ADMIN), on Linux 5.12 or later with ext4.',
