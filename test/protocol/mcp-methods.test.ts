@@ -102,7 +102,8 @@ describe('the other methods', () => {
     expect((await ask(request('tools/list'), {}, narrowed)).body.result?.tools).toEqual([])
     expect((await ask(call({ code: 'print(1)' }), {}, narrowed)).body.error?.message).toContain('Unknown tool')
     const unknown = await front.post('/mcp?toolsets=everything', request('tools/list'))
-    expect([unknown.status, ((await unknown.json()) as { error: string }).error]).toEqual([400, 'validation_error'])
+    const { error } = (await unknown.json()) as { error: { data: { error: string } } }
+    expect([unknown.status, error.data.error]).toEqual([400, 'validation_error'])
   })
 
   it('tools that the organization has disabled are hidden from list, call and REST alike', async () => {
