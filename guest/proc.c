@@ -9,6 +9,7 @@
 #include "binds.h"
 #include "fail.h"
 #include "ids.h"
+#include "net.h"
 #include "views.h"
 
 /* Entries of /proc that describe or control the machine. Masked files read as empty, masked directories are empty; none can
@@ -87,6 +88,8 @@ int proc_mount(void)
 
 	if (mount("proc", IMAGE "/proc", "proc", SEALED, NULL) < 0)
 		return fail("mount /proc");
+	if (net_limit_ended(IMAGE "/proc") < 0)
+		return -1;
 	if (binds_add(IMAGE "/proc/sys", IMAGE "/proc/sys") < 0 || binds_seal(IMAGE "/proc/sys", 0, READ_ONLY) < 0)
 		return -1;
 	for (size_t i = 0; i < mask_count; i++) {

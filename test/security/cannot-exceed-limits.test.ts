@@ -4,7 +4,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Limits } from '../../src/base/run.ts'
 import { compile, outside } from '../support/attacks.ts'
-import { bounded, counted, fillAll, heldBytes, sockets, uncharged } from '../support/limit-attacks.ts'
+import {
+  bounded,
+  counted,
+  fillAll,
+  heldBytes,
+  sockets,
+  uncharged,
+  unchargedAmongIdle,
+} from '../support/limit-attacks.ts'
 import { attack, Bench, type BenchSlot, bash, benchMissing, python, runtimesHere } from '../support/slot-bench.ts'
 
 const mib = 1024 * 1024
@@ -103,20 +111,23 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       })
     })
 
-    it.each(uncharged)('as %s socket buffers, which no cgroup is charged for', async (way) => {
-      const without = await outside('/bin/sh', '-c', `ip link set lo up && exec ${holdMemory} ${way} 128`)
-      expect(heldBytes(without.stdout)).toBeGreaterThanOrEqual(128 * mib)
-      await inSlot({ ...limits, memoryBytes: 256 * mib }, async (slot) => {
-        // At the target the program would end by itself; it is stopped long before.
-        const outcome = await slot.attack(holdMemory, way, '1024')
-        expect(outcome.ending).toEqual({
-          kind: 'out_of_memory',
-          limitBytes: 256 * mib,
-          heldAs: 'socket_buffers',
+    it.each([...uncharged, ...unchargedAmongIdle])(
+      'as %s socket buffers, which no cgroup is charged for',
+      async (way) => {
+        const without = await outside('/bin/sh', '-c', `ip link set lo up && exec ${holdMemory} ${way} 128`)
+        expect(heldBytes(without.stdout)).toBeGreaterThanOrEqual(128 * mib)
+        await inSlot({ ...limits, memoryBytes: 256 * mib }, async (slot) => {
+          // At the target the program would end by itself; it is stopped long before.
+          const outcome = await slot.attack(holdMemory, way, '1024')
+          expect(outcome.ending).toEqual({
+            kind: 'out_of_memory',
+            limitBytes: 256 * mib,
+            heldAs: 'socket_buffers',
+          })
+          expect(heldBytes(outcome.stdout || '0')).toBeLessThan(128 * mib)
         })
-        expect(heldBytes(outcome.stdout || '0')).toBeLessThan(128 * mib)
-      })
-    })
+      },
+    )
 
     it('together with fifteen other runs, in buffers that no cgroup is charged for', async () => {
       const slots = await Promise.all(Array.from({ length: 16 }, () => bench.slot(limits)))
@@ -126,7 +137,8 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
         mostBytes = Math.max(mostBytes, uncountedBytes() - beforeBytes)
       }, 5)
       try {
-        const way = (at: number) => uncharged[at % uncharged.length] as string
+        const ways = [...uncharged, ...unchargedAmongIdle]
+        const way = (at: number) => ways[at % ways.length] as string
         const outcomes = await Promise.all(slots.map((slot, at) => slot.attack(holdMemory, way(at), '512')))
         for (const { ending } of outcomes)
           expect(ending).toEqual({ kind: 'out_of_memory', limitBytes: memoryBytes, heldAs: 'socket_buffers' })
@@ -135,6 +147,27 @@ describe.skipIf(benchMissing !== undefined).each(runtimesHere)('a run in a slot 
       }
       expect(mostBytes).toBeLessThan(1.1 * slots.length * memoryBytes)
       await Promise.all(slots.map((slot) => slot.destroy()))
+    })
+
+    it('and keeps running with hundreds of connections, whatever they receive and however many ended before', async () => {
+      const program = `
+import socket
+listener = socket.create_server(('127.0.0.1', 0), backlog=128)
+def connect():
+    near = socket.create_connection(listener.getsockname())
+    return near, listener.accept()[0]
+for each in range(2000):
+    for end in connect(): end.close()
+pairs = [connect() for each in range(450)]
+for round in range(4):
+    for near, far in pairs:
+        near.sendall(b'x' * 60_000)
+        far.recv(60_000, socket.MSG_WAITALL)
+ended = open('/proc/net/sockstat').read().split(' tw ')[1].split()[0]
+print(len(pairs), int(ended) <= 512)`
+      await inSlot({ ...limits, memoryBytes: 256 * mib }, async (slot) => {
+        expect(await slot.python(program)).toMatchObject({ stdout: '450 True\n', ending: { kind: 'exited', code: 0 } })
+      })
     })
 
     it.each(bounded)('as %s, which are limited in number', async (way) => {

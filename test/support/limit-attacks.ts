@@ -16,7 +16,9 @@ export const counted = [
 /** With cgroup v1 the buffers of these have a separate limit beside that of memory. */
 export const sockets = ['tcp', 'udp']
 /** Charged to no cgroup; the runner watches them. */
-export const uncharged = ['netlink', 'corked', 'unaccepted']
+export const uncharged = ['netlink', 'corked', 'unaccepted', 'corked-v6', 'unaccepted-v6']
+/** The same with IPv6, and beside idle sockets: as many as the runner lists, or more. */
+export const unchargedAmongIdle = uncharged.flatMap((way) => ['-among-900', '-among-3000'].map((idle) => way + idle))
 /** Bounded by other means, far below. */
 export const bounded = ['terminals', 'filters']
 

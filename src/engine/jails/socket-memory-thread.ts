@@ -14,7 +14,7 @@ import {
   type ThreadMessage,
   type ThreadSettings,
 } from './socket-memory-cells.ts'
-import { queuesIn, SocketQueues, unacceptedRows } from './socket-queues.ts'
+import { SocketQueues, unacceptedBytesIn } from './socket-queues.ts'
 
 /** What a program fills in a millisecond of processor time, but for netlink, whose answers come at a twentieth of that. */
 const filledKibPerMs = 8 * 1024
@@ -254,5 +254,5 @@ function warmUp(): void {
   const row =
     '   1: 0100007F:1F90 0100007F:A2D4 01 00000010:00000100 00:00000000 00000000  1000        0 0 1 0000000000000000\n'
   const text = `  sl\n${row.repeat(200)}`
-  for (let times = 0; times < 20; times += 1) queuesIn(text, unacceptedRows)
+  for (let times = 0; times < 20; times += 1) unacceptedBytesIn(text)
 }

@@ -6,8 +6,13 @@ const udpSocketBytes = 512 * 1024
 const connectionBytes = 4 * 1024
 /** The unit in which the kernel counts the memory of TCP; where its size varies, the largest. */
 const pageBytes = process.arch === 'x64' ? 4 * 1024 : 64 * 1024
-/** Of one listing. A longer one is judged by its first rows. */
-const listingBytes = 256 * 1024
+/** Sockets that are listed at most, so that a listing takes milliseconds: so many, or one for so much of the limit. */
+const minRows = 1024
+const limitBytesPerRow = 10 * 1024
+/** Of one listing, for each row that it may have. The longest rows are those of TCP with IPv6. */
+const maxRowBytes = 256
+/** Connections that have ended are listed, too: tcp_max_tw_buckets of a jail, see guest/net.c. */
+const maxEndedRows = 512
 
 const pieceBuffer = Buffer.alloc(64 * 1024)
 
@@ -47,67 +52,80 @@ export class SocketQueues {
     for (const fd of this.#fds.values()) closeSync(fd)
   }
 
-  /** Whether it is possible that they hold more than `limitBytes`, apart from netlink. Two short reads. */
+  /** Whether it is possible that they hold more than `limitBytes`, apart from netlink. Some short reads. */
   mayHold(limitBytes: number): boolean {
-    const sockets = socketsOf(this.#read('sockstat'))
+    const sockets = this.#sockets()
     return mayHoldUdp(sockets, limitBytes) || this.#mayHoldTcp(sockets, limitBytes)
   }
 
-  /** What they hold; of more than `limitBytes`, at least that. Listing TCP takes milliseconds, since it searches that of the machine. */
+  /**
+   * What they hold; of more than `limitBytes`, at least that. Listing TCP takes milliseconds, since it searches that of the
+   * machine. Sockets that are too many to be listed count with the most that they can hold, so that none hides behind others.
+   */
   heldBytes(limitBytes: number): number {
-    const sockets = socketsOf(this.#read('sockstat'))
-    const inIpv6 = this.#read('sockstat6')
-    let held = netlinkBytes(this.#read('netlink'))
+    const maxRows = Math.max(minRows, limitBytes / limitBytesPerRow)
+    const sockets = this.#sockets()
+    // The rows of netlink are half as long.
+    let held = this.#sum('netlink', netlinkBytesIn, limitBytes, maxRows / 2)
     if (mayHoldUdp(sockets, limitBytes - held)) {
-      held += this.#sum('udp', sockets.udp, corkedRows, limitBytes - held)
-      if (!/^UDP6: inuse 0$/m.test(inIpv6)) held += this.#sum('udp6', sockets.udp, corkedRows, limitBytes - held)
+      if (sockets.udp + sockets.udp6 > maxRows) return Number.POSITIVE_INFINITY
+      if (sockets.udp > 0) held += this.#sum('udp', corkedBytesIn, limitBytes - held, maxRows)
+      if (sockets.udp6 > 0) held += this.#sum('udp6', corkedBytesIn, limitBytes - held, maxRows)
     }
     if (this.#mayHoldTcp(sockets, limitBytes - held)) {
+      if (sockets.tcp + sockets.tcp6 > maxRows) return Number.POSITIVE_INFINITY
       const receivedBytes = receivedBytesOf(this.#read('dev'))
-      let unacceptedBytes = this.#sum('tcp', sockets.tcp, unacceptedRows, limitBytes - held)
-      if (!/^TCP6: inuse 0$/m.test(inIpv6))
-        unacceptedBytes += this.#sum('tcp6', sockets.tcp, unacceptedRows, limitBytes - held - unacceptedBytes)
+      let unacceptedBytes = 0
+      for (const name of ['tcp', 'tcp6'] as const)
+        if (sockets[name] > 0)
+          unacceptedBytes += this.#sum(
+            name,
+            unacceptedBytesIn,
+            limitBytes - held - unacceptedBytes,
+            maxRows + maxEndedRows,
+          )
       this.#listed = { receivedBytes, unacceptedBytes }
       held += unacceptedBytes
     }
     return held
   }
 
-  /** Sums the queues of a listing, until they exceed a limit. A long listing is judged by its first rows. */
-  #sum(name: Name, sockets: number, weigh: Weigh, limitBytes: number): number {
+  /** Sums the rows of a listing, until they exceed a limit. One with more than `maxRows` counts without a limit. */
+  #sum(name: Name, bytesIn: (rows: string) => number, limitBytes: number, maxRows: number): number {
     let sum = 0
-    let rows = 0
     let rest = ''
-    for (let at = 0; at < listingBytes && sum <= limitBytes; ) {
-      const piece = this.#readPiece(name, at)
+    for (let at = 0; at < maxRows * maxRowBytes; ) {
+      const piece = sum > limitBytes ? '' : this.#readPiece(name, at)
       if (piece === '') return sum
       at += piece.length
       const text = rest + piece
       const end = text.lastIndexOf('\n') + 1
-      const found = queuesIn(text.slice(0, end), weigh)
-      sum += found.bytes
-      rows += found.rows
+      sum += bytesIn(text.slice(0, end))
       rest = text.slice(end)
     }
-    return rows === 0 ? 0 : (sum * Math.max(sockets, rows)) / rows
+    return Number.POSITIVE_INFINITY
   }
 
   /** What was not accepted has been received, and the kernel counts it for the machine. */
-  #mayHoldTcp({ tcp, tcpBytes }: Sockets, limitBytes: number): boolean {
-    if (tcp === 0 || tcpBytes + tcp * connectionBytes <= limitBytes) return false
+  #mayHoldTcp({ tcp, tcp6, tcpBytes }: Sockets, limitBytes: number): boolean {
+    const structureBytes = (tcp + tcp6) * connectionBytes
+    if (structureBytes === 0 || tcpBytes + structureBytes <= limitBytes) return false
     const { receivedBytes, unacceptedBytes } = this.#listed
     const newBytes = receivedBytesOf(this.#read('dev')) - receivedBytes
-    return unacceptedBytes + newBytes + tcp * connectionBytes > limitBytes
+    return unacceptedBytes + newBytes + structureBytes > limitBytes
+  }
+
+  #sockets(): Sockets {
+    return socketsOf(this.#readPiece('sockstat', 0), this.#readPiece('sockstat6', 0))
   }
 
   #read(name: Name): string {
     let text = ''
-    while (text.length < listingBytes) {
+    for (;;) {
       const piece = this.#readPiece(name, text.length)
-      if (piece === '') break
+      if (piece === '') return text
       text += piece
     }
-    return text
   }
 
   /** The kernel gives a page at once. */
@@ -119,34 +137,43 @@ export class SocketQueues {
   }
 }
 
-/** Columns Rmem and Wmem of /proc/net/netlink: https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
-export function netlinkBytes(text: string): number {
+/**
+ * Sums the columns Rmem and Wmem of whole rows of /proc/net/netlink, with or without their heading:
+ * https://man7.org/linux/man-pages/man5/proc_pid_net.5.html
+ */
+export function netlinkBytesIn(rows: string): number {
   let sum = 0
-  for (const line of text.split('\n').slice(1)) {
-    const [, , , , received = '0', sent = '0'] = line.trim().split(/\s+/)
+  for (const [, received, sent] of rows.matchAll(/^[0-9a-f]+ +\d+ +\d+ +[0-9a-f]+ +(\d+) +(\d+) /gm))
     sum += Number(received) + Number(sent)
-  }
   return sum
 }
 
+/** Of one network namespace, unless said otherwise. Connections that were not accepted are among those of TCP. */
 interface Sockets {
   udp: number
+  udp6: number
   tcp: number
+  tcp6: number
   /** What TCP sockets of the whole machine hold, also those that were not accepted. */
   tcpBytes: number
 }
 
-/** From the first lines of /proc/net/sockstat. Those of IPv6 count there, too. */
-export function socketsOf(text: string): Sockets {
-  const count = (pattern: RegExp) => Number(pattern.exec(text)?.[1] ?? 0)
+/**
+ * From /proc/net/sockstat and /proc/net/sockstat6. Each counts those of its own version of IP only.
+ * @param text6 empty where the machine has no IPv6.
+ */
+export function socketsOf(text: string, text6: string): Sockets {
+  const count = (of: string, pattern: RegExp) => Number(pattern.exec(of)?.[1] ?? 0)
   return {
-    udp: count(/^UDP: inuse (\d+)/m),
-    tcp: count(/^TCP: inuse (\d+)/m) + count(/^TCP: .* orphan (\d+)/m),
-    tcpBytes: count(/^TCP: .* mem (\d+)/m) * pageBytes,
+    udp: count(text, /^UDP: inuse (\d+)/m),
+    udp6: count(text6, /^UDP6: inuse (\d+)/m),
+    tcp: count(text, /^TCP: inuse (\d+)/m),
+    tcp6: count(text6, /^TCP6: inuse (\d+)/m),
+    tcpBytes: count(text, /^TCP: .* mem (\d+)/m) * pageBytes,
   }
 }
 
-const mayHoldUdp = ({ udp }: Sockets, limitBytes: number): boolean => udp * udpSocketBytes > limitBytes
+const mayHoldUdp = ({ udp, udp6 }: Sockets, limitBytes: number): boolean => (udp + udp6) * udpSocketBytes > limitBytes
 
 /** Of all interfaces, from /proc/net/dev. */
 export function receivedBytesOf(text: string): number {
@@ -155,15 +182,17 @@ export function receivedBytesOf(text: string): number {
   return sum
 }
 
-/** Of a row: what its socket holds to send and received, and the rest of the row after that. */
-type Weigh = (sentBytes: number, receivedBytes: number, rest: string) => number
-
 /** Datagrams that are corked. Unread ones are charged, with cgroup v1 to the limit of socket buffers. */
-export const corkedRows: Weigh = (sentBytes) => sentBytes
+export const corkedBytesIn = (rows: string): number => bytesIn(rows, (sentBytes) => sentBytes)
 
 /** A connection that was not accepted has no file, so its inode is 0. What is accepted is charged to its owner. */
-export const unacceptedRows: Weigh = (sentBytes, receivedBytes, rest) =>
-  /^ *\S+ +\S+ +\d+ +\d+ +0 /.test(rest) ? sentBytes + receivedBytes + connectionBytes : 0
+export const unacceptedBytesIn = (rows: string): number =>
+  bytesIn(rows, (sentBytes, receivedBytes, rest) =>
+    /^ *\S+ +\S+ +\d+ +\d+ +0 /.test(rest) ? sentBytes + receivedBytes + connectionBytes : 0,
+  )
+
+/** Of a row: what its socket holds to send and received, and the rest of the row after that. */
+type Weigh = (sentBytes: number, receivedBytes: number, rest: string) => number
 
 /** The columns before the queues: number, two addresses with ports, state. */
 const beforeQueues = / *\d+: \w+:\w+ \w+:\w+ \w\w /y
@@ -172,21 +201,19 @@ const timeWait = '06'
 /** Two numbers of eight hexadecimal digits with a colon. */
 const queuesLength = 17
 
-/** Sums the queues of rows as in /proc/net/udp, with or without their heading. */
-export function queuesIn(text: string, weigh: Weigh): { bytes: number; rows: number } {
-  let bytes = 0
-  let rows = 0
-  for (let start = 0; start < text.length; start = text.indexOf('\n', start) + 1) {
+/** Of whole rows as in /proc/net/udp, with or without their heading. */
+function bytesIn(rows: string, weigh: Weigh): number {
+  let sum = 0
+  for (let start = 0; start < rows.length; start = rows.indexOf('\n', start) + 1) {
     beforeQueues.lastIndex = start
-    if (!beforeQueues.test(text)) continue
+    if (!beforeQueues.test(rows)) continue
     const at = beforeQueues.lastIndex
-    if (text.startsWith(timeWait, at - 3)) continue
-    const sent = Number.parseInt(text.slice(at, at + 8), 16)
-    const received = Number.parseInt(text.slice(at + 9, at + queuesLength), 16)
-    bytes += weigh(sent, received, text.slice(at + queuesLength, text.indexOf('\n', at)))
-    rows += 1
+    if (rows.startsWith(timeWait, at - 3)) continue
+    const sent = Number.parseInt(rows.slice(at, at + 8), 16)
+    const received = Number.parseInt(rows.slice(at + 9, at + queuesLength), 16)
+    sum += weigh(sent, received, rows.slice(at + queuesLength, rows.indexOf('\n', at)))
   }
-  return { bytes, rows }
+  return sum
 }
 
 /** @throws Error when this process can open no more files: what cannot be watched must not run. */

@@ -1,5 +1,6 @@
 /* Makes the kernel hold as much memory as it can be brought to, in one way: hold-memory WAY [TARGET_MIB]. Prints the
- * total of bytes held so far whenever another 4 MiB are reached, and "end N" when it can have no more. */
+ * total of bytes held so far whenever another 4 MiB are reached, and "end N" when it can have no more.
+ * WAY can end with "-v6": with IPv6; and then with "-among-N": beside N idle sockets of the same kind. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -223,6 +224,69 @@ static unsigned long socket_bytes(int fd)
 	return usage[0] + usage[2];
 }
 
+/* Where an address is given as a pointer, this is one. */
+struct address {
+	union {
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+	};
+	socklen_t length;
+};
+
+static int family = AF_INET;
+
+static struct address loopback(int port)
+{
+	struct address address = {.length = sizeof(address.six)};
+
+	if (family == AF_INET6) {
+		address.six = (struct sockaddr_in6){
+			.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+		return address;
+	}
+	address.four = (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	address.length = sizeof(address.four);
+	return address;
+}
+
+static void open_idle(const char *way)
+{
+	struct sockaddr_storage netlink_here = {.ss_family = AF_NETLINK};
+	struct address here = loopback(0);
+
+	if (strcmp(way, "netlink") == 0)
+		bind(socket(AF_NETLINK, SOCK_RAW, 0), (void *)&netlink_here, 12);
+	else if (strcmp(way, "corked") == 0)
+		bind(socket(family, SOCK_DGRAM, 0), (void *)&here, here.length);
+	else
+		listen(socket(family, SOCK_STREAM, 0), 1);
+}
+
+/* In processes of their own, since each has a limit on descriptors. They end with this one. */
+static void hold_idle(const char *way, int count)
+{
+	for (const int each = 900; count > 0; count -= each) {
+		int done[2];
+		char byte;
+		if (pipe(done) < 0)
+			return;
+		if (fork() == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (int i = 0; i < each && i < count; i++)
+				open_idle(way);
+			close(done[0]);
+			close(done[1]);
+			for (;;)
+				pause();
+		}
+		close(done[1]);
+		if (read(done[0], &byte, 1) < 0)
+			return;
+		close(done[0]);
+	}
+}
+
 /* Each request of a kind that does not exist is answered with an error that holds the request. */
 static void netlink(void)
 {
@@ -244,11 +308,11 @@ static void netlink(void)
 /* Datagrams that are put together and never sent. */
 static void corked(void)
 {
-	struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct address here = loopback(9);
 
 	while (!enough()) {
-		int fd = socket(AF_INET, SOCK_DGRAM, 0);
-		if (fd < 0 || connect(fd, (void *)&here, sizeof(here)) < 0 || send(fd, block, 60000, MSG_MORE) < 0)
+		int fd = socket(family, SOCK_DGRAM, 0);
+		if (fd < 0 || connect(fd, (void *)&here, here.length) < 0 || send(fd, block, 60000, MSG_MORE) < 0)
 			return;
 		more(socket_bytes(fd));
 	}
@@ -258,16 +322,15 @@ static void corked(void)
 static void unaccepted(void)
 {
 	while (!enough()) {
-		struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-		socklen_t length = sizeof(here);
-		int listener = socket(AF_INET, SOCK_STREAM, 0);
-		if (bind(listener, (void *)&here, sizeof(here)) < 0 || listen(listener, 4096) < 0 ||
-		    getsockname(listener, (void *)&here, &length) < 0)
+		struct address here = loopback(0);
+		int listener = socket(family, SOCK_STREAM, 0);
+		if (bind(listener, (void *)&here, here.length) < 0 || listen(listener, 4096) < 0 ||
+		    getsockname(listener, (void *)&here, &here.length) < 0)
 			return;
 		for (int i = 0; i < 4000 && !enough(); i++) {
-			int out = socket(AF_INET, SOCK_STREAM, 0);
+			int out = socket(family, SOCK_STREAM, 0);
 			unsigned long before = *held;
-			if (out < 0 || connect(out, (void *)&here, sizeof(here)) < 0)
+			if (out < 0 || connect(out, (void *)&here, here.length) < 0)
 				break;
 			fill(out);
 			close(out);
@@ -364,6 +427,16 @@ int main(int argc, char **argv)
 		target = strtoul(argv[2], NULL, 10) * MIB;
 	held = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
+	char *among = strstr(argv[1], "-among-");
+	if (among != NULL)
+		*among = '\0';
+	char *six = strstr(argv[1], "-v6");
+	if (six != NULL) {
+		*six = '\0';
+		family = AF_INET6;
+	}
+	if (among != NULL)
+		hold_idle(argv[1], atoi(among + strlen("-among-")));
 	if (!is_per_process(argv[1]))
 		hold(argv[1]);
 	else
