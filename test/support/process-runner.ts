@@ -71,6 +71,8 @@ export class ProcessRunner implements Runner {
   identity: Runner['identity'] = { runnerId: 'rnr_test', epoch: 1 }
   /** Runs above this number are rejected. */
   maxRuns = 32
+  /** Runs that wait, as a refusal by the full queue says. */
+  waiting = 0
   readonly acknowledged: string[] = []
   /** Every run that was ever started, by id. */
   readonly specs = new Map<string, RunSpec>()
@@ -94,7 +96,8 @@ export class ProcessRunner implements Runner {
     if (!this.readiness.ready) throw new Refusal('unavailable', { reason: this.readiness.reason })
     if (this.#runs.has(spec.runId)) return
     const running = [...this.#runs.values()].filter((run) => !run.outputLog.ended).length
-    if (running >= this.maxRuns) throw new Refusal('queue_full', { running, waiting: 0, retryAfterSeconds: 2 })
+    if (running >= this.maxRuns)
+      throw new Refusal('queue_full', { running, waiting: this.waiting, retryAfterSeconds: 2 })
     const home = spec.thread && this.files.take({ area: 'threads', org: spec.orgId, name: spec.thread.id })
     this.specs.set(spec.runId, spec)
     this.#runs.set(spec.runId, launch(spec, input, home))

@@ -127,6 +127,24 @@ describe('calls that find the same full queue', () => {
     })
   })
 
+  it('are refused in this way with new idempotency keys, too, and a repeat finds its run meanwhile', async () => {
+    await call({ idempotencyKey: 'before' })
+    const begin = vi.spyOn(opened.store.runs, 'beginOnce')
+    opened.runner.waiting = 8
+    await whileFull(async () => {
+      await expect(call({ idempotencyKey: 'first' })).rejects.toMatchObject({ code: 'queue_full' })
+      const others = Array.from({ length: 20 }, (_, at) => call({ idempotencyKey: `other-${at}` }))
+      for (const other of await Promise.allSettled(others))
+        expect(other).toMatchObject({ reason: { code: 'queue_full' } })
+      expect((await call({ idempotencyKey: 'before' })).at(-1)).toMatchObject({ kind: 'recorded' })
+    }).finally(() => {
+      opened.runner.waiting = 0
+    })
+    // On a busy machine that takes longer than the queue is taken to be full, and some are tried.
+    expect(begin.mock.calls.length).toBeLessThan(15)
+    begin.mockRestore()
+  })
+
   it('are each tried when no run waits, since a place can become free at any moment', () => {
     const refused = counting()
     refused.count(callOf('org_a'), full(0))
