@@ -118,6 +118,11 @@ describe('a sandbox of a server', () => {
       'echo old > script; chmod 751 script; adduser -D other 2>/dev/null || useradd other; mkdir own; chown other own',
     )
 
+    // The kernel says that these have no bytes, and makes them on reading.
+    expect(await read('/proc/version')).toMatch(/^Linux version /)
+    const unreadable = await fetch(`${at}/content?path=/proc/self/mem&user=root`)
+    expect([unreadable.status, ((await unreadable.json()) as { code: string }).code]).toEqual([400, 'path_invalid'])
+
     expect(await put('script', 'new')).toBe(200)
     expect((await run('main', 'cat script; stat -c "%a %u" script')).stdout).toBe('new751 0\n')
     expect(await put('own/file', 'x', '&user=other')).toBe(200)

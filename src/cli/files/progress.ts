@@ -40,8 +40,8 @@ export class TransferProgress {
     return this.#exitCode
   }
 
-  /** A step for the bytes of a file, which shows the progress. */
-  step(name: string, size: number): Transform {
+  /** A step for the bytes of a file, which shows the progress. @param size in bytes, if it is known. */
+  step(name: string, size: number | undefined): Transform {
     let bytes = 0
     const isShown = this.#io.stderr.isTTY === true && !this.#isQuiet
     return new Transform({
@@ -85,7 +85,7 @@ export class TransferProgress {
     stderr.write(`${stderr.isTTY === true ? eraseLine : ''}${printable(line, stderr)}\n`)
   }
 
-  #show(name: string, bytes: number, size: number): void {
+  #show(name: string, bytes: number, size = bytes): void {
     this.#shownMs = Date.now()
     const { stderr } = this.#io
     const number = `${this.#done.length + 1}${this.#total === undefined ? '' : `/${this.#total}`}`

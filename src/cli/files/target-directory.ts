@@ -31,24 +31,29 @@ export class TargetDirectory {
 
   /**
    * Writes a file. An existing file or link with its name is replaced, when all bytes have arrived.
-   * @param path relative to the directory. @param mode permission bits, which the umask restricts.
+   * @param path relative to the directory. @param size in bytes, if it is known. @param mode permission bits, which the
+   * umask restricts.
+   * @returns the number of bytes written.
    * @throws ClientError when the path leaves the directory, passes a link, or cannot be written; errors of the bytes.
    */
-  async write(path: string, bytes: Readable, size: number, mode = 0o644): Promise<void> {
+  async write(path: string, bytes: Readable, size: number | undefined, mode = 0o644): Promise<number> {
     const target = this.#resolve(path)
     await this.#makeDirectory(dirname(target))
     const incoming = join(dirname(target), `.${randomBytes(8).toString('hex')}.incoming`)
     try {
+      let written: number
       const file = await refusing(path, open(incoming, 'wx', mode))
       try {
         await file.writeFile(bytes)
-        const { size: written } = await file.stat()
-        if (written !== size) throw new ClientError(`${path} ended after ${written} of ${size} bytes`)
+        written = (await file.stat()).size
+        if (size !== undefined && written !== size)
+          throw new ClientError(`${path} ended after ${written} of ${size} bytes`)
         await file.sync()
       } finally {
         await file.close()
       }
       await refusing(path, rename(incoming, target))
+      return written
     } catch (error) {
       await rm(incoming, { force: true })
       throw error

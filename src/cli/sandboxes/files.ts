@@ -74,11 +74,13 @@ class RemoteFiles {
     for await (const file of everyListed<RemoteFile>(this.server, this.#pathOf(place))) yield requireName(file)
   }
 
-  async read(place: SandboxPlace): Promise<{ size: number; bytes: Readable }> {
+  /** @returns the size, unless the server knows it only when the file has been read. */
+  async read(place: SandboxPlace): Promise<{ size: number | undefined; bytes: Readable }> {
     const headers = { ...this.#headers, 'accept-encoding': 'identity' }
     const response = await fetch(this.#urlOf(place, '/content'), { headers, signal: this.server.stop })
     if (!response.ok || response.body === null) throw await toClientError(response)
-    return { size: Number(response.headers.get('content-length')), bytes: Readable.from(response.body) }
+    const length = response.headers.get('content-length')
+    return { size: length === null ? undefined : Number(length), bytes: Readable.from(response.body) }
   }
 
   /** @param size absent: until the end of the bytes. */
@@ -243,13 +245,14 @@ async function save(
 ): Promise<void> {
   const { size, bytes } = await files.read(from)
   const step = progress.step(from.path, size)
+  const writing = target.write(name, step, size, Number.parseInt(mode, 8) & 0o777)
   try {
-    await Promise.all([pipeline(bytes, step), target.write(name, step, size, Number.parseInt(mode, 8) & 0o777)])
+    const [written] = await Promise.all([writing, pipeline(bytes, step)])
+    progress.done({ from: `${from.sandbox}:${from.path}`, to: shown, size: written })
   } catch (error) {
     bytes.destroy()
     throw error
   }
-  progress.done({ from: `${from.sandbox}:${from.path}`, to: shown, size })
 }
 
 /** Prints a file, byte for byte unless standard output is a terminal. */
@@ -262,7 +265,8 @@ async function print(files: RemoteFiles, source: SandboxPlace, io: ProcessIo): P
     await printer.print('stdout', Buffer.from(piece))
   }
   await printer.end()
-  if (printedBytes !== size) throw new ClientError(`${source.path} ended after ${printedBytes} of ${size} bytes`)
+  if (size !== undefined && printedBytes !== size)
+    throw new ClientError(`${source.path} ended after ${printedBytes} of ${size} bytes`)
   return exitCodes.ok
 }
 

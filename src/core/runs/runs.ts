@@ -122,7 +122,6 @@ export class Runs {
     const { identity: owner, readiness } = this.#runner
     if (!readiness.ready) throw new Refusal('unavailable', { reason: readiness.reason })
     if (owner === undefined) throw new Refusal('unavailable', { reason: 'the runner is not connected' })
-    // A repeat was found before: it needs no room.
     this.#refused.expectRoom(caller.orgId)
     // With an idempotency key, the run that uses the thread can be the one that this call repeats.
     if (asked.thread && !asked.idempotency) await this.#threads.expectFree(caller.orgId, asked.thread)

@@ -106,7 +106,8 @@ export function withinFrame<T>(work: () => T): T {
 
 /** @param text number of an error, from the sandbox. */
 function refusalOf(text: string, path: string, target: string): Error {
-  switch (names.get(Number(text))) {
+  const name = names.get(Number(text))
+  switch (name) {
     case 'ENOENT':
       return new Refusal('path_not_found', { path })
     case 'ENOTDIR':
@@ -140,6 +141,14 @@ function refusalOf(text: string, path: string, target: string): Error {
       return new Refusal('storage_full')
     case 'EOVERFLOW':
       return new Refusal('unavailable', { reason: 'files changed faster than they could be reported' })
+    // What only files of the kernel answer, as /proc/self/mem does.
+    case 'EIO':
+    case 'EFAULT':
+    case 'ENODATA':
+    case 'ESRCH':
+    case 'ENOMEM':
+    case 'ESPIPE':
+      return new Refusal('path_invalid', { problem: `cannot be read or written: the kernel answered ${name}` })
     default:
       return text === '' ? new Refusal('unavailable', { reason: 'the operation was ended' }) : new BadRecord()
   }

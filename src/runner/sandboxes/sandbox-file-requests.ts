@@ -97,23 +97,31 @@ export class SandboxFileRequests {
     this.#flows.set(request, reading)
     const run = this.#run(message, 'read', path, offset, length)
     const reader = new RecordReader()
+    let status: SandboxFile | undefined
     let isOpened = false
+    const open = () => {
+      if (status === undefined || isOpened) return
+      isOpened = true
+      this.#link.send({ type: 'sandbox_file_opened', request, status })
+    }
     for await (const bytes of run.output) {
       let content: Buffer = bytes
-      if (!isOpened) {
+      if (status === undefined) {
         reader.push(bytes)
         const record = reader.next()
         if (record === undefined) continue
-        isOpened = true
-        this.#link.send({ type: 'sandbox_file_opened', request, status: toFile(record, { path }) })
+        status = toFile(record, { path })
         content = reader.rest()
       }
       if (content.length === 0) continue
+      // Not before: a file that opens and cannot be read is refused.
+      open()
       if (!(await reading.credit.spend(content.length))) break // Leaving the loop ends the process.
       await this.#link.sendLarge({ type: 'files_bytes', request }, content)
     }
     if (reading.stopped) return 'answered'
     await run.done
+    open()
     this.#link.send({ type: 'files_end', request })
     return 'answered'
   }

@@ -24,8 +24,8 @@ inPrivateMounts(import.meta.filename, () => {
     })
 
     const bytes = (text: string) => [Buffer.from(text)]
-    async function read(path: string, range?: { offset: number; lengthBytes: number }): Promise<string> {
-      const file = await client.sandboxes.files.read(id, path, range)
+    async function read(path: string, range?: { offset: number; lengthBytes: number }, user?: string): Promise<string> {
+      const file = await client.sandboxes.files.read(id, path, range, user)
       const parts: Uint8Array[] = []
       for await (const part of file.bytes) parts.push(part)
       return Buffer.concat(parts).toString()
@@ -78,6 +78,15 @@ inPrivateMounts(import.meta.filename, () => {
       await files.remove(id, 'm', true)
       await files.remove(id, 'many', true)
       await expect(files.stat(id, 'many')).rejects.toMatchObject({ code: 'path_not_found' })
+    })
+
+    it('are read whole when the kernel makes their content on reading, and refused when they cannot be read', async () => {
+      expect(await client.sandboxes.files.stat(id, '/proc/version')).toMatchObject({ sizeBytes: 0 })
+      expect(await read('/proc/version')).toMatch(/^Linux version .+\n$/)
+      await expect(read('/proc/self/mem', undefined, 'root')).rejects.toMatchObject({
+        code: 'path_invalid',
+        details: { problem: 'cannot be read or written: the kernel answered EIO' },
+      })
     })
 
     it('report their changes', async () => {

@@ -53,12 +53,14 @@ export function getContent({ core }: ServerContext): RouteHandlerMethod {
     }
     reply.code(range ? 206 : 200).header('content-length', lengthBytes)
     if (request.method === 'HEAD') return void startWriting(reply).end()
-    await sendContent(reply, await core.sandboxFiles.read(caller, ref, where, range ?? undefined), lengthBytes)
+    const { bytes } = await core.sandboxFiles.read(caller, ref, where, range ?? undefined)
+    if (lengthBytes === 0) await sendOfUnknownLength(reply, bytes)
+    else await sendContent(reply, bytes, lengthBytes)
   }
 }
 
 /** Sends exactly the announced number of bytes. A file that changed meanwhile closes the connection. */
-async function sendContent(reply: FastifyReply, { bytes }: OpenSandboxFile, lengthBytes: number): Promise<void> {
+async function sendContent(reply: FastifyReply, bytes: OpenSandboxFile['bytes'], lengthBytes: number): Promise<void> {
   const writer = startWriting(reply)
   let leftBytes = lengthBytes
   try {
@@ -73,6 +75,21 @@ async function sendContent(reply: FastifyReply, { bytes }: OpenSandboxFile, leng
   }
   if (leftBytes === 0) writer.end()
   else reply.raw.destroy()
+}
+
+/** Sends a file of size 0, which has content all the same where the kernel makes it on reading, as in /proc. */
+async function sendOfUnknownLength(reply: FastifyReply, bytes: OpenSandboxFile['bytes']): Promise<void> {
+  const first = await bytes.next()
+  if (!first.done) reply.removeHeader('content-length')
+  const writer = startWriting(reply)
+  try {
+    for (let next = first; !next.done && !writer.gone; next = await bytes.next()) await writer.writeBytes(next.value)
+    writer.end()
+  } catch {
+    reply.raw.destroy()
+  } finally {
+    await bytes.return()
+  }
 }
 
 export function putContent({ core, uploadPace }: ServerContext): RouteHandlerMethod {
