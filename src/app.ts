@@ -84,6 +84,7 @@ export async function openApp(config: Config, instance: Instance, version: strin
         },
         packages: packagesNetwork(config.values),
       },
+      upstreamRefreshMs: config.upstreamRefreshMs,
       upstreamOAuth: upstreamOAuth(agent, config.publicUrl),
       runtimeFacts: factsOf(config, instance, version),
     })

@@ -11,6 +11,7 @@ import { logFormats, logLevels } from './observe/log.ts'
 import { profileSettings } from './profile-settings.ts'
 import { registriesProblem } from './registry/reference.ts'
 import { bytes, count, GiB, KiB, MiB, names, type Setting, seconds, setting } from './setting.ts'
+import { upstreamSettings } from './upstream-settings.ts'
 
 const absolutePath = Type.String({ pattern: '^/[^\\0]*$' })
 /** User and group ids as the kernel has them; 0 is root, the last one means "none". */
@@ -204,19 +205,7 @@ const capacity = {
     'Maximum number of named sandboxes that run at once; at most slots_max less runs_max, since each has a slot.',
     { unit: 'count' },
   ),
-  upstream_programs_max: setting(
-    count(0, 4096),
-    8,
-    'Maximum number of upstream MCP servers that run as programs at once; each has a sandbox that counts for sandboxes_max.',
-    { unit: 'count' },
-  ),
-  upstream_programs_per_org: setting(count(0, 4096), 4, 'The same for one organization.', { unit: 'count' }),
-  upstream_program_memory: setting(bytes(32 * MiB, 1024 * GiB), 2 * GiB, 'Maximum memory of one such program.', {
-    unit: 'bytes',
-  }),
-  upstream_program_disk: setting(bytes(16 * MiB, 1024 * GiB), 8 * GiB, 'Maximum disk of one such program.', {
-    unit: 'bytes',
-  }),
+  ...upstreamSettings,
   slots_ready: setting(count(0, 256), 2, 'Unused slots that are kept ready.', { unit: 'count' }),
   slot_idle_s: setting(seconds(0, 86_400), 60, 'Time that an idle slot is kept for the next run of its key.', {
     unit: 'seconds',

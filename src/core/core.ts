@@ -82,6 +82,9 @@ export interface Core extends RunVerbs, SandboxVerbs, UpstreamVerbs {
   /** Reads the tools of an upstream again, soon, since it announces that they have changed. */
   announceUpstreamChange(orgId: string, name: string): void
 
+  /** Reads the tools of an upstream that is used again, if this was not done for a while; see `UpstreamRefresher.noteUse`. */
+  noteUpstreamUse(orgId: string, name: string, listedAt: string): void
+
   /** The open requests of keys; see `OpenRequests`. */
   readonly openRequests: Pick<OpenRequests, 'open' | 'usage'>
 
@@ -188,6 +191,8 @@ export interface CoreDeps {
   upstreamOAuth: UpstreamOAuth
   /** How many upstreams run as programs, and how these are installed. */
   upstreamPrograms: Pick<ProgramDeps, 'limits' | 'packages'>
+  /** Time after which the tools of an upstream that is used are read again. */
+  upstreamRefreshMs: number
   /** What reports on the running server need. */
   runtimeFacts: RuntimeFacts
   /** Replaces the time and the timers of sandboxes, for tests. */
@@ -271,7 +276,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     ...{ outbound: deps.webhooks.outbound, inspectUpstream: deps.inspectUpstream, upstreamOAuth: deps.upstreamOAuth },
     programs: upstreams.verbs.upstreamPrograms,
   }
-  const refresher = new UpstreamRefresher(adminContext, log)
+  const refresher = new UpstreamRefresher(adminContext, upstreams.verbs.seenTools, deps.upstreamRefreshMs, log)
   return {
     ...runVerbs(rights, store, runner, runs),
     drainInBackground: (events) => void drain(events).catch((error: unknown) => fault(error, log)),
@@ -310,6 +315,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     threadFiles: runner.files,
     adminContext,
     announceUpstreamChange: (orgId, name) => refresher.announce({ orgId, name }),
+    noteUpstreamUse: (orgId, name, listedAt) => refresher.noteUse({ orgId, name }, listedAt),
     developer: () => developer(store, deps.profiles),
     recover: () => runs.recovery.recover(),
     close: async (what, graceMs) => {

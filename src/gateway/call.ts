@@ -1,6 +1,6 @@
 import { createParser } from 'eventsource-parser'
 import { Refusal } from '../base/errors.ts'
-import type { RelayReply } from './relay.ts'
+import type { RelayReply } from './reply.ts'
 
 /** Maximum number of requests to the client that one response may contain; each is refused by a message of its own. */
 const requestsMax = 16

@@ -10,7 +10,8 @@ import { ConnectedUpstreams } from './connected-upstreams.ts'
 import { Credentials } from './credentials.ts'
 import type { RelayRequest } from './exchange.ts'
 import { AccessTokens } from './oauth/access-tokens.ts'
-import { Relay, type RelayReply } from './relay.ts'
+import { Relay } from './relay.ts'
+import type { RelayReply } from './reply.ts'
 import { UpstreamSessions } from './sessions.ts'
 import type { Authorization } from './sse/connection.ts'
 import { sseConnector } from './sse/connector.ts'
@@ -19,7 +20,14 @@ import type { TraceContext } from './trace-context.ts'
 
 type GatewayCore = Pick<
   Core,
-  'upstreams' | 'upstreamCredentials' | 'upstreamPrograms' | 'announceUpstreamChange' | 'countUpstreamCall' | 'tracing'
+  | 'upstreams'
+  | 'upstreamCredentials'
+  | 'upstreamPrograms'
+  | 'announceUpstreamChange'
+  | 'noteUpstreamUse'
+  | 'seenTools'
+  | 'countUpstreamCall'
+  | 'tracing'
 >
 
 /** Connects keys to the MCP servers that their organization has registered. */

@@ -54,6 +54,10 @@ export function countedRequests(message: unknown): number {
 export const isRestricted = ({ tools, suspended, constraints }: UpstreamTarget): boolean =>
   tools !== 'all' || suspended.size > 0 || constraints.size > 0
 
+/** Returns whether the caller may call a tool with some arguments. */
+export const mayCall = ({ tools, suspended }: UpstreamTarget, tool: string): boolean =>
+  !suspended.has(tool) && (tools === 'all' || tools.has(tool))
+
 /**
  * Checks a message, or each message of a batch, against the tools that the caller may call.
  * @param message the parsed body; `undefined` if it is not JSON.

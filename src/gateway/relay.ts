@@ -15,7 +15,6 @@ import type { Credentials } from './credentials.ts'
 import { LegacyUpstreams } from './eras/legacy-upstreams.ts'
 import type { SendMessage } from './eras/messages.ts'
 import { ModernUpstreams } from './eras/modern-upstreams.ts'
-import { asEvent, EventBoundary } from './events.ts'
 import {
   bodyOf,
   bodyToSend,
@@ -29,24 +28,12 @@ import {
   type UpstreamAnswer,
 } from './exchange.ts'
 import { toRefusal, UpstreamTimeout } from './failures.ts'
-import { countedRequests, isRestricted, requireAllowed, sketchOf, tryParse } from './message.ts'
+import { countedRequests, isRestricted, mayCall, requireAllowed, sketchOf, tryParse } from './message.ts'
 import type { AccessTokens } from './oauth/access-tokens.ts'
-import { type Call, events, plain } from './reply-pieces.ts'
+import { type Call, type RelayReply, streamed } from './reply.ts'
 import type { UpstreamSessions } from './sessions.ts'
+import { canListTools, withToolsOf } from './tool-lists.ts'
 import { beginCall, partOf, traceOf } from './trace-context.ts'
-
-/** The response to the client. */
-export type RelayReply =
-  | { kind: 'body'; status: number; headers: Record<string, string>; body: Uint8Array }
-  | {
-      kind: 'stream'
-      headers: Record<string, string>
-      pieces: AsyncGenerator<string | Uint8Array, void, undefined>
-      /** Returns whether the stream is between two events, so that a comment can be added. */
-      isBetween(): boolean
-      /** Ends a response whose pieces are not read. */
-      discard(): void
-    }
 
 /** Time without a byte after which a response counts as failed. */
 const idleMs = 300_000
@@ -59,7 +46,7 @@ const retryAfterSeconds = 1
 const legacyVersion = '2025-11-25'
 
 export interface RelayDeps {
-  core: Pick<Core, 'announceUpstreamChange' | 'countUpstreamCall' | 'tracing'>
+  core: Pick<Core, 'announceUpstreamChange' | 'noteUpstreamUse' | 'countUpstreamCall' | 'seenTools' | 'tracing'>
   agent: Agent
   credentials: Credentials
   breaker: CircuitBreaker
@@ -135,6 +122,7 @@ export class Relay {
       throw new Refusal('upstream_failed', { upstream: name, problem, retryAfterSeconds: waitSeconds })
     }
     for (const [of] of counted) this.#calls.set(of, (this.#calls.get(of) ?? 0) + 1)
+    if (target.listedAt !== null) this.#deps.core.noteUpstreamUse(caller.orgId, name, target.listedAt)
     const startMs = monotonicMs()
     const sketch = sketchOf(message)
     const { tracing } = this.#deps.core
@@ -160,7 +148,7 @@ export class Relay {
         if (sketch.method === '') return
         const latencyMs = monotonicMs() - startMs
         this.#deps.core.countUpstreamCall(caller, {
-          ...{ upstream: name, tool: target.listed.has(sketch.tool) ? sketch.tool : '', latencyMs, bytes },
+          ...{ upstream: name, tool: target.approved?.has(sketch.tool) ? sketch.tool : '', latencyMs, bytes },
           failed: outcome === 'failed' || outcome === 'rejected',
         })
       },
@@ -299,13 +287,31 @@ export class Relay {
     }
   }
 
+  /** Leaves out the tools that the caller may not call, and those that are not as they were approved. */
+  #checked(call: Call, answer: UpstreamAnswer): Promise<UpstreamAnswer> {
+    const { target } = call
+    return withToolsOf(answer, (tools) => {
+      const differing = this.#deps.core.seenTools.compare(target, tools)
+      const named = tools.filter(isNamed)
+      // One that is as it was approved again is suspended until the tools were read.
+      if (differing.size > 0 || named.some(({ name }) => target.suspended.has(name))) call.announceChange()
+      return named.filter(({ name }) => !differing.has(name) && mayCall(target, name))
+    })
+  }
+
   async #toReply(call: Call, answer: UpstreamAnswer): Promise<RelayReply> {
     const { status, headers: received } = answer
     const headers = pick(received)
     if (received['content-encoding'] !== undefined && received['content-encoding'] !== 'identity') {
       throw dropped(answer, 'it compressed its response without being asked to')
     }
-    if (status === 200) return this.#stream(call, answer, headers)
+    if (status === 200) {
+      return streamed(
+        call,
+        canListTools(call.request, call.message) ? await this.#checked(call, answer) : answer,
+        headers,
+      )
+    }
     const body = await bodyOf(answer)
     if (status === 202 || status === 204) {
       call.end('succeeded')
@@ -325,22 +331,7 @@ export class Relay {
       problem: `it answered with status ${status}${status < 400 ? ', a redirect' : ''}: ${excerpt(text)}`,
     })
   }
-
-  #stream(call: Call, { headers: received, body }: UpstreamAnswer, headers: Record<string, string>): RelayReply {
-    const type = received['content-type'] ?? ''
-    const boundary = new EventBoundary()
-    const discard = () => {
-      call.end('neutral')
-      body.on('error', () => {}).destroy()
-    }
-    if (type.startsWith('text/event-stream')) {
-      headers['content-type'] = 'text/event-stream'
-      const pieces = events(call, body, boundary)
-      return { kind: 'stream', headers, pieces, isBetween: () => boundary.isBetween, discard }
-    }
-    const wantsJson = /\bapplication\/json\b/i.test(call.request.headers.accept ?? '')
-    headers['content-type'] = wantsJson ? 'application/json; charset=utf-8' : 'text/event-stream'
-    const pieces = plain(call, wantsJson ? body : asEvent(body))
-    return { kind: 'stream', headers, pieces, isBetween: () => false, discard }
-  }
 }
+
+const isNamed = (tool: unknown): tool is { name: string } =>
+  typeof (tool as { name?: unknown } | null)?.name === 'string'

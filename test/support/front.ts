@@ -111,6 +111,7 @@ export const coreSettings = {
     limits: { max: 8, perOrg: 4, memoryBytes: 2 ** 31, diskBytes: 2 ** 33 },
     packages: packagesNetwork(loadConfig({ flags: {}, env: {}, file: undefined }).values),
   },
+  upstreamRefreshMs: 10 * 60_000,
   upstreamOAuth: upstreamOAuth(agent, 'https://glovebox.example.com'),
   readProfile: (name: string, written: Readonly<Record<string, unknown>>) =>
     readProfile(loadConfig({ flags: {}, env: {}, file: undefined }).values, name, written),

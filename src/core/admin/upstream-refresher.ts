@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { monotonicMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { fault, type Log } from '../../observe/log.ts'
+import type { SeenTools } from '../upstreams/seen-tools.ts'
 import type { AdminContext } from './admin.ts'
 import { refreshIfChanged, type UpstreamRef } from './upstreams.ts'
 
@@ -12,26 +13,39 @@ const knownMax = 10_000
 /** Maximum number of upstreams that are read at the same time; further announcements are ignored. */
 const runningMax = 16
 
-/** Reads the tools of upstreams again when they announce that these have changed. */
+/** Reads the tools of upstreams again when they announce that these have changed, and from time to time while they are used. */
 export class UpstreamRefresher {
   readonly #context: AdminContext
   readonly #log: Log
-  readonly #intervalMs: number
+  readonly #seen: SeenTools
+  readonly #everyMs: number
   readonly #readAt = new LRUCache<string, number>({ max: knownMax })
   readonly #timers = new Map<string, NodeJS.Timeout>()
   readonly #running = new Set<Promise<void>>()
 
-  constructor(context: AdminContext, log: Log, minIntervalMs: number = intervalMs) {
+  /** @param everyMs time after which the tools of an upstream that is used are read again. */
+  constructor(context: AdminContext, seen: SeenTools, everyMs: number, log: Log) {
     this.#context = context
+    this.#seen = seen
+    this.#everyMs = everyMs
     this.#log = log
-    this.#intervalMs = minIntervalMs
+  }
+
+  /**
+   * Notes that an upstream is used. If its tools were not read for the interval, reads them.
+   * @param listedAt when they were last read, before the start of this process, as ISO 8601.
+   */
+  noteUse(ref: UpstreamRef, listedAt: string): void {
+    const readAt = this.#readAt.get(nameOf(ref))
+    const ageMs = readAt === undefined ? Date.now() - Date.parse(listedAt) : monotonicMs() - readAt
+    if (ageMs >= this.#everyMs) this.announce(ref)
   }
 
   /** Reads the tools now, or as soon as the interval permits. Changed tools are suspended, as for `refreshUpstream`. */
   announce(ref: UpstreamRef): void {
-    const id = `${ref.orgId} ${ref.name}`
+    const id = nameOf(ref)
     if (this.#timers.has(id) || this.#timers.size + this.#running.size >= runningMax) return
-    const waitMs = (this.#readAt.get(id) ?? Number.NEGATIVE_INFINITY) + this.#intervalMs - monotonicMs()
+    const waitMs = (this.#readAt.get(id) ?? Number.NEGATIVE_INFINITY) + intervalMs - monotonicMs()
     const timer = setTimeout(
       () => {
         this.#timers.delete(id)
@@ -54,7 +68,7 @@ export class UpstreamRefresher {
 
   async #read(ref: UpstreamRef): Promise<void> {
     try {
-      await refreshIfChanged(this.#context, ref)
+      await refreshIfChanged(this.#context, this.#seen, ref)
     } catch (error) {
       // It is down, or was removed; the approved tools remain.
       if (error instanceof Refusal) this.#log.info({ upstream: ref.name, problem: error.message }, 'tools not read')
@@ -62,3 +76,5 @@ export class UpstreamRefresher {
     }
   }
 }
+
+const nameOf = ({ orgId, name }: UpstreamRef): string => `${orgId} ${name}`

@@ -22,6 +22,7 @@ import {
   sealSecrets,
   type UpstreamSecrets,
 } from '../upstreams/secrets.ts'
+import { approvedOf, type SeenTools } from '../upstreams/seen-tools.ts'
 import { StoredCredentials } from '../upstreams/stored-credentials.ts'
 import { type UpstreamTarget, upstreamsMax } from '../upstreams/upstreams.ts'
 import {
@@ -210,10 +211,13 @@ export async function refreshUpstream(on: AdminContext, admin: Admin, ref: Upstr
 }
 
 /** Reads the tools of an upstream that were approved before, and stores the listing if it has changed. @throws Refusal as `refreshUpstream`. */
-export async function refreshIfChanged(on: AdminContext, ref: UpstreamRef): Promise<void> {
+export async function refreshIfChanged(on: AdminContext, seen: SeenTools, ref: UpstreamRef): Promise<void> {
   const row = await existing(on, ref)
   if (row.listing === null || row.enabled === 0) return
-  const { changes, details } = readAgain(row.listing, await inspect(on, row))
+  const current = await inspect(on, row)
+  const approved = approvedOf((JSON.parse(row.listing) as UpstreamListing).tools)
+  seen.compare({ id: row.id, credentialOf: '', approved, listedAt: row.listedAt }, current.tools)
+  const { changes, details } = readAgain(row.listing, current)
   if (changes.listing === row.listing && changes.changedListing === row.changedListing) return
   const gateway = { ...operator, id: 'gateway' }
   await change(on, gateway, row, 'upstream.refresh', { ...changes, listedAt: timestamp() }, details)
@@ -279,7 +283,8 @@ export function targetOf(
     tools: 'all',
     readOnly: false,
     constraints: new Map(),
-    listed: new Set(),
+    approved: null,
+    listedAt: null,
     suspended: new Set(),
   }
 }

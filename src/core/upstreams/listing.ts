@@ -56,6 +56,28 @@ export function readAgain(stored: string | null, current: UpstreamListing) {
   }
 }
 
+/** Hints of the protocol; the client with which tools are read drops others. */
+const hints = ['title', 'readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint']
+
+/** Returns what a tool says about itself as one text, for a tool as it was received and as it is stored. */
+export function toolText(tool: object): string {
+  const { name, title, description, inputSchema, outputSchema, annotations } = tool as Record<string, unknown>
+  const known = Object.entries((annotations ?? {}) as object).filter(([hint]) => hints.includes(hint))
+  const said = { name, title, description, inputSchema, outputSchema: naturalRoot(outputSchema) }
+  return canonical({ ...said, annotations: Object.fromEntries(known) })
+}
+
+/**
+ * Servers wrap the schema of a result that is no object for clients of the versions up to 2025-11-25:
+ * https://modelcontextprotocol.io/seps/2106-json-schema-2020-12
+ */
+function naturalRoot(schema: unknown): unknown {
+  const { type, properties, required, ...more } = (schema ?? {}) as Record<string, unknown>
+  const wrapped = Object.entries((properties ?? {}) as object)
+  const isWrapped = type === 'object' && canonical([required, more]) === '[["result"],{}]'
+  return isWrapped && wrapped.length === 1 && wrapped[0]![0] === 'result' ? wrapped[0]![1] : schema
+}
+
 /** Serializes a value with sorted properties, so that equal values have the same text. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_name, part: unknown) =>

@@ -10,6 +10,7 @@ import { UpstreamLogins, type UpstreamOAuth } from './logins.ts'
 import { OwnCredentials, ownCredentialNeeds } from './own-credentials.ts'
 import type { ProgramDeps } from './programs/program-deps.ts'
 import { UpstreamPrograms } from './programs/programs.ts'
+import { SeenTools } from './seen-tools.ts'
 import { StoredCredentials } from './stored-credentials.ts'
 import { Upstreams, upstreamNeeds } from './upstreams.ts'
 import { type UpstreamCall, UpstreamUsage } from './usage.ts'
@@ -24,6 +25,8 @@ export interface UpstreamVerbs {
   readonly upstreamCredentials: StoredCredentials
   /** Runs upstreams that are programs, for the gateway. */
   readonly upstreamPrograms: UpstreamPrograms
+  /** The tools that upstreams list otherwise than they were approved. */
+  readonly seenTools: SeenTools
   /** Counts a call of an upstream that the caller has made. */
   countUpstreamCall(caller: Caller, call: UpstreamCall): void
 }
@@ -53,7 +56,8 @@ export function upstreamNoun(
 ): UpstreamNoun {
   const usage = new UpstreamUsage(store, metrics, log)
   const credentials = new StoredCredentials(store, vault)
-  const upstreams = new Upstreams(store, vault, usage, credentials)
+  const seenTools = new SeenTools()
+  const upstreams = new Upstreams(store, vault, usage, credentials, seenTools)
   const logins = new UpstreamLogins(store, vault, credentials, oauth)
   const programs = new UpstreamPrograms({ ...programSettings, store, runner, metrics, log })
   return {
@@ -62,6 +66,7 @@ export function upstreamNoun(
       ownCredentials: rights.noun(new OwnCredentials(upstreams, credentials, logins), ownCredentialNeeds),
       upstreamCredentials: credentials,
       upstreamPrograms: programs,
+      seenTools,
       countUpstreamCall: (caller, call) => usage.count(caller, call),
     },
     jobs: { write_upstream_usage: usage.job, stop_upstream_programs: programs.job },

@@ -11,6 +11,7 @@ import { changedTools, type UpstreamListing, type UpstreamTool } from './listing
 import { loginRequired } from './login-required.ts'
 import { type ArgumentConstraint, constraintsOf } from './policy.ts'
 import { OpenedSecrets, type UpstreamSecrets } from './secrets.ts'
+import { type ApprovedTools, approvedOf, type SeenTools } from './seen-tools.ts'
 import type { StoredCredentials } from './stored-credentials.ts'
 import { totalsBy, type UpstreamTotals, type UpstreamUsage, type UsageGroup } from './usage.ts'
 
@@ -61,8 +62,10 @@ export interface UpstreamTarget {
   readOnly: boolean
   /** Constraints on arguments, by the name of the tool. */
   constraints: ReadonlyMap<string, ArgumentConstraint>
-  /** Names of the approved tools. */
-  listed: ReadonlySet<string>
+  /** The approved tools; `null` until they were read once. */
+  approved: ApprovedTools | null
+  /** When the tools were read, as ISO 8601; `null` if never. */
+  listedAt: string | null
   /** Names of suspended tools: new ones, and those whose description or schema has changed since it was approved. */
   suspended: ReadonlySet<string>
 }
@@ -79,7 +82,7 @@ export const upstreamNeeds = {
 interface Known {
   row: UpstreamRow
   listing: UpstreamListing | null
-  listed: ReadonlySet<string>
+  approved: ApprovedTools | null
   suspended: ReadonlySet<string>
 }
 
@@ -89,6 +92,7 @@ export class Upstreams {
   readonly #secrets: OpenedSecrets
   readonly #usage: UpstreamUsage
   readonly #credentials: StoredCredentials
+  readonly #seen: SeenTools
   readonly #ofOrgs = new LRUCache<string, ReadonlyMap<string, Known>>({ max: orgsMax, ttl: knownMs })
   /** Parsed listings, by ID and time of the last change of the row. */
   readonly #parsed = new LRUCache<string, Known>({ max: orgsMax })
@@ -98,18 +102,20 @@ export class Upstreams {
     vault: Vault,
     usage: UpstreamUsage,
     credentials: StoredCredentials,
+    seen: SeenTools,
   ) {
     this.#store = store
     this.#secrets = new OpenedSecrets(vault)
     this.#usage = usage
     this.#credentials = credentials
+    this.#seen = seen
   }
 
   /** Lists the enabled upstreams that the caller may use, by name. */
   async list(caller: Caller): Promise<OfferedUpstream[]> {
     const known = await this.#of(caller.orgId)
     return [...known.values()].flatMap((each) => {
-      const offered = toOffered(each, caller)
+      const offered = this.#offered(each, caller)
       return offered === undefined ? [] : [offered]
     })
   }
@@ -117,7 +123,7 @@ export class Upstreams {
   /** Returns an upstream. @throws Refusal `upstream_unknown`, also if the key may not use it. */
   async get(caller: Caller, name: string): Promise<OfferedUpstream> {
     const known = await this.#find(caller.orgId, name)
-    return (known && toOffered(known, caller)) ?? unknownUpstream(name)
+    return (known && this.#offered(known, caller)) ?? unknownUpstream(name)
   }
 
   /**
@@ -130,7 +136,7 @@ export class Upstreams {
     const known = [...(await this.#of(caller.orgId)).values()]
     const offered = new Map(
       known.map((each) => {
-        const upstream = toOffered(each, caller)
+        const upstream = this.#offered(each, caller)
         return [each.row.id, { upstream, tools: new Set(upstream?.listing?.tools.map(({ name }) => name)) }] as const
       }),
     )
@@ -146,6 +152,11 @@ export class Upstreams {
    * credential of its own.
    */
   async target(caller: Caller, name: string): Promise<UpstreamTarget> {
+    const target = await this.#withCredential(caller, name)
+    return { ...target, suspended: this.#seen.suspended(target) }
+  }
+
+  async #withCredential(caller: Caller, name: string): Promise<UpstreamTarget> {
     const { mode, target } = await this.#target(caller, name)
     if (mode === 'shared') return target
     const own = await this.#credentials.get({ upstreamId: target.id, keyId: caller.keyId })
@@ -176,8 +187,8 @@ export class Upstreams {
     const known = await this.#find(caller.orgId, name)
     const granted = grantedTools(caller, name)
     if (known === undefined || (granted !== 'all' && granted.size === 0)) return unknownUpstream(name)
-    const { row, listed, suspended } = known
-    const { id, orgId, transport, url, program, timeoutMs } = row
+    const { row, approved, suspended } = known
+    const { id, orgId, transport, url, program, timeoutMs, listedAt } = row
     const target = {
       ...{
         id,
@@ -190,7 +201,7 @@ export class Upstreams {
         secrets: this.#secrets.of(row),
         credentialOf: '',
       },
-      ...{ tools: permittedTools(known, caller), listed, suspended },
+      ...{ tools: permittedTools(known, caller), approved, listedAt, suspended },
       ...{ readOnly: caller.upstreamPolicy?.read_only === true },
       constraints: constraintsOf(caller.upstreamPolicy, name),
     }
@@ -211,6 +222,17 @@ export class Upstreams {
     await this.#usage.write()
     const rows = await this.#store.upstreamUsage.list(orgId, from, until)
     return totalsBy(groupBy, tools === null ? rows : rows.filter((row) => row.keyId === keyId))
+  }
+
+  #offered(known: Known, caller: Caller): OfferedUpstream | undefined {
+    const { id, listedAt, credentialMode } = known.row
+    const { approved } = known
+    const credentials = credentialMode === 'shared' ? [''] : ['', caller.keyId]
+    const suspended = credentials.reduce(
+      (before, credentialOf) => this.#seen.suspended({ id, approved, listedAt, credentialOf, suspended: before }),
+      known.suspended,
+    )
+    return toOffered({ ...known, suspended }, caller)
   }
 
   /** Reads the database if the name is not cached, since the upstream may be new. */
@@ -238,8 +260,8 @@ export class Upstreams {
     const listing = row.listing === null ? null : (JSON.parse(row.listing) as UpstreamListing)
     const changed = row.changedListing === null ? null : (JSON.parse(row.changedListing) as UpstreamListing)
     const suspended = new Set(listing && changed ? changedTools(listing, changed) : [])
-    const listed = new Set(listing?.tools.map(({ name }) => name))
-    const known = { row, listing, listed, suspended }
+    const approved = listing && approvedOf(listing.tools)
+    const known = { row, listing, approved, suspended }
     this.#parsed.set(version, known)
     return known
   }

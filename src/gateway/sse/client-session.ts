@@ -3,7 +3,7 @@ import { Refusal } from '../../base/errors.ts'
 import type { Caller } from '../../core/caller.ts'
 import { messageEvent } from '../events.ts'
 import { sketchOf, tryParse } from '../message.ts'
-import type { RelayReply } from '../relay.ts'
+import type { RelayReply } from '../reply.ts'
 import { eventMaxBytes } from './connection.ts'
 
 /** Messages of one session in progress: as many as one key can have with an upstream. */

@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream'
 import type { Caller } from '../core/caller.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
-import { discardPartialEvent, type EventBoundary, errorEvent } from './events.ts'
-import type { RelayRequest } from './exchange.ts'
+import { asEvent, discardPartialEvent, EventBoundary, errorEvent } from './events.ts'
+import type { RelayRequest, UpstreamAnswer } from './exchange.ts'
 import { toRefusal } from './failures.ts'
 import type { Sketch } from './message.ts'
 
@@ -28,11 +28,47 @@ export interface Call {
   end(outcome: Outcome): void
 }
 
+/** The response to the client. */
+export type RelayReply =
+  | { kind: 'body'; status: number; headers: Record<string, string>; body: Uint8Array }
+  | {
+      kind: 'stream'
+      headers: Record<string, string>
+      pieces: AsyncGenerator<string | Uint8Array, void, undefined>
+      /** Returns whether the stream is between two events, so that a comment can be added. */
+      isBetween(): boolean
+      /** Ends a response whose pieces are not read. */
+      discard(): void
+    }
+
+/** Returns the reply that passes on the body of a response. @param headers of the reply, without the content type. */
+export function streamed(
+  call: Call,
+  { headers: received, body }: UpstreamAnswer,
+  headers: Record<string, string>,
+): RelayReply {
+  const type = received['content-type'] ?? ''
+  const boundary = new EventBoundary()
+  const discard = () => {
+    call.end('neutral')
+    body.on('error', () => {}).destroy()
+  }
+  if (type.startsWith('text/event-stream')) {
+    headers['content-type'] = 'text/event-stream'
+    const pieces = events(call, body, boundary)
+    return { kind: 'stream', headers, pieces, isBetween: () => boundary.isBetween, discard }
+  }
+  const wantsJson = /\bapplication\/json\b/i.test(call.request.headers.accept ?? '')
+  headers['content-type'] = wantsJson ? 'application/json; charset=utf-8' : 'text/event-stream'
+  const pieces = plain(call, wantsJson ? body : asEvent(body))
+  return { kind: 'stream', headers, pieces, isBetween: () => false, discard }
+}
+
 /** Part of each notification that a list has changed. One that is cut at this place goes unnoticed. */
 const listChanged = '/list_changed"'
 
 /** Yields an event stream as it arrives. If the upstream interrupts it, yields an error as the response to the request. */
-export async function* events(
+async function* events(
   call: Call,
   body: Readable,
   boundary: EventBoundary,
@@ -60,7 +96,7 @@ export async function* events(
 }
 
 /** Yields a body as it arrives. @throws Refusal if the upstream interrupts it, which closes the connection to the client. */
-export async function* plain(
+async function* plain(
   call: Call,
   body: AsyncIterable<string | Uint8Array>,
 ): AsyncGenerator<string | Uint8Array, void, undefined> {
