@@ -2,7 +2,7 @@ import { PassThrough, Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { messageEvent } from './events.ts'
 import { bodyOf, type UpstreamAnswer } from './exchange.ts'
-import { UpstreamProblem, UpstreamTimeout } from './failures.ts'
+import { UpstreamTimeout } from './failures.ts'
 
 /** Resolves when the first message has arrived. @throws UpstreamTimeout. */
 export async function begun(body: Readable, timeoutMs: number): Promise<void> {
@@ -19,19 +19,6 @@ export async function begun(body: Readable, timeoutMs: number): Promise<void> {
     clearTimeout(timer)
     body.off('readable', resolve).off('error', reject).off('close', resolve)
   }
-}
-
-/** Reads the result of a request of the gateway. @throws UpstreamTimeout, UpstreamProblem. */
-export async function resultOf(body: Readable, timeoutMs: number): Promise<unknown> {
-  await begun(body, timeoutMs)
-  const text = (await bodyOf({ status: 200, headers: {}, body })).toString('utf8')
-  const data = text.split('\n').findLast((line) => line.startsWith('data: '))
-  const { result, error } = JSON.parse(data?.slice('data: '.length) ?? '{}') as {
-    result?: unknown
-    error?: { message?: unknown }
-  }
-  if (result !== undefined) return result
-  throw new UpstreamProblem(`it refused to be initialized: ${String(error?.message).slice(0, 200)}`)
 }
 
 /** The first bytes of a response that takes long. Clients ignore comments; people who look for the reason do not. */
@@ -56,7 +43,7 @@ export function deferred(answering: Promise<UpstreamAnswer>, sessionId?: string)
   }
 }
 
-export const rpcError = (status: number, code: number, message: string): UpstreamAnswer => ({
+export const rpcError = (status: number, code: number, message: string, data?: object): UpstreamAnswer => ({
   ...{ status, headers: { 'content-type': 'application/json' } },
-  body: Readable.from([Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: null, error: { code, message } }))]),
+  body: Readable.from([Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: null, error: { code, message, data } }))]),
 })

@@ -4,7 +4,9 @@ import { LRUCache } from 'lru-cache'
 import { monotonicMs } from '../base/clock.ts'
 import type { Caller } from '../core/caller.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
-import { begun, deferred, resultOf, rpcError } from './connected-answers.ts'
+import { begun, rpcError } from './connected-answers.ts'
+import type { Connector, FullScope, UpstreamConnection } from './connector.ts'
+import { discover, initializeOf, isOlderRequest, olderRefused, whole } from './eras/connected-eras.ts'
 import { messageEvent } from './events.ts'
 import type { RelayRequest, UpstreamAnswer } from './exchange.ts'
 import { UpstreamProblem } from './failures.ts'
@@ -17,7 +19,6 @@ const ofKeyMax = 64
 const sweepMs = 1_000
 /** A connection without messages for this time makes room for one of another key. */
 const unusedMs = 30_000
-const legacyVersion = '2025-11-25'
 
 /** One message for an upstream. */
 export interface UpstreamExchange {
@@ -26,47 +27,8 @@ export interface UpstreamExchange {
   request: RelayRequest
   /** The parsed body; `undefined` if it is not JSON. */
   message: unknown
-  /** Whether the client has got the beginning of its response already, so that the answer can take long. */
-  isDeferred?: boolean
-}
-
-/** A connection to an upstream that answers all requests in one stream. @template Auth what authenticates a message. */
-export interface UpstreamConnection<Auth> {
-  readonly hasEnded: boolean
-  /** Whether a request or a listener waits for messages. */
-  readonly isBusy: boolean
-  /** Called once when the connection has ended. */
-  onEnd: () => void
-  request(message: RpcMessage, auth: Auth, signal: AbortSignal): Promise<PassThrough>
-  notify(message: RpcMessage, auth: Auth): Promise<void>
-  listen(): PassThrough
-  close(): void
-}
-
-/** Of what there are too many: connections of one upstream, or upstreams of an organization or of all. */
-export type FullScope = 'upstream' | 'organization' | 'instance'
-
-/** How to connect to upstreams of one kind. */
-export interface Connector<Auth> {
-  /** Returns what authenticates the next message, as a part of the trace of a request, and what adds the credential to it if it is sent there. */
-  authorize(
-    target: UpstreamTarget,
-    request?: RelayRequest,
-  ): { auth: Auth; intoBody: ((message: unknown) => void) | undefined }
-  /** @param isOwn the gateway opens it for a key whose client has no session, so the client cannot be asked anything. */
-  connect(target: UpstreamTarget, auth: Auth, isOwn: boolean): Promise<UpstreamConnection<Auth>>
-  /** Returns the status with which an upstream refused a message; `undefined` for another error. */
-  statusOf(error: unknown): number | undefined
-  /** Returns where another connection must be closed before one can be opened; `undefined` for another error. */
-  fullScope(error: unknown): FullScope | undefined
-  /** Whether all keys share a connection. */
-  isShared(target: UpstreamTarget): boolean
-  /** Whether a connection takes so long that the client must be kept waiting. */
-  isSlow(target: UpstreamTarget): Promise<boolean>
-  /** Time without messages after which a connection is closed. */
-  idleMsOf(target: UpstreamTarget): number
-  /** Words for an error: `with such servers`. */
-  readonly what: string
+  /** ID of the session that `initialize` opens, if the client has got it already; otherwise a new one. */
+  sessionId?: string
 }
 
 interface Open<Auth> {
@@ -81,6 +43,8 @@ interface Open<Auth> {
   idleMs: number
   /** Monotonic time of the last message of the client. */
   usedMs: number
+  /** Whether it speaks 2026-07-28, and the connection was opened by the gateway. */
+  isModern?: boolean
   /** Result of the initialization by the gateway. */
   initialized?: unknown
 }
@@ -105,6 +69,8 @@ export class ConnectedUpstreams<Auth> {
     },
   })
   readonly #sessions = new LRUCache<string, SharedSession>({ max: connectionsMax })
+  /** Upstreams that only speak 2026-07-28, by what identifies their connections. */
+  readonly #modernOnly = new LRUCache<string, true>({ max: connectionsMax })
   readonly #opening = new Map<string, Promise<Open<Auth>>>()
   readonly #sweep = setInterval(() => this.#closeIdle(), sweepMs).unref()
 
@@ -163,12 +129,10 @@ export class ConnectedUpstreams<Auth> {
     }
     const message = structuredClone(given) as RpcMessage
     this.#connector.authorize(target).intoBody?.(message)
+    if (this.#modernOnly.has(fingerprintOf(target)) && isOlderRequest(message)) return olderRefused()
     const isInitialize = message.method === 'initialize'
-    const sessionId = isInitialize ? randomUUID() : (request.headers['mcp-session-id'] as string | undefined)
-    const answering = this.#answer(exchange, message, sessionId)
-    const mayConnect = isInitialize || sessionId === undefined
-    if (exchange.isDeferred === true || !mayConnect || !(await this.isSlow(exchange))) return answering
-    return deferred(answering, isInitialize ? sessionId : undefined)
+    const sessionId = isInitialize ? (exchange.sessionId ?? randomUUID()) : request.headers['mcp-session-id']
+    return this.#answer(exchange, message, sessionId as string | undefined)
   }
 
   async #answer(
@@ -185,6 +149,7 @@ export class ConnectedUpstreams<Auth> {
         ? await this.#own(exchange)
         : this.#find(sessionId, exchange)
     if (open === undefined) return rpcError(404, -32001, 'Session not found')
+    if (open.isModern === true && isOlderRequest(message)) return olderRefused()
     const headers = isInitialize ? { 'mcp-session-id': sessionId! } : {}
     const { auth } = this.#connector.authorize(target, request)
     if (message.method === undefined || message.id === undefined) {
@@ -199,7 +164,8 @@ export class ConnectedUpstreams<Auth> {
       return { status: 200, headers: stream, body: Readable.from([Buffer.from(messageEvent(JSON.stringify(answer)))]) }
     }
     const body = await open.connection.request(message, auth, request.signal)
-    await begun(body, target.timeoutMs)
+    if (!isInitialize) await begun(body, target.timeoutMs)
+    else return (await this.#initializedBy(open, target, sessionId!, body)) ?? olderRefused()
     return { status: 200, headers: stream, body }
   }
 
@@ -249,18 +215,51 @@ export class ConnectedUpstreams<Auth> {
     return opening.finally(() => this.#opening.delete(name))
   }
 
+  /** Passes on the answer to `initialize` of a client. @returns `undefined` if the upstream only speaks 2026-07-28. */
+  async #initializedBy(
+    open: Open<Auth>,
+    target: UpstreamTarget,
+    sessionId: string,
+    answer: PassThrough,
+  ): Promise<UpstreamAnswer | undefined> {
+    const { body, message } = await whole(answer, target.timeoutMs)
+    if (message.result === undefined && (await this.#discovered(open, target))) {
+      this.#open.delete(sessionId)
+      return undefined
+    }
+    const headers = { 'mcp-session-id': sessionId, 'content-type': 'text/event-stream' }
+    return { status: 200, headers, body: Readable.from([body]) }
+  }
+
+  /** Returns whether an upstream only speaks 2026-07-28. */
+  async #discovered(open: Open<Auth>, target: UpstreamTarget): Promise<boolean> {
+    const { auth } = this.#connector.authorize(target)
+    const ask = (message: RpcMessage, signal: AbortSignal) => open.connection.request(message, auth, signal)
+    const described = await discover(ask, this.#version, target.timeoutMs)
+    if (described === undefined) {
+      this.#modernOnly.delete(open.fingerprint)
+      return false
+    }
+    this.#modernOnly.set(open.fingerprint, true)
+    open.initialized = described
+    open.isModern = true
+    return true
+  }
+
   async #initialized(name: string, exchange: UpstreamExchange): Promise<Open<Auth>> {
     const { target } = exchange
     const open = await this.#connect(name, exchange, true)
     try {
+      if (this.#modernOnly.has(open.fingerprint) && (await this.#discovered(open, target))) return open
       const { auth } = this.#connector.authorize(target)
-      const params = {
-        ...{ protocolVersion: legacyVersion, capabilities: {} },
-        clientInfo: { name: 'glovebox', version: this.#version },
-      }
-      const first = { jsonrpc: '2.0', id: 0, method: 'initialize', params }
       const signal = AbortSignal.timeout(target.timeoutMs)
-      open.initialized = await resultOf(await open.connection.request(first, auth, signal), target.timeoutMs)
+      const first = await open.connection.request(initializeOf(this.#version), auth, signal)
+      const { result, error } = (await whole(first, target.timeoutMs)).message
+      if (result === undefined) {
+        if (await this.#discovered(open, target)) return open
+        throw new UpstreamProblem(`it refused to be initialized: ${String(error?.message).slice(0, 200)}`)
+      }
+      open.initialized = result
       await open.connection.notify({ jsonrpc: '2.0', method: 'notifications/initialized' }, auth)
       return open
     } catch (error) {

@@ -9,6 +9,7 @@ import type { StoredCredentials } from '../core/upstreams/stored-credentials.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 import { boundedFetch } from './bounded-fetch.ts'
 import { Credentials } from './credentials.ts'
+import { modernVersion } from './eras/messages.ts'
 import { toRefusal, UpstreamProblem, UpstreamTimeout } from './failures.ts'
 import { AccessTokens } from './oauth/access-tokens.ts'
 import type { ProgramHost } from './stdio/connector.ts'
@@ -40,26 +41,57 @@ export async function inspectUpstream(
   credentials: StoredCredentials,
   programs: ProgramHost,
 ): Promise<UpstreamListing> {
-  if (given.transport === 'stdio') return inspectProgram(version, given, await programs.start(toProgramTarget(given)))
+  if (given.transport === 'stdio') return inspectProgram(version, given, programs)
   const target = await new AccessTokens(credentials, agent).authorized(given)
   return timed(target, (signal) => inspect(agent, version, target, signal))
 }
 
-/** Reads what a program offers, after it was installed and started, which can take longer. */
+/** Reads what a program offers, in the newer version of the protocol if it refuses the older ones. */
 async function inspectProgram(
   version: string,
   target: UpstreamTarget,
-  process: UpstreamProcess,
+  programs: ProgramHost,
 ): Promise<UpstreamListing> {
-  const { Client } = await import('@modelcontextprotocol/client')
-  const client = new Client({ name: 'glovebox', version }, { listMaxPages: pagesMax })
+  const read = async (options: ClientOptions) =>
+    readProgram(version, target, await programs.start(toProgramTarget(target)), options)
+  let refused = false
+  const onRefused = () => {
+    refused = true
+  }
+  try {
+    return await read({ onRefused })
+  } catch (error) {
+    if (!refused) throw error
+    return await read({ versionNegotiation: { mode: { pin: modernVersion } } }).catch(() => {
+      throw error
+    })
+  }
+}
+
+interface ClientOptions {
+  versionNegotiation?: { mode: { pin: string } }
+  /** Called if the program answers `initialize` with an error. */
+  onRefused?: () => void
+}
+
+/** Reads what a program offers, after it was installed and started, which can take longer. */
+async function readProgram(
+  version: string,
+  target: UpstreamTarget,
+  process: UpstreamProcess,
+  { onRefused, ...options }: ClientOptions,
+): Promise<UpstreamListing> {
+  const { Client, ProtocolError } = await import('@modelcontextprotocol/client')
+  const client = new Client({ name: 'glovebox', version }, { ...options, listMaxPages: pagesMax })
   const transport = new ProcessTransport(process)
   let problem: Error | undefined
   client.onerror = (error) => {
     if (error instanceof UpstreamProblem) problem = error
   }
   try {
-    return await timed(target, () => listingOf(client, transport))
+    return await timed(target, () =>
+      listingOf(client, transport, (error) => error instanceof ProtocolError && onRefused?.()),
+    )
   } catch (error) {
     // The end of the program is the cause of the error of the client.
     throw problem === undefined ? error : redacted(toRefusal(problem, target), target)
@@ -126,10 +158,17 @@ async function inspect(
   return listingOf(client, transport)
 }
 
-/** Connects and reads everything. */
-async function listingOf(client: Client, transport: Parameters<Client['connect']>[0]): Promise<UpstreamListing> {
+/** Connects and reads everything. @param onRefused called if it cannot connect. */
+async function listingOf(
+  client: Client,
+  transport: Parameters<Client['connect']>[0],
+  onRefused: (error: unknown) => void = () => {},
+): Promise<UpstreamListing> {
   try {
-    await client.connect(transport)
+    await client.connect(transport).catch((error: unknown) => {
+      onRefused(error)
+      throw error
+    })
     const { tools, prompts, resources } = client.getServerCapabilities() ?? {}
     const server = client.getServerVersion()
     const listing: UpstreamListing = {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Agent } from 'undici'
 import { monotonicMs } from '../base/clock.ts'
@@ -162,6 +163,12 @@ export class Relay {
   async #send(call: Call): Promise<UpstreamAnswer> {
     const { target, caller, request, sketch } = call
     if (request.method !== 'POST') return this.#request(call, {})
+    if (await this.#mustWait(call)) {
+      // The gateway itself reads the first answers, within a time in which no upstream is installed.
+      call.isDeferred = true
+      if (sketch.method === 'initialize') call.sessionId = randomUUID()
+      return deferred(this.#send(call), call.sessionId)
+    }
     if (request.headers['mcp-method'] !== undefined) return this.#sendModern(call)
     if (this.#modern.has(target.id)) return this.#toModern(call)
     const needsOwn = sketch.method !== 'initialize' && request.headers['mcp-session-id'] === undefined
@@ -181,16 +188,19 @@ export class Relay {
     return this.#request(call, sessionHeaders(session))
   }
 
+  /** Returns whether the client must be kept waiting, since the upstream is installed first. */
+  async #mustWait(call: Call): Promise<boolean> {
+    const { target, request, sketch } = call
+    const { transport } = target
+    if (transport === 'http' || call.isDeferred === true || sketch.method === '') return false
+    const needsConnection = sketch.method === 'initialize' || request.headers['mcp-session-id'] === undefined
+    return needsConnection && this.#deps.connected[transport].isSlow(call)
+  }
+
   /** Sends a message of 2026-07-28. Translates it for an upstream that only speaks older versions. */
   async #sendModern(call: Call): Promise<UpstreamAnswer> {
     const { target, caller, request, message, sketch } = call
     if (sketch.method === '') return this.#request(call, {})
-    const { transport } = target
-    if (transport !== 'http' && call.isDeferred !== true && (await this.#deps.connected[transport].isSlow(call))) {
-      // The gateway itself reads the first answers, within a time in which no upstream is installed.
-      call.isDeferred = true
-      return deferred(this.#sendModern(call))
-    }
     const sent = { message, target, keyId: caller.keyId, signal: request.signal }
     if (this.#legacy.has(target)) return this.#legacy.send(sent, this.#sender(call))
     const answer = await this.#request(call, {})

@@ -20,6 +20,8 @@ export interface Call {
   sketch: Sketch
   /** Whether the client has got the beginning of its response already. */
   isDeferred?: boolean
+  /** ID of its session, if the client has got it already. */
+  sessionId?: string
   /** Adds bytes of the response to the usage. */
   count(bytes: number): void
   /** Causes the tools of the upstream to be read again. */

@@ -5,6 +5,9 @@ import { UpstreamProblem } from './failures.ts'
 /** Maximum size of the messages that wait for one client, since all of them arrive on one stream. */
 const unreadMaxBytes = 16 * 1024 * 1024
 
+/** Names the request to which a notification of 2026-07-28 belongs. */
+const subscriptionKey = 'io.modelcontextprotocol/subscriptionId'
+
 /** A JSON-RPC message, as far as it is read here. */
 export interface RpcMessage {
   id?: unknown
@@ -124,6 +127,13 @@ export class RpcChannel {
       const pending = this.#pending.get(String(params?.progressToken))
       if (pending === undefined) this.strays += 1
       else deliver(pending.body, { ...message, params: { ...params, progressToken: pending.progressToken } })
+      return
+    }
+    const subscription = params?._meta?.[subscriptionKey]
+    const subscribed = subscription === undefined ? undefined : this.#pending.get(String(subscription))
+    if (subscribed !== undefined) {
+      const _meta = { ...params?._meta, [subscriptionKey]: subscribed.id }
+      deliver(subscribed.body, { ...message, params: { ...params, _meta } })
       return
     }
     const { refusal } = this.#options

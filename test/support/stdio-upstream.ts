@@ -114,5 +114,58 @@ server.registerTool('ask', { description: 'Asks.' }, async () => {
 await server.connect(new StdioServerTransport())
 `
 
+const sdkV2File = (name: string): string =>
+  join(import.meta.dirname, '../../node_modules/@modelcontextprotocol/server/dist', name)
+
+/** A server of the official SDK, version 2. @param legacy what it does with clients of the versions up to 2025-11-25. */
+const officialV2 = (legacy: 'serve' | 'reject') => `
+const { Server } = await import('${sdkV2File('index.mjs')}')
+const { serveStdio } = await import('${sdkV2File('stdio.mjs')}')
+const inputSchema = { type: 'object' }
+serveStdio(() => {
+  const server = new Server({ name: 'official-v2', version: '2' }, { capabilities: { tools: {} } })
+  server.setRequestHandler('tools/list', () => ({ tools: [{ name: 'era', inputSchema }, { name: 'progress', inputSchema }] }))
+  server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
+    const { progressToken } = params._meta ?? {}
+    if (params.name === 'progress' && progressToken !== undefined) {
+      await mcpReq.notify({ method: 'notifications/progress', params: { progressToken, progress: 1, total: 2 } })
+    }
+    if (params.name === 'fail') throw new Error('failed on purpose')
+    const text = mcpReq.envelope === undefined ? 'older' : 'newer'
+    return { content: [{ type: 'text', text }] }
+  })
+  return server
+}, { legacy: '${legacy}' })
+`
+
+/** A server without packages that only speaks 2026-07-28, and answers other requests as unknown methods. */
+const newer = String.raw`
+const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\n')
+const key = (name) => 'io.modelcontextprotocol/' + name
+const _meta = { [key('serverInfo')]: { name: 'newer', version: '1' } }
+const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private', _meta }
+const handle = ({ id, method, params }) => {
+  if (id === undefined) return
+  switch (params?._meta?.[key('protocolVersion')] && method) {
+    case 'server/discover':
+      return say({ id, result: { ...complete, supportedVersions: ['2026-07-28'], capabilities: { tools: {} } } })
+    case 'tools/list':
+      return say({ id, result: { ...complete, tools: [{ name: 'era', inputSchema: { type: 'object' } }] } })
+    case 'tools/call':
+      return say({ id, result: { resultType: 'complete', _meta, content: [{ type: 'text', text: 'newer' }] } })
+    default:
+      return say({ id, error: { code: -32601, message: 'Method not found' } })
+  }
+}
+require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => handle(JSON.parse(line)))
+`
+
+/** Servers by the versions of the protocol that they speak: up to 2025-11-25, both, or 2026-07-28 alone. */
+export const serversOfVersions = {
+  newer: { command: 'node', args: ['--eval', newer] },
+  'newer, of the official SDK': { command: 'node', args: ['--input-type=module', '--eval', officialV2('reject')] },
+  both: { command: 'node', args: ['--input-type=module', '--eval', officialV2('serve')] },
+} as const
+
 export const plainServer = (...args: string[]) => ({ command: 'node', args: ['--eval', plain, ...args] })
 export const officialServer = { command: 'node', args: ['--input-type=module', '--eval', official] }

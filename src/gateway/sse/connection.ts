@@ -1,7 +1,7 @@
 import type { PassThrough, Readable } from 'node:stream'
 import { createParser } from 'eventsource-parser'
 import type { Agent } from 'undici'
-import type { UpstreamConnection } from '../connected-upstreams.ts'
+import type { UpstreamConnection } from '../connector.ts'
 import { UpstreamProblem } from '../failures.ts'
 import { RpcChannel, type RpcMessage } from '../rpc-channel.ts'
 

@@ -1,6 +1,6 @@
 import type { Agent } from 'undici'
 import type { UpstreamTarget } from '../../core/upstreams/upstreams.ts'
-import type { Connector } from '../connected-upstreams.ts'
+import type { Connector } from '../connector.ts'
 import type { Credentials } from '../credentials.ts'
 import { traceOf } from '../trace-context.ts'
 import { type Authorization, SseConnection, StreamRefused } from './connection.ts'

@@ -1,6 +1,6 @@
 import type { PassThrough } from 'node:stream'
 import type { UpstreamProcess } from '../../core/upstreams/programs/program-process.ts'
-import type { UpstreamConnection } from '../connected-upstreams.ts'
+import type { UpstreamConnection } from '../connector.ts'
 import { UpstreamProblem } from '../failures.ts'
 import { type ChannelOptions, RpcChannel, type RpcMessage } from '../rpc-channel.ts'
 import { type TraceContext, withTrace } from '../trace-context.ts'

@@ -2,7 +2,7 @@ import { Refusal } from '../../base/errors.ts'
 import type { UpstreamProcess } from '../../core/upstreams/programs/program-process.ts'
 import type { ProgramScope } from '../../core/upstreams/programs/programs.ts'
 import { type ProgramTarget, toProgramTarget } from '../../core/upstreams/programs/sandbox-spec.ts'
-import type { Connector } from '../connected-upstreams.ts'
+import type { Connector } from '../connector.ts'
 import { type TraceContext, traceOf } from '../trace-context.ts'
 import { StdioConnection } from './connection.ts'
 
