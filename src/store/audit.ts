@@ -9,27 +9,26 @@ import type { Tables } from './tables.ts'
 /** Adds a line within a transaction. @returns its number. */
 export type Append = (transaction: Transaction<Tables>, entry: AuditEntry) => Promise<number>
 
-/** Returns a function that appends lines. It writes the head first, which takes the lock, so that appends are serialized. */
-export function appendIn(db: Kysely<Tables>): Append {
-  const advance = new Compiled(
-    db
-      .updateTable('auditHead')
-      .set((head) => ({ seq: sql<number>`${head.ref('seq')} + 1` }))
-      .returning(['seq', 'hash']),
-  )
-  const insert = new Compiled(db.insertInto('audit').values(anyLine))
-  const bind = new Compiled(db.updateTable('auditHead').set({ hash: '' }))
-  return async (transaction, { at, orgId, actor, action, target, details, personal, subject }) => {
-    const [head] = await advance.rows(transaction, [])
-    if (head === undefined) throw new Error('the audit has no head')
-    const bound = { seq: head.seq, at, orgId, actor, action, target, details: JSON.stringify(details) }
-    const beside = toPersonal(orgId, subject, personal)
-    const line = { ...bound, personalDigest: beside.digest }
-    const hash = hashOfLine(head.hash, line)
-    await insert.rows(transaction, Object.values({ ...line, hash, ...beside.columns }))
-    await bind.rows(transaction, [hash])
-    return head.seq
-  }
+const advance = new Compiled((db) =>
+  db
+    .updateTable('auditHead')
+    .set((head) => ({ seq: sql<number>`${head.ref('seq')} + 1` }))
+    .returning(['seq', 'hash']),
+)
+const insert = new Compiled((db) => db.insertInto('audit').values(anyLine))
+const bind = new Compiled((db) => db.updateTable('auditHead').set({ hash: '' }))
+
+/** Writes the head first, which takes the lock, so that appends are serialized. */
+export const append: Append = async (transaction, { at, orgId, actor, action, target, details, personal, subject }) => {
+  const [head] = await advance.rows(transaction, [])
+  if (head === undefined) throw new Error('the audit has no head')
+  const bound = { seq: head.seq, at, orgId, actor, action, target, details: JSON.stringify(details) }
+  const beside = toPersonal(orgId, subject, personal)
+  const line = { ...bound, personalDigest: beside.digest }
+  const hash = hashOfLine(head.hash, line)
+  await insert.rows(transaction, Object.values({ ...line, hash, ...beside.columns }))
+  await bind.rows(transaction, [hash])
+  return head.seq
 }
 
 function toPersonal(orgId: string | null, subject: string | null, value: AuditEntry['personal']) {

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { Compiled } from './compiled.ts'
 import type { Tables } from './tables.ts'
 
 declare module './tables.ts' {
@@ -15,9 +16,11 @@ export interface HiddenToolRows {
   show(orgId: string, tool: string): Promise<void>
 }
 
+const list = new Compiled((db) => db.selectFrom('hiddenTools').select('tool').where('orgId', '=', '').orderBy('tool'))
+
 export const hiddenTools = (db: Kysely<Tables>): HiddenToolRows => ({
   async list(orgId) {
-    const rows = await db.selectFrom('hiddenTools').select('tool').where('orgId', '=', orgId).orderBy('tool').execute()
+    const rows = await list.rows(db, [orgId])
     return rows.map(({ tool }) => tool)
   },
 

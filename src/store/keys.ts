@@ -1,75 +1,77 @@
 import type { Expression, ExpressionBuilder, Kysely, SqlBool, UpdateQueryBuilder, UpdateResult } from 'kysely'
+import { Compiled } from './compiled.ts'
 import { comesAfter } from './order.ts'
-import type { KeyRow, Store } from './store.ts'
+import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
-/** Implements `Store.keys`. The two lookups that every call needs are compiled once. */
-export const keys = (db: Kysely<Tables>): Store['keys'] => {
-  const byId = finder(db, 'id')
-  const bySecretHash = finder(db, 'secretHash')
-  return {
-    async ensure(key) {
-      await db
-        .insertInto('keys')
-        .values(key)
-        .onConflict((conflict) => conflict.column('id').doNothing())
-        .execute()
-    },
+/** The two lookups that every call needs. */
+const byId = new Compiled((db) => db.selectFrom('keys').selectAll().where('id', '=', ''))
+const bySecretHash = new Compiled((db) => db.selectFrom('keys').selectAll().where('secretHash', '=', ''))
 
-    get: byId,
+/** Statements that run every quarter of a second. */
+const expire = new Compiled((db) =>
+  db.updateTable('keys').set({ revokedAt: '' }).where('expiresAt', '<=', '').where('revokedAt', 'is', null),
+)
+const notRetired = new Compiled((db) =>
+  db.selectFrom('keys').selectAll().where('revokedAt', 'is not', null).where('retiredAt', 'is', null),
+)
 
-    findBySecretHash: bySecretHash,
+export const keys = (db: Kysely<Tables>): Store['keys'] => ({
+  async ensure(key) {
+    await db
+      .insertInto('keys')
+      .values(key)
+      .onConflict((conflict) => conflict.column('id').doNothing())
+      .execute()
+  },
 
-    list: (orgId) =>
-      db.selectFrom('keys').selectAll().where('orgId', '=', orgId).orderBy('createdAt').orderBy('id').execute(),
+  get: (id) => byId.row(db, [id]),
 
-    page: (orgId, after, limit) =>
-      db
-        .selectFrom('keys')
-        .selectAll()
-        .where('orgId', '=', orgId)
-        .where('secretHash', 'is not', null)
-        .where(comesAfter(after))
-        .orderBy('createdAt')
-        .orderBy('id')
-        .limit(limit)
-        .execute(),
+  findBySecretHash: (hash) => bySecretHash.row(db, [hash]),
 
-    findByPreviousHash: (hash) => db.selectFrom('keys').selectAll().where('previousHash', '=', hash).executeTakeFirst(),
+  list: (orgId) =>
+    db.selectFrom('keys').selectAll().where('orgId', '=', orgId).orderBy('createdAt').orderBy('id').execute(),
 
-    update: (id, changes) => changed(db.updateTable('keys').set(changes).where(live(id))),
+  page: (orgId, after, limit) =>
+    db
+      .selectFrom('keys')
+      .selectAll()
+      .where('orgId', '=', orgId)
+      .where('secretHash', 'is not', null)
+      .where(comesAfter(after))
+      .orderBy('createdAt')
+      .orderBy('id')
+      .limit(limit)
+      .execute(),
 
-    rotate: (id, secret) => changed(db.updateTable('keys').set(secret).where(live(id))),
+  findByPreviousHash: (hash) => db.selectFrom('keys').selectAll().where('previousHash', '=', hash).executeTakeFirst(),
 
-    async expire(now) {
-      await db
-        .updateTable('keys')
-        .set({ revokedAt: now })
-        .where('expiresAt', '<=', now)
-        .where('revokedAt', 'is', null)
-        .execute()
-    },
+  update: (id, changes) => changed(db.updateTable('keys').set(changes).where(live(id))),
 
-    withEnv: () => db.selectFrom('keys').selectAll().where('env', 'is not', null).execute(),
+  rotate: (id, secret) => changed(db.updateTable('keys').set(secret).where(live(id))),
 
-    async revoke(id, at) {
-      const changed = await db
-        .updateTable('keys')
-        .set({ revokedAt: at })
-        .where('id', '=', id)
-        .where('revokedAt', 'is', null)
-        .executeTakeFirst()
-      return changed.numUpdatedRows === 1n
-    },
+  async expire(now) {
+    await expire.rows(db, [now, now])
+  },
 
-    notRetired: () =>
-      db.selectFrom('keys').selectAll().where('revokedAt', 'is not', null).where('retiredAt', 'is', null).execute(),
+  withEnv: () => db.selectFrom('keys').selectAll().where('env', 'is not', null).execute(),
 
-    async setRetired(id, at) {
-      await db.updateTable('keys').set({ retiredAt: at }).where('id', '=', id).execute()
-    },
-  }
-}
+  async revoke(id, at) {
+    const changed = await db
+      .updateTable('keys')
+      .set({ revokedAt: at })
+      .where('id', '=', id)
+      .where('revokedAt', 'is', null)
+      .executeTakeFirst()
+    return changed.numUpdatedRows === 1n
+  },
+
+  notRetired: () => notRetired.rows(db, []),
+
+  async setRetired(id, at) {
+    await db.updateTable('keys').set({ retiredAt: at }).where('id', '=', id).execute()
+  },
+})
 
 /** Matches a key with a secret that is not revoked. */
 const live =
@@ -79,9 +81,4 @@ const live =
 
 async function changed(update: UpdateQueryBuilder<Tables, 'keys', 'keys', UpdateResult>): Promise<boolean> {
   return (await update.executeTakeFirst()).numUpdatedRows === 1n
-}
-
-function finder(db: Kysely<Tables>, column: 'id' | 'secretHash'): (value: string) => Promise<KeyRow | undefined> {
-  const query = db.selectFrom('keys').selectAll().where(column, '=', '').compile()
-  return async (value) => (await db.executeQuery<KeyRow>({ ...query, parameters: [value] })).rows[0]
 }

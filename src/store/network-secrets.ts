@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { Compiled } from './compiled.ts'
 import type { Tables } from './tables.ts'
 
 /** A secret that the broker puts into requests of runs and sandboxes of an organization. */
@@ -36,16 +37,12 @@ export interface NetworkSecretRows {
   remove(orgId: string, name: string): Promise<boolean>
 }
 
+const page = new Compiled((db) =>
+  db.selectFrom('networkSecrets').selectAll().where('orgId', '=', '').where('name', '>', '').orderBy('name').limit(1),
+)
+
 export const networkSecrets = (db: Kysely<Tables>): NetworkSecretRows => ({
-  page: (orgId, afterName, limit) =>
-    db
-      .selectFrom('networkSecrets')
-      .selectAll()
-      .where('orgId', '=', orgId)
-      .where('name', '>', afterName)
-      .orderBy('name')
-      .limit(limit)
-      .execute(),
+  page: (orgId, afterName, limit) => page.rows(db, [orgId, afterName, limit]),
 
   get: (orgId, name) =>
     db.selectFrom('networkSecrets').selectAll().where('orgId', '=', orgId).where('name', '=', name).executeTakeFirst(),

@@ -23,102 +23,99 @@ export const runs = (
   db: Kysely<Tables>,
   durably: DurableTransaction,
   { append, countRun }: WithEnding,
-): Store['runs'] => {
-  const finish = finisher(db)
-  return {
-    async begin(run, beside = {}) {
-      if (beside.delivery) await durably((transaction) => insert(transaction, run, beside))
-      else if (beside.code || run.metadata !== null) {
-        await db.transaction().execute((transaction) => insert(transaction, run, beside))
-      } else await db.insertInto('runs').values(toStored(run)).execute()
-    },
+): Store['runs'] => ({
+  async begin(run, beside = {}) {
+    if (beside.delivery) await durably((transaction) => insert(transaction, run, beside))
+    else if (beside.code || run.metadata !== null) {
+      await db.transaction().execute((transaction) => insert(transaction, run, beside))
+    } else await db.insertInto('runs').values(toStored(run)).execute()
+  },
 
-    beginOnce: (run, record, beside = {}) =>
-      durably(async (transaction) => {
-        const taken = await findRecord(transaction, record)
-        if (taken !== undefined && taken.expiresAt > run.createdAt) return taken
-        if (taken !== undefined) await transaction.deleteFrom('claims').where('runId', '=', taken.runId).execute()
-        await insert(transaction, run, beside)
-        await transaction.insertInto('claims').values(record).execute()
-        return undefined
-      }),
+  beginOnce: (run, record, beside = {}) =>
+    durably(async (transaction) => {
+      const taken = await findRecord(transaction, record)
+      if (taken !== undefined && taken.expiresAt > run.createdAt) return taken
+      if (taken !== undefined) await transaction.deleteFrom('claims').where('runId', '=', taken.runId).execute()
+      await insert(transaction, run, beside)
+      await transaction.insertInto('claims').values(record).execute()
+      return undefined
+    }),
 
-    async idempotencyRecord(key, at) {
-      const taken = await findRecord(db, key)
-      return taken !== undefined && taken.expiresAt > at ? taken : undefined
-    },
+  async idempotencyRecord(key, at) {
+    const taken = await findRecord(db, key)
+    return taken !== undefined && taken.expiresAt > at ? taken : undefined
+  },
 
-    async deleteIdempotencyRecord(id) {
-      await db.deleteFrom('claims').where('runId', '=', id).execute()
-    },
+  async deleteIdempotencyRecord(id) {
+    await db.deleteFrom('claims').where('runId', '=', id).execute()
+  },
 
-    discard: (id) =>
-      db.transaction().execute(async (transaction) => {
-        const unfinished = transaction.selectFrom('runs').select('id').where('id', '=', id)
-        const isUnfinished = await unfinished.where('finishedAt', 'is', null).executeTakeFirst()
-        if (!isUnfinished) return
-        // Deletes a thread that this run created when it locked it, and that no run has used.
-        await transaction
-          .deleteFrom('threads')
-          .where('lockedBy', '=', id)
-          .where('fence', '=', 1)
-          .whereRef('createdAt', '=', 'lastUsedAt')
-          .execute()
-        await deleteRuns(transaction, [id])
-      }),
+  discard: (id) =>
+    db.transaction().execute(async (transaction) => {
+      const unfinished = transaction.selectFrom('runs').select('id').where('id', '=', id)
+      const isUnfinished = await unfinished.where('finishedAt', 'is', null).executeTakeFirst()
+      if (!isUnfinished) return
+      // Deletes a thread that this run created when it locked it, and that no run has used.
+      await transaction
+        .deleteFrom('threads')
+        .where('lockedBy', '=', id)
+        .where('fence', '=', 1)
+        .whereRef('createdAt', '=', 'lastUsedAt')
+        .execute()
+      await deleteRuns(transaction, [id])
+    }),
 
-    finish: (id, finishedAt, ending, result, output, deliveryDueAt = finishedAt) =>
-      db.transaction().execute(async (transaction) => {
-        const stored = await finish(transaction, id, finishedAt, ending, result)
-        if (stored === undefined) return undefined
-        if (output) {
-          await transaction
-            .insertInto('runOutputs')
-            .values(toStoredOutput(stored, finishedAt, output))
-            .execute()
-          const images = output.images.map((image, position) => ({
-            runId: id,
-            position,
-            ...image,
-            endedAt: finishedAt,
-          }))
-          if (images.length > 0) await transaction.insertInto('runImages').values(images).execute()
-        }
-        if (stored.deliveryMode === 'webhook') await makeDue(transaction, id, deliveryDueAt)
-        await countRun(transaction, stored, finishedAt, result)
-        const run = toRow(stored)
-        await append(transaction, auditOfRun(run, finishedAt))
-        return run
-      }),
-
-    async output(id) {
-      const stored = await db.selectFrom('runOutputs').selectAll().where('runId', '=', id).executeTakeFirst()
+  finish: (id, finishedAt, ending, result, output, deliveryDueAt = finishedAt) =>
+    db.transaction().execute(async (transaction) => {
+      const stored = await finish(transaction, id, finishedAt, ending, result)
       if (stored === undefined) return undefined
-      const images = await db
-        .selectFrom('runImages')
-        .select(['mimeType', 'bytes'])
-        .where('runId', '=', id)
-        .orderBy('position')
-        .execute()
-      return toOutput(stored, images)
-    },
+      if (output) {
+        await transaction
+          .insertInto('runOutputs')
+          .values(toStoredOutput(stored, finishedAt, output))
+          .execute()
+        const images = output.images.map((image, position) => ({
+          runId: id,
+          position,
+          ...image,
+          endedAt: finishedAt,
+        }))
+        if (images.length > 0) await transaction.insertInto('runImages').values(images).execute()
+      }
+      if (stored.deliveryMode === 'webhook') await makeDue(transaction, id, deliveryDueAt)
+      await countRun(transaction, stored, finishedAt, result)
+      const run = toRow(stored)
+      await append(transaction, auditOfRun(run, finishedAt))
+      return run
+    }),
 
-    async get(id) {
-      const stored = await db.selectFrom('runs').selectAll().where('id', '=', id).executeTakeFirst()
-      return stored && toRow(stored)
-    },
+  async output(id) {
+    const stored = await db.selectFrom('runOutputs').selectAll().where('runId', '=', id).executeTakeFirst()
+    if (stored === undefined) return undefined
+    const images = await db
+      .selectFrom('runImages')
+      .select(['mimeType', 'bytes'])
+      .where('runId', '=', id)
+      .orderBy('position')
+      .execute()
+    return toOutput(stored, images)
+  },
 
-    async unfinished() {
-      const stored = await db
-        .selectFrom('runs')
-        .selectAll()
-        .where('finishedAt', 'is', null)
-        .orderBy('createdAt')
-        .execute()
-      return stored.map(toRow)
-    },
-  }
-}
+  async get(id) {
+    const stored = await db.selectFrom('runs').selectAll().where('id', '=', id).executeTakeFirst()
+    return stored && toRow(stored)
+  },
+
+  async unfinished() {
+    const stored = await db
+      .selectFrom('runs')
+      .selectAll()
+      .where('finishedAt', 'is', null)
+      .orderBy('createdAt')
+      .execute()
+    return stored.map(toRow)
+  },
+})
 
 /** Inserts the row of a run together with the rows that belong to it. */
 async function insert(db: Transaction<Tables>, run: NewRun, { code, delivery }: RunExtras): Promise<void> {
@@ -129,25 +126,24 @@ async function insert(db: Transaction<Tables>, run: NewRun, { code, delivery }: 
   if (delivery) await promiseDelivery(db, run, delivery)
 }
 
-function finisher(db: Kysely<Tables>) {
-  const query = new Compiled<StoredRun>(
-    db
-      .updateTable('runs')
-      .set({ finishedAt: '', ending: '', result: '', status: 'failed' })
-      .where('id', '=', '')
-      .where('finishedAt', 'is', null)
-      .returningAll(),
-  )
-  return async (
-    transaction: Transaction<Tables>,
-    id: string,
-    finishedAt: string,
-    ending: Ending,
-    result: RunResult | null,
-  ): Promise<StoredRun | undefined> => {
-    const written = [finishedAt, JSON.stringify(ending), result && JSON.stringify(result), statusOf(ending)]
-    return (await query.rows(transaction, [...written, id]))[0]
-  }
+const endRun = new Compiled<StoredRun>((db) =>
+  db
+    .updateTable('runs')
+    .set({ finishedAt: '', ending: '', result: '', status: 'failed' })
+    .where('id', '=', '')
+    .where('finishedAt', 'is', null)
+    .returningAll(),
+)
+
+function finish(
+  transaction: Transaction<Tables>,
+  id: string,
+  finishedAt: string,
+  ending: Ending,
+  result: RunResult | null,
+): Promise<StoredRun | undefined> {
+  const written = [finishedAt, JSON.stringify(ending), result && JSON.stringify(result), statusOf(ending)]
+  return endRun.row(transaction, [...written, id])
 }
 
 const findRecord = (db: Kysely<Tables>, { orgId, keyId, idempotencyKey }: Pick<IdempotencyRow, RecordKey>) =>

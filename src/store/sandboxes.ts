@@ -1,4 +1,5 @@
 import { type ExpressionBuilder, type Kysely, sql } from 'kysely'
+import { Compiled } from './compiled.ts'
 import { requireSandboxRoom } from './sandbox-limits.ts'
 import type { SandboxRow, SandboxRows } from './sandbox-rows.ts'
 import { quotaBytesOf, requireStorageRoom } from './storage-limit.ts'
@@ -44,6 +45,12 @@ export async function addSandboxes(db: Kysely<Tables>): Promise<void> {
     .execute()
 }
 
+const byName = new Compiled((db) =>
+  db.selectFrom('sandboxes').selectAll().where('orgId', '=', '').where('namespace', '=', '').where('name', '=', ''),
+)
+
+const byId = new Compiled((db) => db.selectFrom('sandboxes').selectAll().where('id', '=', ''))
+
 export const sandboxes = (db: Kysely<Tables>): SandboxRows => ({
   async create(row) {
     const inserted = await db
@@ -57,16 +64,9 @@ export const sandboxes = (db: Kysely<Tables>): SandboxRows => ({
     return true
   },
 
-  get: (orgId, namespace, name) =>
-    db
-      .selectFrom('sandboxes')
-      .selectAll()
-      .where('orgId', '=', orgId)
-      .where('namespace', '=', namespace)
-      .where('name', '=', name)
-      .executeTakeFirst(),
+  get: (orgId, namespace, name) => byName.row(db, [orgId, namespace, name]),
 
-  byId: (id) => db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst(),
+  byId: (id) => byId.row(db, [id]),
 
   page(orgId, { namespaces, states }, after, limit) {
     const later = (where: ExpressionBuilder<Tables, 'sandboxes'>) =>

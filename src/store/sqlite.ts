@@ -14,7 +14,7 @@ import { Refusal, StartRefused } from '../base/errors.ts'
 import type { SlowCalls } from '../observe/slow-calls.ts'
 import type { Rows } from './admin-store.ts'
 import { adminTokens } from './admin-tokens.ts'
-import { appendIn, audit } from './audit.ts'
+import { append, audit } from './audit.ts'
 import type { DurableTransaction } from './durably.ts'
 import { history, orgSettings } from './history.ts'
 import { keys } from './keys.ts'
@@ -39,7 +39,7 @@ import type { Tables } from './tables.ts'
 import { tasks } from './tasks.ts'
 import { threads } from './threads.ts'
 import { upstreams, upstreamUsage } from './upstreams.ts'
-import { countRunIn, usage } from './usage.ts'
+import { countRun, usage } from './usage.ts'
 import { volumes } from './volumes.ts'
 import { deliveries } from './webhooks.ts'
 
@@ -88,7 +88,6 @@ export async function openStore(
     dialect: readOnlyDialect(new ReadOnlyConnection(path, busyTimeoutMs, (error) => health.explain(error))),
     plugins: [new CamelCasePlugin()],
   })
-  const append = appendIn(db)
   const log = new WriteAheadLog(path)
   const durably = durablyIn(db)
   return {
@@ -119,7 +118,7 @@ export async function openStore(
     reseal: (again) => durably((transaction) => reseal(transaction, again)),
     profiles: profiles(db),
     threads: threads(db),
-    runs: runs(db, durably, { append, countRun: countRunIn(db) }),
+    runs: runs(db, durably, { append, countRun }),
     history: history(db, searches),
     deliveries: deliveries(db),
     tasks: tasks(db, durably),

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely'
+import { Compiled } from './compiled.ts'
 import type { Tables } from './tables.ts'
 
 declare module './tables.ts' {
@@ -40,6 +41,19 @@ export interface UpstreamCredentialRows {
   removeAll(upstreamId: string): Promise<void>
 }
 
+const ofOrg = new Compiled((db) =>
+  db
+    .selectFrom('upstreamCredentials')
+    .innerJoin('upstreams', 'upstreams.id', 'upstreamCredentials.upstreamId')
+    .selectAll('upstreamCredentials')
+    .where('upstreams.orgId', '=', '')
+    .where('upstreamCredentials.secrets', 'is not', null)
+    .orderBy('upstreamCredentials.upstreamId')
+    .orderBy('upstreamCredentials.keyId')
+    .limit(1)
+    .$narrowType<{ secrets: string }>(),
+)
+
 export const upstreamCredentials = (db: Kysely<Tables>): UpstreamCredentialRows => ({
   get: (upstreamId, keyId) =>
     db
@@ -52,18 +66,7 @@ export const upstreamCredentials = (db: Kysely<Tables>): UpstreamCredentialRows 
   list: (upstreamId) =>
     db.selectFrom('upstreamCredentials').selectAll().where('upstreamId', '=', upstreamId).orderBy('keyId').execute(),
 
-  ofOrg: (orgId, limit) =>
-    db
-      .selectFrom('upstreamCredentials')
-      .innerJoin('upstreams', 'upstreams.id', 'upstreamCredentials.upstreamId')
-      .selectAll('upstreamCredentials')
-      .where('upstreams.orgId', '=', orgId)
-      .where('upstreamCredentials.secrets', 'is not', null)
-      .orderBy('upstreamCredentials.upstreamId')
-      .orderBy('upstreamCredentials.keyId')
-      .limit(limit)
-      .$narrowType<{ secrets: string }>()
-      .execute(),
+  ofOrg: (orgId, limit) => ofOrg.rows(db, [orgId, limit]),
 
   async put({ upstreamId, keyId, updatedAt, ...secrets }) {
     await db

@@ -1,10 +1,15 @@
 import { type Kysely, sql } from 'kysely'
+import { Compiled } from './compiled.ts'
 import { indexUpstream, unindexUpstream } from './sqlite-upstreams.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
 
 /** Columns that searches read. */
 const searched = ['name', 'displayName', 'description', 'tags', 'listing'] as const
+
+const page = new Compiled((db) =>
+  db.selectFrom('upstreams').selectAll().where('orgId', '=', '').where('name', '>', '').orderBy('name').limit(1),
+)
 
 export const upstreams = (db: Kysely<Tables>): Store['upstreams'] => ({
   async create(upstream) {
@@ -23,15 +28,7 @@ export const upstreams = (db: Kysely<Tables>): Store['upstreams'] => ({
 
   byId: (id) => db.selectFrom('upstreams').selectAll().where('id', '=', id).executeTakeFirst(),
 
-  page: (orgId, afterName, limit) =>
-    db
-      .selectFrom('upstreams')
-      .selectAll()
-      .where('orgId', '=', orgId)
-      .where('name', '>', afterName)
-      .orderBy('name')
-      .limit(limit)
-      .execute(),
+  page: (orgId, afterName, limit) => page.rows(db, [orgId, afterName, limit]),
 
   async count(orgId) {
     const { count } = await db

@@ -15,23 +15,22 @@ export type CountRun = (
 /** Returns the day of a time, by which usage is counted. @param at ISO 8601, UTC. */
 export const dayOf = (at: string): string => at.slice(0, 'yyyy-mm-dd'.length)
 
-export function countRunIn(db: Kysely<Tables>): CountRun {
-  const add = new Compiled(
-    db
-      .insertInto('usage')
-      .values({ orgId: '', day: '', keyId: '', runs: 1, runMs: 0, cpuMs: 0, refused: 0, sandboxMs: 0 })
-      .onConflict((conflict) =>
-        conflict.columns(['orgId', 'day', 'keyId']).doUpdateSet({
-          runs: sql<number>`usage.runs + excluded.runs`,
-          runMs: sql<number>`usage.run_ms + excluded.run_ms`,
-          cpuMs: sql<number>`usage.cpu_ms + excluded.cpu_ms`,
-        }),
-      ),
-  )
-  return async (transaction, { orgId, keyId }, at, result) => {
-    const measured = [Math.round(result?.durationMs ?? 0), Math.round(result?.cpuTimeMs ?? 0)]
-    await add.rows(transaction, [orgId, dayOf(at), keyId, 1, ...measured, 0, 0])
-  }
+const add = new Compiled((db) =>
+  db
+    .insertInto('usage')
+    .values({ orgId: '', day: '', keyId: '', runs: 1, runMs: 0, cpuMs: 0, refused: 0, sandboxMs: 0 })
+    .onConflict((conflict) =>
+      conflict.columns(['orgId', 'day', 'keyId']).doUpdateSet({
+        runs: sql<number>`usage.runs + excluded.runs`,
+        runMs: sql<number>`usage.run_ms + excluded.run_ms`,
+        cpuMs: sql<number>`usage.cpu_ms + excluded.cpu_ms`,
+      }),
+    ),
+)
+
+export const countRun: CountRun = async (transaction, { orgId, keyId }, at, result) => {
+  const measured = [Math.round(result?.durationMs ?? 0), Math.round(result?.cpuTimeMs ?? 0)]
+  await add.rows(transaction, [orgId, dayOf(at), keyId, 1, ...measured, 0, 0])
 }
 
 export const usage = (db: Kysely<Tables>): Store['usage'] => ({
