@@ -11,7 +11,7 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { plainName } from '../base/network.ts'
 import { NetworkRefused, type RequestLine, type Target } from './decision.ts'
-import { headOf, passedOn } from './http-messages.ts'
+import { headOf, passedOn, statusOf } from './http-messages.ts'
 import type { EgressJail } from './jail.ts'
 import { joinMasked, passOnMasked, refuseUpgradeMasked } from './masked-exchange.ts'
 import { pump } from './pump.ts'
@@ -175,28 +175,26 @@ export class HttpProxy {
       sent.on('response', (answer) => {
         answer.on('close', resolve)
         if (isRefused) return void answer.destroy()
+        answer.on('error', () => response.destroy())
         try {
           count(bytesOf(answer.rawHeaders))
+          if (isMasked) return passOnMasked(answer, response, filled.echoes, line.method === 'HEAD', count)
+          const { status, reason } = statusOf(answer)
+          response.writeHead(status, reason, passedOn(answer.rawHeaders))
         } catch (error) {
           return refuse(error)
         }
-        if (isMasked) {
-          try {
-            return passOnMasked(answer, response, filled.echoes, line.method === 'HEAD', count)
-          } catch (error) {
-            return refuse(error)
-          }
-        }
-        response.writeHead(answer.statusCode ?? 502, answer.statusMessage, passedOn(answer.rawHeaders))
         pump(answer, withTrailers(response, answer), count)
-        answer.on('error', () => response.destroy())
       })
       sent.on('continue', () => response.writeContinue())
-      sent.on('error', (error) => {
+      const fail = (error: Error) => {
         if (isRefused) return
         if (response.headersSent) response.destroy()
         reject(error)
-      })
+      }
+      sent.on('error', fail)
+      // Without an error: Node ends a connection whose server changes a protocol without being asked to.
+      sent.on('close', () => response.headersSent || fail(new Error('there was no answer')))
       response.on('close', () => {
         if (!response.writableFinished) sent.destroy()
       })
@@ -254,7 +252,7 @@ export class HttpProxy {
       const sent = this.#send(asked, path)
       const use = this.#jail.useOf(asked.target)
       sent.on('upgrade', (answer, outside, rest) => {
-        const { statusMessage, headers } = maskedHead(answer, answer.rawHeaders, echoes, false)
+        const { statusMessage, headers } = maskedHead(answer.statusMessage ?? '', answer.rawHeaders, echoes, false)
         if (rest.length > 0) outside.unshift(rest)
         if (head.length > 0) socket.unshift(head)
         socket.write(headOf(`HTTP/1.1 ${answer.statusCode ?? 101} ${statusMessage}`, headers))
@@ -270,6 +268,7 @@ export class HttpProxy {
         }
       })
       sent.on('error', reject)
+      sent.on('close', () => reject(new Error('there was no answer')))
       socket.once('close', () => sent.destroy())
       sent.end()
     })

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type Duplex, pipeline, type Writable } from 'node:stream'
 import { NetworkRefused, type Target } from './decision.ts'
-import { headOf, passedOn } from './http-messages.ts'
+import { headOf, passedOn, statusOf } from './http-messages.ts'
 import type { EgressJail } from './jail.ts'
 import { pump } from './pump.ts'
 import { maskedHead, maskOf } from './secrets/masked-answer.ts'
@@ -18,10 +18,10 @@ export function passOnMasked(
   isHead: boolean,
   count: Count,
 ): void {
-  const status = answer.statusCode ?? 502
+  const { status, reason } = statusOf(answer)
   const hasBody = !isHead && status !== 204 && status !== 304
   const stages = readable(answer, hasBody ? echoes : [])
-  const { statusMessage, headers } = maskedHead(answer, passedOn(answer.rawHeaders), echoes, hasBody)
+  const { statusMessage, headers } = maskedHead(reason, passedOn(answer.rawHeaders), echoes, hasBody)
   response.writeHead(status, statusMessage, headers)
   response.flushHeaders()
   sendBody(answer, stages, response, count)
@@ -34,9 +34,10 @@ export function refuseUpgradeMasked(
   echoes: readonly Replacement[],
   count: Count,
 ): void {
+  const { status, reason } = statusOf(answer)
   const stages = readable(answer, echoes)
-  const { statusMessage, headers } = maskedHead(answer, passedOn(answer.rawHeaders), echoes, true)
-  const line = `HTTP/1.1 ${answer.statusCode ?? 502} ${statusMessage}`
+  const { statusMessage, headers } = maskedHead(reason, passedOn(answer.rawHeaders), echoes, true)
+  const line = `HTTP/1.1 ${status} ${statusMessage}`
   const kept = headers.filter((_, i) => headers[i - (i % 2)]!.toLowerCase() !== 'transfer-encoding')
   socket.write(headOf(line, [...kept, 'Connection', 'close']))
   sendBody(answer, stages, socket, count)

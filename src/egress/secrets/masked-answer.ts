@@ -28,7 +28,7 @@ export interface MaskedHead {
 
 /** @param hasBody whether a body follows whose bytes are changed. */
 export function maskedHead(
-  { statusMessage = '' }: IncomingMessage,
+  statusMessage: string,
   headers: readonly string[],
   echoes: readonly Replacement[],
   hasBody: boolean,

@@ -64,11 +64,13 @@ export class PreviewServer {
       answerPreflight(request, response)
       return
     }
-    this.#serve(request, place, false, response).then((relayed) => {
-      if (relayed === undefined || response.destroyed) return void relayed?.connection.destroy()
-      this.#stalled.watch(request.socket)
-      relay(relayed, response, refuse)
-    }, this.#failed(refuse))
+    this.#serve(request, place, false, response)
+      .then((relayed) => {
+        if (relayed === undefined || response.destroyed) return void relayed?.connection.destroy()
+        this.#stalled.watch(request.socket)
+        relay(relayed, response, refuse)
+      })
+      .catch(this.#failed(refuse))
   }
 
   upgrade(request: IncomingMessage, socket: Socket, head: Buffer, place: Place): void {
@@ -83,11 +85,13 @@ export class PreviewServer {
       return response
     }
     const refuse = this.#refusing((refusal) => answerRefusal(respondAs(), place, refusal))
-    this.#serve(request, place, true).then((relayed) => {
-      if (relayed === undefined || socket.destroyed) return void relayed?.connection.destroy()
-      this.#stalled.watch(socket)
-      relayUpgrade(relayed, { socket, head, respondAs }, refuse)
-    }, this.#failed(refuse))
+    this.#serve(request, place, true)
+      .then((relayed) => {
+        if (relayed === undefined || socket.destroyed) return void relayed?.connection.destroy()
+        this.#stalled.watch(socket)
+        relayUpgrade(relayed, { socket, head, respondAs }, refuse)
+      })
+      .catch(this.#failed(refuse))
   }
 
   /** @returns nothing where the response was written already. @throws Refusal. */

@@ -2,6 +2,7 @@ import { type ClientRequest, type IncomingMessage, request as requestOf, type Se
 import type { Socket } from 'node:net'
 import { type Duplex, pipeline } from 'node:stream'
 import { Refusal } from '../../base/errors.ts'
+import { finalStatusOf } from '../../base/status-line.ts'
 import { responseHeaders } from './headers.ts'
 import type { Place } from './place.ts'
 
@@ -25,7 +26,7 @@ export function relay(relayed: Relayed, response: ServerResponse, refuse: (refus
   const { request, connection } = relayed
   const upstream = open(relayed, refuse, () => response.headersSent)
   response.once('close', () => connection.destroy())
-  upstream.once('response', (answer) => respond(relayed, answer, response))
+  upstream.once('response', (answer) => respond(relayed, answer, () => response, refuse))
   if (hasBody(request)) pipeline(request, upstream, () => undefined)
   else upstream.end()
 }
@@ -46,7 +47,7 @@ export function relayUpgrade(
   socket.once('close', () => connection.destroy())
   upstream.once('response', (answer) => {
     isAnswered = true
-    respond(relayed, answer, respondAs())
+    respond(relayed, answer, respondAs, refuse)
   })
   upstream.once('upgrade', ({ rawHeaders }, inside, first) => {
     isAnswered = true
@@ -77,16 +78,33 @@ function open(
     headers,
     setHost: false,
   })
-  upstream.on('error', () => {
+  let isRefused = false
+  const fail = () => {
     connection.destroy()
-    if (!isAnswered()) refuse(new Refusal('preview_failed'))
-  })
+    if (isRefused || isAnswered()) return
+    isRefused = true
+    refuse(new Refusal('preview_failed'))
+  }
+  upstream.on('error', fail)
+  // Without an error: Node ends a connection whose server changes a protocol without being asked to.
+  upstream.once('close', () => isAnswered() || fail())
   return upstream
 }
 
-function respond({ place, port }: Relayed, answer: IncomingMessage, response: ServerResponse): void {
-  const { statusCode = 502, statusMessage, rawHeaders } = answer
-  response.writeHead(statusCode, statusMessage, responseHeaders(rawHeaders, place, port, false))
+function respond(
+  { place, port }: Relayed,
+  answer: IncomingMessage,
+  respondAs: () => ServerResponse,
+  refuse: (refusal: Refusal) => void,
+): void {
+  const line = finalStatusOf(answer)
+  if (line === undefined) {
+    answer.destroy()
+    refuse(new Refusal('preview_failed'))
+    return
+  }
+  const response = respondAs()
+  response.writeHead(line.status, line.reason, responseHeaders(answer.rawHeaders, place, port, false))
   response.flushHeaders()
   // A response that breaks off must not look complete.
   pipeline(answer, response, (error) => {
