@@ -85,6 +85,10 @@ export async function openApp(config: Config, instance: Instance, version: strin
         packages: packagesNetwork(config.values),
       },
       upstreamRefreshMs: config.upstreamRefreshMs,
+      packageLimits: {
+        ...{ sizeBytes: config.packagesSizeBytes, buildMs: config.packagesBuildMs },
+        ...{ buildsMax: config.packagesBuildsMax, buildsPerOrg: config.packagesBuildsPerOrg },
+      },
       upstreamOAuth: upstreamOAuth(agent, config.publicUrl),
       runtimeFacts: factsOf(config, instance, version),
     })

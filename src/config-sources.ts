@@ -12,6 +12,7 @@ interface Shape {
   type?: string
   enum?: readonly unknown[]
   items?: Shape
+  properties?: Record<string, Shape>
   pattern?: string
   minimum?: number
   maximum?: number
@@ -49,7 +50,7 @@ export function readSetting(setting: Setting, written: unknown, place: string): 
 
 function fromText(setting: Setting, written: unknown): unknown {
   const shape: Shape = setting.schema
-  if (Array.isArray(written) && shape.type === 'object') return fromPairs(written)
+  if (Array.isArray(written) && shape.type === 'object') return fromPairs(written, shape)
   if (typeof written !== 'string') return written
   const text = written.trim()
   switch (shape.type) {
@@ -82,11 +83,13 @@ function fromJson(text: string): unknown {
   }
 }
 
-/** One `NAME=value` for each time the flag was used. */
-function fromPairs(pairs: readonly unknown[]): unknown {
+/** One `NAME=value` for each time the flag was used. The values of a name make a list where it has a list. */
+function fromPairs(pairs: readonly unknown[], { properties }: Shape): unknown {
   const entries = pairs.map((pair) => /^([^=]+)=(.*)$/s.exec(String(pair)))
   if (entries.some((entry) => entry === null)) return pairs
-  return Object.fromEntries(entries.map((entry) => [entry?.[1], entry?.[2]]))
+  if (properties === undefined) return Object.fromEntries(entries.map((entry) => [entry?.[1], entry?.[2]]))
+  const ofNames = Map.groupBy(entries, (entry) => String(entry?.[1]))
+  return Object.fromEntries([...ofNames].map(([name, found]) => [name, found.map((entry) => entry?.[2])]))
 }
 
 /** Describes what a setting accepts, for refusals and for the documentation. */
@@ -106,7 +109,9 @@ export function expected({ schema, unit }: Setting): string {
     case 'array':
       return shape.items?.enum ? `a list of ${shape.items.enum.join(', ')}` : 'a list of names without spaces'
     case 'object':
-      return 'a map of variable names to text'
+      return shape.properties
+        ? `a map of ${Object.keys(shape.properties).join(' and ')} to lists of names`
+        : 'a map of variable names to text'
     default:
       return shape.pattern?.startsWith('^/') ? 'an absolute path' : 'text without spaces'
   }

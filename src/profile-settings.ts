@@ -6,6 +6,7 @@ import { defaultImage, imageNameMax, imageNamePattern } from './base/image.ts'
 import { busyAnswers, type MountedVolume, type Profile, toolsets } from './base/profile.ts'
 import { languages, moduleNamePattern, reuses, volumesMax } from './base/run.ts'
 import { checkNetwork, networkSettings, toNetwork } from './network-settings.ts'
+import { profilePackageSettings, toPackages } from './package-settings.ts'
 import { sandboxSettings, toSandboxPolicy } from './sandbox-settings.ts'
 import { bytes, count, GiB, KiB, MiB, seconds, setting } from './setting.ts'
 
@@ -88,6 +89,7 @@ export const profileSettings = {
     { inProfiles },
   ),
   ...networkSettings,
+  ...profilePackageSettings,
   ...sandboxSettings,
   output_soft: setting(
     bytes(1 * KiB, 64 * MiB),
@@ -204,6 +206,7 @@ export type ProfileValues = {
  */
 export function toProfile(name: string, values: ProfileValues): Profile {
   checkProfile(name, values)
+  const network = toNetwork(values)
   const content: Omit<Profile, 'revision'> = {
     name,
     languages: values.languages,
@@ -248,7 +251,8 @@ export function toProfile(name: string, values: ProfileValues): Profile {
           },
     sandboxes: toSandboxPolicy(values),
     volumes: values.volumes.map(toMountedVolume),
-    ...toNetwork(values),
+    ...network,
+    ...toPackages(values, network.network),
     orgs: values.orgs,
   }
   return { ...content, revision: createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16) }

@@ -8,6 +8,7 @@ import { workspacesProblem } from './base/host-workspace.ts'
 import { defaultHome, defaultStateDir } from './base/instance.ts'
 import { previewSettings, sharedNetworkSettings } from './network-settings.ts'
 import { logFormats, logLevels } from './observe/log.ts'
+import { packageSettings } from './package-settings.ts'
 import { profileSettings } from './profile-settings.ts'
 import { registriesProblem } from './registry/reference.ts'
 import { bytes, count, GiB, KiB, MiB, names, type Setting, seconds, setting } from './setting.ts'
@@ -121,6 +122,7 @@ const server = {
   ),
   ...sharedNetworkSettings,
   ...previewSettings,
+  ...packageSettings,
   transfers_per_key: setting(
     count(1, 1_000),
     8,

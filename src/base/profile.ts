@@ -1,4 +1,5 @@
 import type { JailNetwork } from './network.ts'
+import type { ProfilePackages } from './packages.ts'
 import type { Language, Limits, Quota, Reuse } from './run.ts'
 
 /** Which files the runs of a profile can keep. */
@@ -96,6 +97,8 @@ export interface Profile {
   network?: JailNetwork
   /** Names of secrets that its network has; absent: none. */
   secrets?: readonly string[]
+  /** Packages that its runs find beside those of the image; absent: none. */
+  packages?: ProfilePackages
   /** Organizations that may use it, where it is a profile of the configuration; none: all. */
   orgs: readonly string[]
 }

@@ -490,6 +490,16 @@ export const refusalTexts = {
     message: 'The service is temporarily unavailable: {reason}.',
     hint: 'Retry shortly.',
   },
+  packages_installing: {
+    kind: 'unavailable',
+    message: 'The packages of the profile {profile} are being installed.',
+    hint: 'Retry in {retryAfterSeconds} s.',
+  },
+  packages_failed: {
+    kind: 'configuration_error',
+    message: 'The packages of the profile {profile} could not be installed: {problem}.',
+    hint: 'Correct the packages or the network of the profile. The next attempt is possible in {retryAfterSeconds} s.',
+  },
   disk_unavailable: {
     kind: 'unavailable',
     message: 'The server cannot store data now: {problem}.',

@@ -55,7 +55,7 @@ async function runner(config: Config, io: ProcessIo): Promise<number> {
         waitMs: config.queueWaitMs,
       },
       storage: Object.values(config.profiles).every(
-        ({ storage, volumes }) => storage.kind === 'none' && volumes.length === 0,
+        ({ storage, volumes, packages }) => storage.kind === 'none' && volumes.length === 0 && !packages,
       )
         ? 'none'
         : {

@@ -32,6 +32,7 @@ import { databaseWatch } from './jobs/database-watch.ts'
 import { RetentionJob } from './jobs/retention-job.ts'
 import { StorageMaintenance } from './jobs/storage-maintenance.ts'
 import { observed, type WebhookDeps, Webhooks } from './jobs/webhooks.ts'
+import { PackageLayers, type PackageLimits } from './packages/layers.ts'
 import { readinessOf } from './readiness.ts'
 import type { ExecuteEvent } from './runs/execute-event.ts'
 import { RunNetworks } from './runs/run-networks.ts'
@@ -193,6 +194,8 @@ export interface CoreDeps {
   upstreamPrograms: Pick<ProgramDeps, 'limits' | 'packages'>
   /** Time after which the tools of an upstream that is used are read again. */
   upstreamRefreshMs: number
+  /** What installing the packages of profiles may use. */
+  packageLimits: PackageLimits
   /** What reports on the running server need. */
   runtimeFacts: RuntimeFacts
   /** Replaces the time and the timers of sandboxes, for tests. */
@@ -207,12 +210,13 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   const { toBody } = deps.webhooks
   const webhooks = new Webhooks({ store, vault, outbound: observed(deps.webhooks.outbound, metrics), toBody, log })
   const threadLocks = new ThreadLocks(store, log)
-  const volumes = new Volumes(store, runner)
+  const profiles = new Profiles(store, vault, deps.profiles, deps.readProfile)
+  const packages = new PackageLayers({ store, runner, profiles, limits: deps.packageLimits, log })
+  const volumes = new Volumes(store, runner, packages)
   const registered = new RegisteredSecretsOfOrgs(store, vault)
   const secrets = new NetworkSecrets(store, vault)
   const allowances = new UsageLimiter(store)
   const runs = new Runs({ store, runner, threads: threadLocks, volumes, secrets, allowances, webhooks, metrics, log })
-  const profiles = new Profiles(store, vault, deps.profiles, deps.readProfile)
   const keys: Keys = new Keys({ store, runner, profiles, vault, log, retired: (keyId) => sandboxes.retireKey(keyId) })
   const sealing = new Sealing(await ensureSecret(store, vault, 'sealing_of_states', newSealingSecret()))
   const links = new SignedLinks(store, await ensureSecret(store, vault, 'signing_of_links', newLinkSecret()))
@@ -250,7 +254,8 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   await runs.start()
   keys.startWatching()
   sandboxes.start()
-  for (const each of [openRequests, runNetworks.job, retention, maintenance, upstreams, webhooks]) each.start()
+  for (const each of [openRequests, runNetworks.job, retention, maintenance, packages.job, upstreams, webhooks])
+    each.start()
   const runtime = new Runtime({
     ...{ store, runner, metrics, log, facts: deps.runtimeFacts, sandboxes: sandboxes.control },
     jobs: {
@@ -260,6 +265,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
       expire_threads: maintenance.jobs.expire,
       retire_keys: keys.retirement,
       check_open_requests: openRequests.job,
+      remove_packages: packages.job,
       ...upstreams.jobs,
       deliver_webhooks: webhooks.job,
     },
@@ -324,6 +330,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
       await retention.stop()
       await maintenance.stop()
       await refresher.stop()
+      await packages.close()
       await upstreams.stop()
       await keys.stop()
       await sandboxes.stop()

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { type Kysely, sql } from 'kysely'
 import { StartRefused } from '../base/errors.ts'
 import { addNetworkSecrets } from './network-secrets.ts'
+import { addPackageLayers } from './package-layers.ts'
 import { addSandboxPorts } from './sandbox-ports.ts'
 import { addSandboxes } from './sandboxes.ts'
 import { keepBefore, keptPath } from './sqlite-backup.ts'
@@ -54,6 +55,7 @@ const steps: readonly Step[] = [
   addUpstreamSearch,
   addUpstreamPrograms,
   addUpstreamInstallers,
+  addPackageLayers,
 ]
 
 export const newestVersion = steps.length

@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely'
 import { hiddenTools } from './hidden-tools.ts'
 import { networkSecrets } from './network-secrets.ts'
+import { packageLayers } from './package-layers.ts'
 import { sandboxPorts } from './sandbox-ports.ts'
 import { sandboxes } from './sandboxes.ts'
 import type { Tables } from './tables.ts'
@@ -12,6 +13,7 @@ import { usedLinks } from './used-links.ts'
 const nouns = {
   hiddenTools,
   networkSecrets,
+  packageLayers,
   sandboxes,
   sandboxPorts,
   upstreamCredentials,

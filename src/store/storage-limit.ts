@@ -6,7 +6,7 @@ import type { Tables } from './tables.ts'
 const retryAfterSeconds = 60
 
 /** The tables whose rows have a filesystem each. */
-const stored = ['threads', 'volumes', 'sandboxes', 'upstreamSandboxes'] as const
+const stored = ['threads', 'volumes', 'sandboxes', 'upstreamSandboxes', 'packageLayers'] as const
 
 /**
  * Enforces the storage limit of an organization after a write that increased the sum of its quotas. Must be called in the
@@ -24,7 +24,7 @@ export async function requireStorageRoom(db: Kysely<Tables>, orgId: string): Pro
   }
 }
 
-/** Returns the sum of the quotas of all threads, volumes, sandboxes or sandboxes of upstreams of an organization, in bytes. */
+/** Returns the sum of the quotas of all threads, volumes, sandboxes, sandboxes of upstreams or packages of an organization, in bytes. */
 export async function quotaBytesOf(db: Kysely<Tables>, of: (typeof stored)[number], orgId: string): Promise<number> {
   const sum = await db
     .selectFrom(of)

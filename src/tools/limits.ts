@@ -40,6 +40,7 @@ function limitsOf(profile: Profile, software: Software): object {
     toolsets: profile.calls.toolsets,
     network: 'none',
     ...softwareOnTheWire(profile, software),
+    ...(profile.packages && { packages: { pip: profile.packages.pip, npm: profile.packages.npm } }),
   }
 }
 

@@ -130,6 +130,7 @@ export const topFiles: Readonly<Record<string, string>> = {
   'src/sandbox-settings.ts': 'config',
   'src/network-settings.ts': 'config',
   'src/upstream-settings.ts': 'config',
+  'src/package-settings.ts': 'config',
 }
 
 /** Packages and the modules that may import them, so that a package can be replaced in one place. */

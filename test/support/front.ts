@@ -112,6 +112,7 @@ export const coreSettings = {
     packages: packagesNetwork(loadConfig({ flags: {}, env: {}, file: undefined }).values),
   },
   upstreamRefreshMs: 10 * 60_000,
+  packageLimits: { sizeBytes: 2 ** 26, buildMs: 60_000, buildsMax: 2, buildsPerOrg: 1 },
   upstreamOAuth: upstreamOAuth(agent, 'https://glovebox.example.com'),
   readProfile: (name: string, written: Readonly<Record<string, unknown>>) =>
     readProfile(loadConfig({ flags: {}, env: {}, file: undefined }).values, name, written),

@@ -89,6 +89,7 @@ export class ProcessRunner implements Runner {
     },
     collect: async () => ({ images: 0, layers: 0, bytes: 0 }),
     softwareOf: () => this.software,
+    digestOf: (name) => (name === 'default' || this.imageNames.has(name) ? name : undefined),
   }
   readonly #runs = new Map<string, Run>()
 

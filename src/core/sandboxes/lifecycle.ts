@@ -1,6 +1,7 @@
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { HostWorkspace } from '../../base/host-workspace.ts'
+import { defaultImage } from '../../base/image.ts'
 import { InTurn } from '../../base/in-turn.ts'
 import type { RunThread } from '../../base/run.ts'
 import type { SandboxCrash } from '../../base/sandbox.ts'
@@ -159,7 +160,7 @@ export class SandboxLifecycle implements IdleHolder {
       const { network } = caller.profile
       // Secrets are for programs, which it gets when it is started.
       const withoutSecrets = { ...(network && { network }), env: {} }
-      const spec = toSandboxSpec(now, vault, withoutSecrets, await volumes.ofRun(caller), workspaces)
+      const spec = toSandboxSpec(now, vault, withoutSecrets, await volumes.mountedBy(caller), workspaces)
       await this.asked(now, () => runner.openFiles(spec))
     })
   }
@@ -211,7 +212,7 @@ export class SandboxLifecycle implements IdleHolder {
     const { runner, vault, volumes, secrets, workspaces } = this.deps
     try {
       const opened = await secrets.networkOf(caller, settingsOf(row).secrets)
-      const mounted = await volumes.ofRun(caller)
+      const mounted = await volumes.ofRun(caller, row.image ?? defaultImage)
       const thread = await this.#lockThread(row, caller)
       await runner.start(toSandboxSpec(row, vault, opened, mounted, workspaces, thread))
     } catch (error) {

@@ -10,9 +10,10 @@ export async function recordNetwork(
   { keyId, uses }: NonNullable<SandboxStatus['network']>,
 ): Promise<void> {
   const program = await store.upstreamSandboxes.byId(sandboxId)
+  const packages = program === undefined && (await store.packageLayers.byId(sandboxId)) !== undefined
   const line = {
     ...{ at: timestamp(), orgId, actor: keyId },
-    action: program ? 'upstream.network' : 'sandbox.network',
+    action: program ? 'upstream.network' : packages ? 'packages.network' : 'sandbox.network',
     target: program?.upstreamId ?? sandboxId,
     details: { network: totalsOf(uses) },
     personal: { network: uses },

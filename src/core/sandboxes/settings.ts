@@ -1,5 +1,6 @@
 import { Refusal } from '../../base/errors.ts'
 import { type HostWorkspace, workspacePath } from '../../base/host-workspace.ts'
+import { packagesSlug } from '../../base/packages.ts'
 import type { RunThread } from '../../base/run.ts'
 import { homeDirectory, type SandboxLimits, type SandboxSpec } from '../../base/sandbox.ts'
 import type { SandboxRow } from '../../store/sandbox-rows.ts'
@@ -218,7 +219,7 @@ export function toSandboxSpec(
     user,
     limits,
     disk: { bytes: row.quotaBytes, inodes: row.quotaFiles },
-    volumes: volumes.filter(({ slug }) => slugs.includes(slug) && slug !== shared?.name),
+    volumes: volumes.filter(({ slug }) => [...slugs, packagesSlug].includes(slug) && slug !== shared?.name),
     ...(thread && { thread }),
     ...(shared && { workspace: shared.name }),
     ...(network && { network }),

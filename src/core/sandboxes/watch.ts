@@ -103,7 +103,10 @@ export class SandboxWatch {
   /** Ends a sandbox that should not run: its row is gone, or says that it has ended. */
   async #tidy({ sandboxId, orgId, state }: SandboxStatus): Promise<void> {
     // Those of upstreams are kept by `UpstreamPrograms`.
-    if ((await this.#deps.store.upstreamSandboxes.byId(sandboxId)) !== undefined) return
+    const { upstreamSandboxes, packageLayers } = this.#deps.store
+    if ((await upstreamSandboxes.byId(sandboxId)) !== undefined) return
+    // Those that install packages by `PackageLayers`.
+    if ((await packageLayers.byId(sandboxId)) !== undefined) return
     const row = await this.#deps.store.sandboxes.byId(sandboxId)
     if (row === undefined) await this.#deps.runner.remove(orgId, sandboxId)
     else if (state.kind !== 'crashed' && !liveStates.includes(row.state)) await this.#deps.runner.stop(sandboxId, 0)

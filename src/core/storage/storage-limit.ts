@@ -12,15 +12,15 @@ const retryAfterSeconds = 60
  * @throws Refusal limit_reached.
  */
 export async function requireStorageRoom(
-  store: Pick<Store, 'limits' | 'threads' | 'volumes' | 'sandboxes' | 'upstreamSandboxes'>,
+  store: Pick<Store, 'limits' | 'threads' | 'volumes' | 'sandboxes' | 'upstreamSandboxes' | 'packageLayers'>,
   orgId: string,
   addedBytes: number,
 ): Promise<void> {
   if (addedBytes <= 0) return
   const { storage_bytes: amount } = JSON.parse((await store.limits.get(orgId)) ?? '{}') as UsageLimits
   if (amount === undefined) return
-  const { threads, volumes, sandboxes, upstreamSandboxes } = store
-  const stored = [threads, volumes, sandboxes, upstreamSandboxes]
+  const { threads, volumes, sandboxes, upstreamSandboxes, packageLayers } = store
+  const stored = [threads, volumes, sandboxes, upstreamSandboxes, packageLayers]
   const quotas = await Promise.all(stored.map((rows) => rows.quotaBytes(orgId)))
   const keptBytes = quotas.reduce((sum, bytes) => sum + bytes, 0)
   if (keptBytes + addedBytes > amount) {

@@ -6,6 +6,7 @@ import type { VolumeRow } from '../../store/storage-rows.ts'
 import type { Store } from '../../store/store.ts'
 import type { Profiles } from '../access/profiles.ts'
 import type { Caller } from '../caller.ts'
+import type { PackageLayers } from '../packages/layers.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 
 /** A volume as keys see it whose profile mounts it. */
@@ -47,14 +48,28 @@ export const volumeNeeds = { list: 'volumes.read' } as const
 export class Volumes {
   readonly #store: Store
   readonly #runner: Runner
+  readonly #packages: Pick<PackageLayers, 'of'> | undefined
 
-  constructor(store: Store, runner: Runner) {
+  /** @param packages of profiles; absent: none. */
+  constructor(store: Store, runner: Runner, packages?: Pick<PackageLayers, 'of'>) {
     this.#store = store
     this.#runner = runner
+    this.#packages = packages
   }
 
-  /** Returns the volumes of a run of the caller. @throws Refusal volume_missing if one does not exist. */
-  async ofRun({ orgId, profile: { volumes } }: Caller): Promise<RunVolume[]> {
+  /**
+   * Returns the volumes of a run of the caller, with that of the packages of its profile.
+   * @param image of the run.
+   * @throws Refusal volume_missing if one does not exist, and those of `PackageLayers.of`.
+   */
+  async ofRun(caller: Caller, image = caller.profile.image): Promise<RunVolume[]> {
+    const packages = await this.#packages?.of(caller, image)
+    const mounted = await this.mountedBy(caller)
+    return packages ? [...mounted, packages] : mounted
+  }
+
+  /** Returns the volumes that the caller's profile mounts. @throws Refusal volume_missing if one does not exist. */
+  async mountedBy({ orgId, profile: { volumes } }: Caller): Promise<RunVolume[]> {
     if (volumes.length === 0) return []
     const rows = await this.#rowsOf(orgId, volumes)
     return volumes.map(({ slug, mode }) => {

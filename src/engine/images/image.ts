@@ -11,6 +11,7 @@ import {
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
+import { nodePackagesDir, packagesDir, packagesSlug, pythonPackagesDir } from '../../base/packages.ts'
 import {
   figuresDir,
   figuresEnv,
@@ -105,6 +106,9 @@ export const linked: Record<string, string> = {
   // Code that models write often uses it.
   'mnt/data': '/home/baponi',
   workspace: '/home/baponi',
+  // The packages of a profile: nothing is there in runs of others. Node.js finds them from every directory.
+  [packagesDir.slice(1)]: `/volumes/${packagesSlug}`,
+  node_modules: `${nodePackagesDir}/node_modules`,
 }
 
 export const nodeInImage = '/opt/glovebox/bin/node'
@@ -179,11 +183,31 @@ export function writeImage(root: string): void {
   for (const [path, target] of Object.entries(linked)) link(join(root, path), target)
 }
 
+/**
+ * Added to `sitecustomize`: packages of a profile come before those of the image and after those that a program has
+ * installed for its user. A virtual environment has its own packages only. The same order is in guest/python/prelude.c.
+ */
+export const packagesImport = `
+def _add_packages(directory='${pythonPackagesDir}'):
+    import os, site, sys
+    if sys.prefix != sys.base_prefix or not os.path.isdir(directory):
+        return
+    known = list(sys.path)
+    site.addsitedir(directory)
+    added = [path for path in sys.path if path not in known]
+    shared = [path for path in known if path.endswith('-packages') and path != site.getusersitepackages()]
+    at = known.index(shared[0]) if shared else len(known)
+    sys.path[:] = known[:at] + added + known[at:]
+
+
+_add_packages()
+`
+
 /** Added to `sitecustomize`. */
 export const figuresImport = `\nimport sys\n\nsys.path.append('${figuresDir}')\n`
 
 /**
- * Makes `glovebox_figures` importable in every Python. On Debian, `sitecustomize` is in /etc, which the image generates, so
+ * Makes `glovebox_figures` and the packages of profiles importable in every Python. On Debian, `sitecustomize` is in /etc, which the image generates, so
  * the options -I and -E and the variables of a program do not affect it, and no files of the program are read.
  * @returns `false` if not every Python can import it: matplotlib is unusable if it cannot import its backend.
  */
@@ -198,7 +222,7 @@ function addFigures(root: string): boolean {
   if (customs.length === 0 || !customs.every(isOurs)) return false
   for (const { own } of customs) {
     chmodSync(own, 0o644)
-    appendFileSync(own, figuresImport)
+    appendFileSync(own, figuresImport + packagesImport)
   }
   writeFigures(root)
   return true

@@ -12,6 +12,7 @@ import {
   linked,
   mountPoints,
   nodeInImage,
+  packagesImport,
   writeFigures,
   writeSlotRoot,
   written,
@@ -81,11 +82,22 @@ async function writeTop(top: string, image: number, pythonZygotePath: string): P
   writeKernels(top)
   copyProgram(pythonZygotePath, join(top, pythonZygoteInImage))
   putFile(join(top, preludePath), written[preludePath] ?? '')
+  await addPackages(top, image)
   return addFigures(top, image)
 }
 
 /** Where Debian's interpreters have their `sitecustomize`. */
 const pythonVersions = Array.from({ length: 20 }, (_, minor) => `python3.${minor}`)
+
+/** Makes the packages of profiles importable by interpreters that were not packaged by Debian. */
+async function addPackages(top: string, image: number): Promise<void> {
+  for (const version of pythonVersions) {
+    const site = `usr/local/lib/${version}/site-packages`
+    if (!(await exists(image, site))) continue
+    const path = `${site}/sitecustomize.py`
+    putFile(join(top, path), ((await read(image, path)) ?? '') + packagesImport)
+  }
+}
 
 /** Shows figures of the interpreters of Debian, as in the image of the machine. */
 async function addFigures(top: string, image: number): Promise<boolean> {
@@ -94,7 +106,7 @@ async function addFigures(top: string, image: number): Promise<boolean> {
     const path = `etc/${version}/sitecustomize.py`
     const text = await read(image, path)
     if (text === undefined) continue
-    putFile(join(top, path), text + figuresImport)
+    putFile(join(top, path), text + figuresImport + packagesImport)
     found = true
   }
   if (found) writeFigures(top)

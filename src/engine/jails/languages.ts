@@ -1,3 +1,4 @@
+import { packagesBin } from '../../base/packages.ts'
 import type { Language } from '../../base/run.ts'
 import { homeDirectory } from '../../base/sandbox.ts'
 import type { PrewarmMethod } from '../slots/guest-channel.ts'
@@ -27,12 +28,15 @@ export interface LanguageFound {
 export const home = homeDirectory
 const codeDir = '/run/glovebox'
 
-/** Where programs are found inside. */
-export const imagePath = '/opt/glovebox/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin'
+const usualPath = '/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin'
+const ownBin = '/opt/glovebox/bin'
+
+/** Where programs of an image are found. */
+export const imagePath = `${ownBin}:${usualPath}`
 
 /** Below the caller's own variables. */
 export const fixedEnv: Readonly<Record<string, string>> = {
-  PATH: imagePath,
+  PATH: `${ownBin}:${packagesBin}:${usualPath}`,
   HOME: home,
   USER: 'baponi',
   LOGNAME: 'baponi',

@@ -13,7 +13,7 @@ interface Line {
 export class ImageClient implements RunnerImages {
   readonly #line: Line
   readonly #following = new Map<number, (progress: ImageProgress) => void>()
-  #known: ImageSoftware = { software: noSoftware, named: {} }
+  #known: ImageSoftware = { software: noSoftware, digest: '', named: {}, digests: {} }
 
   constructor(line: Line) {
     this.#line = line
@@ -29,6 +29,12 @@ export class ImageClient implements RunnerImages {
     if (name === defaultImage) return software
     const alias = imageAliases.includes(name) ? (named[dataImage] ?? software) : noSoftware
     return named[name] ?? alias
+  }
+
+  digestOf(name: string): string | undefined {
+    const { digest, digests } = this.#known
+    const known = name === defaultImage ? digest : digests[name]
+    return known ?? ((imageAliases.includes(name) ? (digests[dataImage] ?? digest) : undefined) || undefined)
   }
 
   async list(): Promise<readonly StoredImage[]> {
@@ -74,7 +80,7 @@ export class ImageClient implements RunnerImages {
   /** Receives progress, and what images have. */
   take(message: Extract<FromRunner, { type: 'image_progress' | 'software' }>): void {
     if (message.type === 'image_progress') this.#following.get(message.request)?.(message.progress)
-    else this.#known = { software: message.software, named: message.named }
+    else this.#known = message
   }
 }
 

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import { makeDirectoryDurably } from '../../base/durable-directory.ts'
 import { Refusal } from '../../base/errors.ts'
@@ -111,8 +112,15 @@ export class Images {
 
   /** What the default image and the named ones have. */
   get software(): ImageSoftware {
-    const named = this.#index.records.flatMap(({ names, software }) => names.map((name) => [name, software]))
-    return { software: this.find()?.software ?? this.#machineSoftware, named: Object.fromEntries(named) }
+    const byName = this.#index.records.flatMap((record) => record.names.map((name) => [name, record] as const))
+    const byDefault = this.find()
+    const { interpreters } = this.#machineSoftware
+    return {
+      software: byDefault?.software ?? this.#machineSoftware,
+      digest: byDefault?.digest ?? hash('sha256', JSON.stringify([process.arch, interpreters])),
+      named: Object.fromEntries(byName.map(([name, { software }]) => [name, software])),
+      digests: Object.fromEntries(byName.map(([name, { digest }]) => [name, digest])),
+    }
   }
 
   /** Pulls, imports or builds an image. @throws Refusal of each, and the reason of the signal. */

@@ -21,10 +21,13 @@ export interface CollectedImages {
 /** Packages in one build. */
 export const imagePackagesMax = 500
 
-/** The software of the default image, and of images by name. */
+/** The software and the digests of the default image, and of images by name. */
 export interface ImageSoftware {
   software: Software
+  /** Of the image of the machine: changes with its interpreters. */
+  digest: string
   named: Readonly<Record<string, Software>>
+  digests: Readonly<Record<string, string>>
 }
 
 export type ImageToRunner =
@@ -64,4 +67,6 @@ export interface RunnerImages {
   collect(): Promise<CollectedImages>
   /** The software of an image; nothing if there is no such image or no runner. */
   softwareOf(name: string): Software
+  /** The digest of the content of an image; `undefined` if there is no such image or no runner. */
+  digestOf(name: string): string | undefined
 }

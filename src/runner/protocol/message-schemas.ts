@@ -35,7 +35,8 @@ const Spec = Type.Object(
     limits: Limits,
     detached: Type.Boolean(),
     thread: Type.Optional(Thread),
-    volumes: Type.Optional(Type.Array(Volume, { maxItems: volumesMax })),
+    // And the packages of the profile.
+    volumes: Type.Optional(Type.Array(Volume, { maxItems: volumesMax + 1 })),
     network: Type.Optional(Network),
   },
   { additionalProperties: false },

@@ -40,7 +40,8 @@ const Spec = Type.Object(
     user,
     limits: Type.Object({ memoryBytes, cpus, pids, openFiles, fileBytes, tmpBytes }, closed),
     disk: Quota,
-    volumes: Type.Optional(Type.Array(Volume, { maxItems: volumesMax })),
+    // And the packages of the profile.
+    volumes: Type.Optional(Type.Array(Volume, { maxItems: volumesMax + 1 })),
     thread: Type.Optional(Thread),
     workspace: Type.Optional(storageName),
     network: Type.Optional(Network),

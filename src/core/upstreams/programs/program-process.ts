@@ -92,6 +92,7 @@ export class ProgramProcess implements UpstreamProcess {
 /**
  * Executes the installation of a program.
  * @param said gets its output.
+ * @param timeoutMs within which it must end.
  * @returns how it ended.
  */
 export async function runInstallation(
@@ -99,8 +100,9 @@ export async function runInstallation(
   sandboxId: string,
   argv: readonly string[],
   said: RecentText,
+  timeoutMs = installMaxMs,
 ): Promise<ProcessEnding | undefined> {
-  const spec = { argv, env: { npm_config_update_notifier: 'false' }, timeoutMs: installMaxMs }
+  const spec = { argv, env: { npm_config_update_notifier: 'false' }, timeoutMs }
   const { status, events } = await processes.startFollowed(sandboxId, spec)
   let { ending } = status
   for await (const event of events) {
