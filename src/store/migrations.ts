@@ -24,7 +24,7 @@ import {
 import { addUsedLinks } from './steps/used-links.ts'
 import { addDeliveriesByOrg } from './steps/webhooks.ts'
 import type { Tables } from './tables.ts'
-import { addUpstreamInstallers, addUpstreamPrograms } from './upstream-sandboxes.ts'
+import { addUpstreamInstallations, addUpstreamInstallers, addUpstreamPrograms } from './upstream-sandboxes.ts'
 
 type Step = (db: Kysely<Tables>) => Promise<void>
 
@@ -56,6 +56,7 @@ const steps: readonly Step[] = [
   addUpstreamPrograms,
   addUpstreamInstallers,
   addPackageLayers,
+  addUpstreamInstallations,
 ]
 
 export const newestVersion = steps.length

@@ -25,11 +25,13 @@ export interface UpstreamSandboxRow {
   installer: string | null
   /** Until when, unless it asks for more time. */
   installerUntil: string | null
+  /** The installation that is in progress, or the latest one if it has failed, as JSON; otherwise `null`. */
+  installation: string | null
 }
 
 export interface UpstreamSandboxRows {
   /** Inserts a row. @returns `false` if the upstream has one for this credential. @throws Refusal limit_reached. */
-  create(row: Omit<UpstreamSandboxRow, 'installer' | 'installerUntil'>): Promise<boolean>
+  create(row: Omit<UpstreamSandboxRow, 'installer' | 'installerUntil' | 'installation'>): Promise<boolean>
   get(upstreamId: string, keyId: string): Promise<UpstreamSandboxRow | undefined>
   byId(id: string): Promise<UpstreamSandboxRow | undefined>
   /** Lists the rows of all organizations. */
@@ -37,7 +39,10 @@ export interface UpstreamSandboxRows {
   /** Lists those whose upstream, or the credential of whose key, does not exist any more. */
   orphans(): Promise<UpstreamSandboxRow[]>
   /** @throws Refusal limit_reached if its quota grows beyond the limit of the organization. */
-  update(id: string, changes: Partial<Pick<UpstreamSandboxRow, 'installed' | 'quotaBytes'>>): Promise<void>
+  update(
+    id: string,
+    changes: Partial<Pick<UpstreamSandboxRow, 'installed' | 'installation' | 'quotaBytes'>>,
+  ): Promise<void>
   /**
    * Makes a process the one that installs the program, or gives it more time.
    * @returns `false` if another one is, or the row does not exist.
@@ -70,12 +75,17 @@ export async function addUpstreamInstallers(db: Kysely<Tables>): Promise<void> {
   await db.schema.alterTable('upstreamSandboxes').addColumn('installerUntil', 'text').execute()
 }
 
+/** Adds what an installation does. */
+export async function addUpstreamInstallations(db: Kysely<Tables>): Promise<void> {
+  await db.schema.alterTable('upstreamSandboxes').addColumn('installation', 'text').execute()
+}
+
 export const upstreamSandboxes = (db: Kysely<Tables>): UpstreamSandboxRows => ({
   create: (row) =>
     db.transaction().execute(async (transaction) => {
       const inserted = await transaction
         .insertInto('upstreamSandboxes')
-        .values({ ...row, installer: null, installerUntil: null })
+        .values({ ...row, installer: null, installerUntil: null, installation: null })
         .onConflict((conflict) => conflict.columns(['upstreamId', 'keyId']).doNothing())
         .executeTakeFirst()
       if (inserted.numInsertedOrUpdatedRows !== 1n) return false

@@ -11,7 +11,8 @@ import { newSandboxId } from '../../src/base/ids.ts'
 import { operator } from '../../src/core/admin/admin.ts'
 import { createKey } from '../../src/core/admin/keys.ts'
 import { createOrg } from '../../src/core/admin/orgs.ts'
-import { createUpstream } from '../../src/core/admin/upstreams.ts'
+import { createToken } from '../../src/core/admin/tokens.ts'
+import { createUpstream, updateUpstream } from '../../src/core/admin/upstreams.ts'
 import { UpstreamPrograms } from '../../src/core/upstreams/programs/programs.ts'
 import { toProgramTarget } from '../../src/core/upstreams/programs/sandbox-spec.ts'
 import { coreSettings, type Front, openFront } from '../support/front.ts'
@@ -34,9 +35,9 @@ afterAll(async () => {
 
 describe('a program that must be installed', () => {
   /** An installation that ends when the test says so. */
-  const installed = async (name: string, code = 0) => {
+  const installed = async (name: string, code = 0, before = 'true') => {
     const released = join(directory, name.replace('/', '-'))
-    const script = `until [ -e ${released} ]; do sleep 0.05; done; echo pip: no such package >&2; exit ${code}`
+    const script = `${before}; until [ -e ${released} ]; do sleep 0.05; done; echo pip: no such package >&2; exit ${code}`
     const program = { ...plainServer(), install: ['sh', '-c', script] }
     await createUpstream(front.core.adminContext, operator, { orgId: org, name }, { program })
     return () => writeFileSync(released, '')
@@ -161,5 +162,55 @@ describe('a program that must be installed', () => {
     expect((await upstreamSandboxes.byId(row.id))?.installer).toBe('dead')
     await upstreamSandboxes.beginInstalling(row.id, 'dead', timestamp(), until(-1))
     expect(await calling.text()).toContain('installed')
+  })
+
+  describe('through the admin API', () => {
+    // Few programs of one organization run at once.
+    beforeAll(async () => {
+      org = (await createOrg(front.core.adminContext, operator, 'polled')).id
+    })
+    const admin = async (method: string, name: string, action = '') => {
+      token ??= (await createToken(front.core.adminContext, operator, { role: 'admin', name: 'judge' })).secret
+      const url = `${front.url}/admin/v1/orgs/${org}/upstreams/${name}${action}`
+      const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
+      const response = await fetch(url, { method, headers })
+      return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+    }
+    let token: string | undefined
+
+    it('is answered with 202, and shows the last line of its installer until its tools were read', async () => {
+      const release = await installed('acme/polled', 0, 'echo fetching 1 of 2; echo fetching 2 of 2')
+      const installing = { state: 'installing', started_at: expect.any(String), problem: null }
+      for (const action of ['/test', '/refresh']) {
+        const { status, body } = await admin('POST', 'acme/polled', action)
+        expect([status, body]).toEqual([202, expect.objectContaining({ tools: null, installation: expect.anything() })])
+        expect(body.installation).toMatchObject(installing)
+      }
+      const installation = async () => (await admin('GET', 'acme/polled')).body.installation
+      await expect
+        .poll(installation, { timeout: 10_000 })
+        .toMatchObject({ ...installing, last_line: 'fetching 2 of 2' })
+      release()
+      await expect.poll(installation, { timeout: 10_000 }).toBeNull()
+      expect(await admin('POST', 'acme/polled', '/test')).toMatchObject({ status: 200, body: { server: 'plain 1' } })
+      expect(await admin('POST', 'acme/polled', '/refresh')).toMatchObject({ status: 200 })
+    })
+
+    it('shows why it could not be installed, until it is', async () => {
+      const release = await installed('acme/failing', 1)
+      expect((await admin('POST', 'acme/failing', '/refresh')).status).toBe(202)
+      release()
+      const installation = async () => (await admin('GET', 'acme/failing')).body.installation
+      await expect.poll(installation, { timeout: 10_000 }).toMatchObject({
+        ...{ state: 'failed', last_line: 'pip: no such package' },
+        problem: expect.stringMatching(/could not be installed: sh -c .* exited with code 1/),
+      })
+      const program = { install: ['true'] }
+      await updateUpstream(front.core.adminContext, operator, { orgId: org, name: 'acme/failing' }, { program })
+      expect((await admin('POST', 'acme/failing', '/refresh')).status).toBe(202)
+      await expect
+        .poll(async () => (await admin('GET', 'acme/failing')).body, { timeout: 20_000 })
+        .toMatchObject({ installation: null, tools: expect.any(Number) })
+    })
   })
 })

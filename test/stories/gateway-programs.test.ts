@@ -132,9 +132,16 @@ describe('a program as an upstream', () => {
     await expect
       .poll(() => textOf('team/both', 'read', { path: '/workspace/log' }), { timeout: 30_000, interval: 20 })
       .toBe('begin\nend\n')
-    expect(await adding).toMatchObject({ code: 0, stderr: expect.stringMatching(/^Registered team\/both with/) })
+    expect(await adding).toMatchObject({ code: 0, stderr: expect.stringMatching(/^Registered team\/both with/m) })
     expect(await textOf('team/both', 'read', { path: '/workspace/log' })).toBe('begin\nend\n')
     await upstreams('remove', 'team/both')
+  })
+
+  it('shows the output of its installer while a command waits for it', async () => {
+    const settings = file('slow.yaml', 'program: { install: [sh, -c, "echo fetching 1 of 2; sleep 4"] }\n')
+    const { code, stderr } = await add('team/slow', ['--secrets-file', settings])
+    expect([code, stderr]).toEqual([0, expect.stringContaining('Installing team/slow: fetching 1 of 2\nRegistered')])
+    await upstreams('remove', 'team/slow')
   })
 
   it('says what to do when it cannot be installed or started', async () => {

@@ -5,12 +5,12 @@ import { Refusal, StartRefused } from '../../base/errors.ts'
 import { type NetworkPolicy, networkPolicies } from '../../base/network.ts'
 import { asMap, readFileText } from '../../config-sources.ts'
 import { operator } from '../../core/admin/admin.ts'
+import { getUpstreamDetails } from '../../core/admin/upstream-installations.ts'
 import type { UpstreamView } from '../../core/admin/upstream-view.ts'
 import {
   approveUpstream,
   changesOfUpstream,
   createUpstream,
-  getUpstream,
   listUpstreams,
   refreshUpstream,
   removeUpstream,
@@ -26,6 +26,7 @@ import { type Cli, withExamples } from '../command.ts'
 import { type Columns, printItems, printJson } from '../output.ts'
 import { type AdminSession, adminCommand, everyItem, refOf, usageError, withAdmin, withOrg } from './context.ts'
 import { credentials, login, logout } from './upstream-logins.ts'
+import { followed } from './upstream-progress.ts'
 
 interface UpstreamOptions {
   org: string
@@ -213,7 +214,7 @@ async function create(session: AdminSession, name: string, settings: UpstreamSet
 async function registered(session: AdminSession, ref: UpstreamRef, settings: UpstreamSettings): Promise<UpstreamView> {
   const created = await createUpstream(session, operator, ref, settings)
   try {
-    const view = await refreshUpstream(session, operator, ref)
+    const view = await followed(session, ref, refreshUpstream(session, operator, ref))
     session.notify(`Registered ${ref.name} with ${view.tools} tools.`)
     warnOf(session, view)
     return view
@@ -251,17 +252,19 @@ async function importAll(session: AdminSession, content: object, { org, vendor }
 }
 
 async function show(session: AdminSession, name: string, options: { org: string }) {
-  printJson(await getUpstream(session, operator, await refOf(session, name, options)), session.io)
+  printJson(await getUpstreamDetails(session, operator, await refOf(session, name, options)), session.io)
   return undefined
 }
 
 async function test(session: AdminSession, name: string, options: { org: string }) {
-  printJson(await testUpstream(session, operator, await refOf(session, name, options)), session.io)
+  const ref = await refOf(session, name, options)
+  printJson(await followed(session, ref, testUpstream(session, operator, ref)), session.io)
   return undefined
 }
 
 async function refresh(session: AdminSession, name: string, options: { org: string }) {
-  const view = await refreshUpstream(session, operator, await refOf(session, name, options))
+  const ref = await refOf(session, name, options)
+  const view = await followed(session, ref, refreshUpstream(session, operator, ref))
   session.notify(`${name} has ${view.tools} approved tools.`)
   if (view.changed_tools.length > 0) session.notify(`Suspended until approved: ${view.changed_tools.join(', ')}.`)
   warnOf(session, view)

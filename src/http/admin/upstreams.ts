@@ -1,20 +1,22 @@
 import Type, { type Static } from 'typebox'
 import { networkPolicies } from '../../base/network.ts'
+import type { Admin, AdminContext } from '../../core/admin/admin.ts'
+import { getUpstreamDetails, readUnlessInstalling } from '../../core/admin/upstream-installations.ts'
 import {
   approveUpstream,
   changesOfUpstream,
   createUpstream,
-  getUpstream,
   listUpstreams,
   refreshUpstream,
   removeUpstream,
   testUpstream,
+  type UpstreamRef,
   updateUpstream,
 } from '../../core/admin/upstreams.ts'
 import { toPageRequest } from '../../core/paging.ts'
 import { programSharings } from '../../core/upstreams/programs/program.ts'
 import { credentialModes, credentialPlaces } from '../../core/upstreams/secrets.ts'
-import { adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
+import { type Answer, accepted, adminOperation, created, noContent, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
 import { listOf, oneOf, orNull } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
@@ -144,6 +146,19 @@ const Upstream = Type.Object({
   updated_at: Type.String(),
 })
 
+const UpstreamDetails = Type.Object({
+  ...Upstream.properties,
+  installation: orNull(
+    Type.Object({
+      state: oneOf(['installing', 'failed'] as const),
+      started_at: Type.String(),
+      last_line: Type.String({ description: 'What the installer wrote last.' }),
+      problem: orNull(Type.String(), { description: 'null while it is in progress.' }),
+    }),
+    { description: 'Of a program; null if none is in progress and the latest one did not fail.' },
+  ),
+})
+
 const Listing = Type.Object({
   tools: Type.Array(Type.Object({ name: Type.String() })),
   prompts: Type.Array(Type.Object({ name: Type.String() })),
@@ -174,6 +189,19 @@ const inspection = [
   ...(['upstream_failed', 'upstream_timeout', 'upstream_misconfigured'] as const),
   ...(['upstream_login_required', 'upstream_login_failed'] as const),
 ]
+
+const unlessInstalled =
+  'While its program is installed, the answer is 202 at once; this continues in the background, and GET of the upstream shows how far it is'
+
+async function readWith(
+  read: (on: AdminContext, admin: Admin, ref: UpstreamRef) => Promise<object>,
+  context: AdminContext,
+  admin: Admin,
+  ref: UpstreamRef,
+): Promise<Answer> {
+  const outcome = await readUnlessInstalling(context, admin, ref, () => read(context, admin, ref))
+  return 'result' in outcome ? ok(outcome.result) : accepted(outcome.installing)
+}
 
 export const upstreamOperations: readonly Operation[] = [
   adminOperation({
@@ -206,9 +234,9 @@ export const upstreamOperations: readonly Operation[] = [
     path,
     group,
     summary: 'Get an upstream MCP server, without its secrets',
-    answers: { 200: Upstream },
+    answers: { 200: UpstreamDetails },
     refusals: [],
-    handle: async ({ context, admin, params }) => ok(await getUpstream(context, admin, toRef(params))),
+    handle: async ({ context, admin, params }) => ok(await getUpstreamDetails(context, admin, toRef(params))),
   }),
   adminOperation({
     id: 'updateUpstream',
@@ -239,20 +267,20 @@ export const upstreamOperations: readonly Operation[] = [
     method: 'POST',
     path: `${path}/test`,
     group,
-    summary: 'Connect to an upstream MCP server and return what it offers, without storing it',
-    answers: { 200: Listing },
+    summary: `Connect to an upstream MCP server and return what it offers, without storing it. ${unlessInstalled}`,
+    answers: { 200: Listing, 202: UpstreamDetails },
     refusals: inspection,
-    handle: async ({ context, admin, params }) => ok(await testUpstream(context, admin, toRef(params))),
+    handle: ({ context, admin, params }) => readWith(testUpstream, context, admin, toRef(params)),
   }),
   adminOperation({
     id: 'refreshUpstream',
     method: 'POST',
     path: `${path}/refresh`,
     group,
-    summary: 'Read the tools of an upstream MCP server; changed ones are suspended until they are approved',
-    answers: { 200: Upstream },
+    summary: `Read the tools of an upstream MCP server; changed ones are suspended until they are approved. ${unlessInstalled}`,
+    answers: { 200: Upstream, 202: UpstreamDetails },
     refusals: inspection,
-    handle: async ({ context, admin, params }) => ok(await refreshUpstream(context, admin, toRef(params))),
+    handle: ({ context, admin, params }) => readWith(refreshUpstream, context, admin, toRef(params)),
   }),
   adminOperation({
     id: 'listUpstreamChanges',

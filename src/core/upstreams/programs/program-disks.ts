@@ -4,6 +4,7 @@ import { newSandboxId } from '../../../base/ids.ts'
 import type { SandboxSpec } from '../../../base/sandbox.ts'
 import type { UpstreamSandboxRow } from '../../../store/upstream-sandboxes.ts'
 import { InstallTurns } from './install-turns.ts'
+import { reported } from './installations.ts'
 import { installationOf, installOf } from './program.ts'
 import type { ProgramDeps } from './program-deps.ts'
 import type { ProgramErrors } from './program-errors.ts'
@@ -55,7 +56,7 @@ export class ProgramDisks {
     }
     const row: UpstreamSandboxRow = {
       ...{ id: newSandboxId(), orgId, upstreamId, keyId, quotaBytes: program.diskBytes },
-      ...{ installed: null, createdAt: timestamp(), installer: null, installerUntil: null },
+      ...{ installed: null, createdAt: timestamp(), installer: null, installerUntil: null, installation: null },
     }
     if (await upstreamSandboxes.create(row)) return row
     // Another process created it meanwhile.
@@ -73,8 +74,12 @@ export class ProgramDisks {
     if (argv === null || installed === installation) return
     await this.#turns.run(id, async (row) => {
       if (row.installed === installation) return
-      await this.#install(row, target, argv)
-      await this.#deps.store.upstreamSandboxes.update(id, { installed: installation })
+      const { upstreamSandboxes } = this.#deps.store
+      const output = () => this.#errors.textOf(target)
+      await reported(upstreamSandboxes, id, output, async () => {
+        await this.#install(row, target, argv)
+        await upstreamSandboxes.update(id, { installed: installation })
+      })
     })
   }
 

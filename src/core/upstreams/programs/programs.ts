@@ -5,6 +5,7 @@ import { InTurn } from '../../../base/in-turn.ts'
 import { fault } from '../../../observe/log.ts'
 import type { UpstreamSandboxRow } from '../../../store/upstream-sandboxes.ts'
 import { CrashBackoff } from './crash-backoff.ts'
+import { BackgroundReadings } from './installations.ts'
 import { installOf, offlineEnv } from './program.ts'
 import type { ProgramDeps } from './program-deps.ts'
 import { ProgramDisks } from './program-disks.ts'
@@ -74,12 +75,15 @@ export class UpstreamPrograms {
   readonly #turnOf = new Map<string, number>()
   readonly #openedAt = Date.now()
   readonly job: BackgroundJob
+  /** Installs programs for requests that do not wait. */
+  readonly background: BackgroundReadings
   #nextSearchMs = 0
   #isClosed = false
 
   constructor(deps: ProgramDeps) {
     this.#deps = deps
     this.#disks = new ProgramDisks(deps, this.#errors, (target) => this.#backoff.failed(nameOf(target)))
+    this.background = new BackgroundReadings(deps.log)
     this.job = new BackgroundJob({
       everyMs: sweepMs,
       work: () => this.sweep(),
