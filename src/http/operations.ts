@@ -13,6 +13,7 @@ import { toolOperations } from './admin/tools.ts'
 import { upstreamLoginOperations } from './admin/upstream-logins.ts'
 import { upstreamOperations } from './admin/upstreams.ts'
 import { adminVolumeOperations } from './admin/volumes.ts'
+import { watchOperations } from './admin/watch.ts'
 import { consoleOperations } from './console/console.ts'
 import { catalogOperations } from './gateway/catalog.ts'
 import { legacySseOperations } from './gateway/legacy-sse.ts'
@@ -82,6 +83,7 @@ export const operations: readonly Operation[] = [
   ...toolOperations,
   ...auditOperations,
   ...activityOperations,
+  ...watchOperations,
   ...consoleOperations,
   ...tokenOperations,
 ]

@@ -28,6 +28,8 @@ export interface AuditEntry {
 export interface AuditFilter {
   orgId?: string | undefined
   action?: string | undefined
+  /** Lines with any other action. */
+  exceptAction?: string | undefined
   actor?: string | undefined
   subject?: string | undefined
   /** Period of the lines: `from` is inclusive, `until` exclusive. */

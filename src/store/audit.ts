@@ -68,7 +68,7 @@ export const audit = (db: Kysely<Tables>, searches: Kysely<Tables>, append: Appe
 /** Searches a bounded number of lines. @param from exclusive. */
 async function search(
   db: Kysely<Tables>,
-  { orgId, action, actor, subject, from, until }: AuditFilter,
+  { orgId, action, exceptAction, actor, subject, from, until }: AuditFilter,
   page: { direction: 'asc' | 'desc'; from: number; limit: number },
 ): Promise<Slice<AuditLine, number>> {
   // The lines that an index finds; the rest of the filter is applied to each of them.
@@ -82,6 +82,7 @@ async function search(
   if (orgId !== undefined && subject !== undefined) scanned = scanned.where('subject', '=', subject)
   let query = db.selectFrom('audit').selectAll().where('seq', 'in', scanned)
   if (action !== undefined) query = query.where('action', '=', action)
+  if (exceptAction !== undefined) query = query.where('action', '!=', exceptAction)
   if (actor !== undefined) query = query.where('actor', '=', actor)
   if (subject !== undefined) query = query.where('subject', '=', subject)
   if (from !== undefined) query = query.where('at', '>=', from)

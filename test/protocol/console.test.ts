@@ -147,12 +147,32 @@ describe('administrators', () => {
     ])
     events.end()
     // A reader that connects again gets what it has missed.
-    const again = await follow(tokens.member!, `?after=${events.lastId() - 1}`)
+    const again = await follow(tokens.member!, `?after=${events.before()}`)
     await expect.poll(() => again.seen, { timeout: 10_000 }).toMatchObject([{ trace_id: id, change: 'ended' }])
     again.end()
-    const missed = await follow(tokens.member!, '?after=999999')
+    const missed = await follow(tokens.member!, '?after=999999-0')
     await expect.poll(() => missed.text(), { timeout: 10_000 }).toContain('event: reset')
     missed.end()
+  })
+
+  it('follow the changes of sandboxes and keys, and members those of sandboxes', async () => {
+    const [all, members] = [await follow(tokens.owner!), await follow(tokens.member!)]
+    const name = { name: 'followed' }
+    const made = await front.post('/v1/sandboxes', name, { 'x-api-key': mine.key })
+    const { id } = (await made.json()) as { id: string }
+    expect((await get(`/admin/v1/orgs/${mine.id}/sandboxes`, bearer(tokens.member!))).body.data).toMatchObject([
+      { id, name: 'followed', state: 'running', key_id: expect.stringMatching(/^key_/) },
+    ])
+    expect((await get(`/admin/v1/orgs/${other.id}/sandboxes`, bearer(mine.token))).status).toBe(404)
+    await newOrg('made meanwhile')
+    await fetch(`${front.url}/v1/sandboxes/followed`, { method: 'DELETE', headers: { 'x-api-key': mine.key } })
+    const removed = { action: 'sandbox.remove', target: id, org_id: mine.id }
+    for (const events of [all, members])
+      await expect.poll(() => events.actions, { timeout: 10_000 }).toContainEqual(expect.objectContaining(removed))
+    const kinds = (events: typeof all) => new Set(events.actions.map(({ action }) => action.split('.')[0]))
+    expect(kinds(members)).toEqual(new Set(['sandbox']))
+    expect(kinds(all)).toEqual(new Set(['sandbox', 'org', 'key', 'token']))
+    for (const events of [all, members]) events.end()
   })
 
   it('follow them no longer when their token is revoked', async () => {
@@ -178,10 +198,19 @@ describe('administrators', () => {
       .catch(() => {})
       .finally(() => (hasEnded = true))
     return {
+      get actions() {
+        return [...text.matchAll(/^event: action\ndata: (.*)$/gm)].map(
+          ([, data]) => JSON.parse(data!) as { action: string; target: string; org_id: string | null },
+        )
+      },
       get seen() {
         return [...text.matchAll(/^data: (\{"trace.*\})$/gm)].map(([, data]) => JSON.parse(data!) as object)
       },
-      lastId: () => Number([...text.matchAll(/^id: (\d+)$/gm)].at(-1)?.[1]),
+      /** The place before the last event of a run. */
+      before: () => {
+        const [, run, audit] = [...text.matchAll(/^id: (\d+)-(\d+)\ndata: \{"trace/gm)].at(-1)!
+        return `${Number(run) - 1}-${audit}`
+      },
       text: () => text,
       hasEnded: () => hasEnded,
       end: () => stop.abort(),
@@ -190,15 +219,33 @@ describe('administrators', () => {
 })
 
 describe('the latest changes', () => {
+  const numbers = (changes: ReturnType<RunChanges['after']>) => changes?.map(({ seq }) => seq)
+
   it('are bounded, and name what a slow reader has missed', () => {
     const changes = new RunChanges()
     for (let run = 0; run < 1_500; run++) changes.add({ id: `trc_${run}`, orgId: 'org', keyId: 'key' }, 'began')
-    expect(changes.after(100)).toBeUndefined()
-    expect(changes.after(1_500)).toEqual([])
-    expect(changes.after(1_498)?.map(({ seq }) => seq)).toEqual([1_499, 1_500])
-    expect(changes.after(500)).toHaveLength(1_000)
-    expect(changes.after(499)).toBeUndefined()
-    expect(changes.after(1_501)).toBeUndefined()
+    for (const orgId of [null, 'org']) {
+      expect(changes.after(100, orgId)).toBeUndefined()
+      expect(changes.after(1_500, orgId)).toEqual([])
+      expect(numbers(changes.after(1_498, orgId))).toEqual([1_499, 1_500])
+      expect(changes.after(500, orgId)).toHaveLength(1_000)
+      expect(changes.after(499, orgId)).toBeUndefined()
+      expect(changes.after(1_501, orgId)).toBeUndefined()
+    }
+  })
+
+  it('of an organization are kept beside one with many runs, and beside many organizations', () => {
+    const changes = new RunChanges()
+    const add = (orgId: string) => changes.add({ id: 'trc', orgId, keyId: 'key' }, 'began')
+    add('quiet')
+    for (let run = 0; run < 2_000; run++) add('busy')
+    add('quiet')
+    expect(numbers(changes.after(0, 'quiet'))).toEqual([1, 2_002])
+    expect(numbers(changes.after(2_000, null))).toEqual([2_001, 2_002])
+    expect(changes.after(0, null)).toBeUndefined()
+    for (let org = 0; org < 500; org++) add(`org_${org}`)
+    expect(changes.after(0, 'quiet')).toBeUndefined()
+    expect(numbers(changes.after(2_500, null))).toEqual([2_501, 2_502])
   })
 })
 

@@ -181,7 +181,7 @@ const namesNothing = new Set([
   ...['page', 'pageStyle', 'pageScript', 'docs', 'docsPage'],
   ...['console', 'consoleStyle', 'consoleScript', 'consoleViews', 'consoleElements'],
   // A login has the rights of its token; the stream has the organization of the token: test/protocol/console.test.ts.
-  ...['beginLogin', 'getLogin', 'endLogin', 'watchRuns'],
+  ...['beginLogin', 'getLogin', 'endLogin', 'watchChanges'],
   // Images belong to the whole instance.
   ...['listImages', 'addImage', 'listImageJobs', 'collectImages', 'getImage', 'removeImage'],
   ...['openEvents', 'sendMessage'],

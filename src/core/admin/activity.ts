@@ -2,11 +2,12 @@
 import { Refusal } from '../../base/errors.ts'
 import type { RunEvent } from '../../base/run.ts'
 import type { FileStream, RunnerFiles } from '../../runner/protocol/messages.ts'
+import type { SandboxRow } from '../../store/sandbox-rows.ts'
 import type { ThreadRow } from '../../store/storage-rows.ts'
 import type { RunRow } from '../../store/store.ts'
 import { type Page, type PageRequest, page } from '../paging.ts'
 import { followRun, type HistoryQuery, type RecordedRun, recordedRun, runsOf } from '../runs/history.ts'
-import type { RunChange } from '../runs/run-changes.ts'
+import { type SandboxView, toView as toSandboxView } from '../sandboxes/view.ts'
 import { checkThreadId } from '../storage/files.ts'
 import { type ThreadView, toView } from '../storage/threads.ts'
 import { type Admin, type AdminContext, requireInOrg, withAudit } from './admin.ts'
@@ -100,6 +101,24 @@ export async function listThreads(
   return { items: items.map((row, at) => toView(row, sizes[at] ?? 0)), nextCursor }
 }
 
+/** Lists the sandboxes of all keys by namespace and name. @throws Refusal forbidden, not_found. */
+export async function listSandboxes(
+  { store }: AdminContext,
+  admin: Admin,
+  orgId: string,
+  asked: PageRequest,
+): Promise<Page<SandboxView & { keyId: string }>> {
+  await requireInOrg(store, admin, 'member', orgId)
+  const { items, nextCursor } = await page(
+    asked,
+    ['', ''],
+    ({ namespace, name }: SandboxRow) => [namespace, name],
+    ([namespace, name], limit) =>
+      store.sandboxes.page(orgId, { namespaces: null, states: null }, { namespace, name }, limit),
+  )
+  return { items: items.map((row) => ({ ...toSandboxView(row), keyId: row.keyId })), nextCursor }
+}
+
 /** Names a directory or a file of a thread. */
 export interface ThreadPath {
   orgId: string
@@ -141,31 +160,6 @@ export async function openThreadFile(
     throw error
   }
   return file
-}
-
-/**
- * Yields the runs of all keys that begin and end, of the organization of the administrator or of all; `null` where some
- * were missed, and after each second without one. Ends when the token is no longer valid.
- * @param after number of the last change that was read; absent: from now on.
- * @param isOver whether the reader is gone.
- */
-export async function* watchRuns(
-  { store, endings: { changes } }: AdminContext,
-  admin: Admin,
-  after: number | undefined,
-  isOver: () => boolean,
-): AsyncGenerator<RunChange | 'missed' | 'idle', void, undefined> {
-  let seq = after ?? changes.latest
-  while (!isOver()) {
-    const { latest } = changes
-    const found = changes.after(seq)
-    if (found === undefined) yield 'missed'
-    for (const change of found ?? []) if (admin.orgId === null || admin.orgId === change.orgId) yield change
-    seq = latest
-    yield 'idle'
-    await changes.next(watchEveryMs)
-    if (!(await isLiveToken(store, admin.id))) return
-  }
 }
 
 /** @throws Refusal unavailable in a command, which has no runner. */

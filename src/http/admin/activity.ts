@@ -1,19 +1,17 @@
 import type { FastifyReply } from 'fastify'
 import Type from 'typebox'
-import { Refusal } from '../../base/errors.ts'
 import {
   cancelRun,
   followRunOf,
   listRuns,
+  listSandboxes,
   listThreadFiles,
   listThreads,
   openThreadFile,
   readRun,
-  watchRuns,
 } from '../../core/admin/activity.ts'
 import { toPageRequest } from '../../core/paging.ts'
 import { recordedRun } from '../../core/runs/history.ts'
-import type { RunChange } from '../../core/runs/run-changes.ts'
 import { startWriting } from '../answer.ts'
 import { adminOperation, type Operation, ok, okPage } from '../operation.ts'
 import { pageParameters } from '../query.ts'
@@ -22,6 +20,7 @@ import { Execution, ListedExecution, toListed, toRecorded } from '../rest/execut
 import { sendAsLines } from '../rest/execution-output.ts'
 import { Cancelling } from '../rest/executions.ts'
 import { OutputLines } from '../rest/output-lines.ts'
+import { Sandbox } from '../rest/sandboxes/schemas.ts'
 import { Thread } from '../rest/threads.ts'
 import { listOf, NextCursor, named, oneOf, Time } from '../schemas.ts'
 import { adminGroup as group, orgPath } from './orgs.ts'
@@ -29,6 +28,8 @@ import { adminGroup as group, orgPath } from './orgs.ts'
 const KeyId = Type.String({ description: 'The key that started it.' })
 const RunOfOrg = named('RunOfOrg', Type.Object({ ...ListedExecution.properties, key_id: KeyId }))
 const RecordedRunOfOrg = named('RecordedRunOfOrg', Type.Object({ ...Execution.properties, key_id: KeyId }))
+
+const SandboxOfOrg = named('SandboxOfOrg', Type.Object({ ...Sandbox.properties, key_id: KeyId }))
 
 const ThreadFiles = named(
   'ThreadFiles',
@@ -181,38 +182,22 @@ export const activityOperations: readonly Operation[] = [
     },
   }),
   adminOperation({
-    id: 'watchRuns',
+    id: 'listSandboxesOfOrg',
     method: 'GET',
-    path: '/admin/v1/changes',
+    path: `${orgPath}/sandboxes`,
     group,
-    summary: 'Follow the runs of all keys as they begin and end, as server-sent events',
-    query: { after: 'The ID of the last event that was received; events since then are repeated if they are kept.' },
-    answers: { 200: { mediaType: 'text/event-stream' } },
+    summary: 'List the sandboxes of all keys of an organization by namespace and name',
+    query: pageParameters,
+    answers: { 200: listOf(SandboxOfOrg) },
     refusals: [],
-    handle: async ({ server: { closing }, context, admin, query, reply }) => {
-      const after = query.after || undefined
-      if (after !== undefined && !/^\d{1,15}$/.test(after))
-        throw new Refusal('invalid_argument', { field: 'after', problem: 'must be the ID of an event' })
-      reply.header('content-type', 'text/event-stream').header('x-accel-buffering', 'no')
-      const writer = startWriting(reply)
-      writer.keepAlive(':\n\n')
-      // So that the reader knows at once that it is connected.
-      await writer.write(':\n\n')
-      const isOver = () => writer.gone || closing.aborted || reply.request.login?.hasEnded === true
-      const changes = watchRuns(context, admin, after === undefined ? undefined : Number(after), isOver)
-      for await (const change of changes) {
-        if (change !== 'idle') await writer.write(change === 'missed' ? 'event: reset\ndata: {}\n\n' : toEvent(change))
-      }
-      writer.end()
-      return undefined
+    handle: async ({ context, admin, params, query }) => {
+      const { items, nextCursor } = await listSandboxes(context, admin, params.org, toPageRequest(query))
+      return okPage({ items: items.map(({ keyId, ...view }) => ({ ...view, key_id: keyId })), nextCursor })
     },
   }),
 ]
 
 const kinds: ReadonlySet<string> = new Set(['file', 'directory', 'symlink'])
-
-const toEvent = ({ seq, runId, orgId, keyId, change }: RunChange): string =>
-  `id: ${seq}\ndata: ${JSON.stringify({ trace_id: runId, org_id: orgId, key_id: keyId, change })}\n\n`
 
 /** Sends a file as fast as the client reads it; one that shrinks meanwhile ends the connection before its length. */
 async function sendFile(

@@ -129,7 +129,7 @@ const reloadSoon = (runId) => {
   }, reloadEveryMs)
 }
 
-/** Follows the changes of runs while someone is logged in. */
+/** Follows runs and other changes while someone is logged in. */
 async function follow() {
   const own = login
   let after = ''
@@ -143,7 +143,7 @@ async function follow() {
         const blocks = (rest + piece).split('\n\n')
         rest = blocks.pop()
         for (const block of blocks) {
-          const id = /^id: (\d+)$/m.exec(block)?.[1]
+          const id = /^id: (\d+-\d+)$/m.exec(block)?.[1]
           if (id) after = id
           if (/^event: reset$/m.test(block)) after = ''
           const data = /^data: (.+)$/m.exec(block)?.[1]
