@@ -13,7 +13,7 @@ import type { PackageLayerRow } from '../../store/package-layers.ts'
 import type { Store } from '../../store/store.ts'
 import type { Profiles } from '../access/profiles.ts'
 import type { Caller } from '../caller.ts'
-import { ignoreRefusal } from '../upstreams/programs/program-process.ts'
+import { ignoreRefusal, withoutStop } from '../upstreams/programs/program-process.ts'
 import { install, managerEnv, toInstallationSpec, toVolume } from './installation.ts'
 
 /** Limits of installations. */
@@ -42,6 +42,9 @@ const firstPauseMs = 15_000
 const longestPauseMs = 15 * 60_000
 const sweepEveryMs = 10_000
 
+/** Refusals of the runner that say nothing about the packages: it was restarted, or has no room for a sandbox. */
+const passing: readonly string[] = ['unavailable', 'sandbox_unknown', 'sandbox_not_running', 'sandbox_busy']
+
 type Needed = ProfilePackages & { image: string; content: string }
 
 /**
@@ -53,6 +56,8 @@ export class PackageLayers {
   /** By organization and content. */
   readonly #building = new Map<string, { orgId: string; id: string; done: Promise<void> }>()
   readonly #ready = new Map<string, RunVolume>()
+  /** Why installations were not completed that the next call begins again, until it is answered. */
+  readonly #interrupted = new Map<string, Refusal>()
   readonly #contents = new WeakMap<Profile, { of: string; content: string }>()
   #isClosed = false
   readonly job: BackgroundJob
@@ -91,7 +96,10 @@ export class PackageLayers {
       const details = { profile: profile.name, problem: row.problem ?? '', retryAfterSeconds: Math.max(1, waitSeconds) }
       throw new Refusal('packages_failed', details)
     }
+    const interrupted = this.#interrupted.get(key)
+    this.#interrupted.delete(key)
     if (this.#mayBegin(key, orgId)) await this.#begin(key, caller, needed, row)
+    if (interrupted) throw interrupted
     throw new Refusal('packages_installing', { profile: profile.name, retryAfterSeconds })
   }
 
@@ -190,7 +198,7 @@ export class PackageLayers {
     const { store, log } = this.#deps
     const startedMs = Date.now()
     const about = { org_id: row.orgId, profile: row.profile }
-    const problem = await this.#install(row, caller, needed)
+    const problem = await this.#install(row, caller, needed, key)
     if (problem === undefined && !this.#isClosed) {
       await store.packageLayers.update(row.id, { state: 'ready', failures: 0 })
       this.#ready.set(key, toVolume(row.id, row.quotaBytes))
@@ -208,7 +216,12 @@ export class PackageLayers {
   }
 
   /** @returns what failed; `null` if it was stopped before it ended, and `undefined` if it succeeded. */
-  async #install(row: PackageLayerRow, caller: Caller, needed: Needed): Promise<string | null | undefined> {
+  async #install(
+    row: PackageLayerRow,
+    caller: Caller,
+    needed: Needed,
+    key: string,
+  ): Promise<string | null | undefined> {
     const { runner, limits } = this.#deps
     const spec = toInstallationSpec(caller, needed.image, needed.network, toVolume(row.id, row.quotaBytes))
     try {
@@ -224,7 +237,9 @@ export class PackageLayers {
         await this.#discard(row).catch(ignoreRefusal)
         throw error
       }
-      return error.code === 'unavailable' ? null : error.message
+      if (!passing.includes(error.code)) return withoutStop(error.message)
+      if (error.code === 'unavailable') this.#interrupted.set(key, error)
+      return null
     }
   }
 
