@@ -271,7 +271,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
     },
     caches: {
       profiles: toCache('Profiles of organizations, by organization and name.', profiles.cache),
-      hidden_tools: toCache('Names of hidden tools, by organization.', hidden.cache),
+      hidden_tools: toCache('Names of hidden tools, by organization.', hidden.cache.entries),
     },
     programs: upstreams.verbs.upstreamPrograms,
     profile: deps.profiles.find(({ name }) => name === 'default')!,

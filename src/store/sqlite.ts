@@ -71,8 +71,9 @@ export async function openStore(
   schema: number = newestVersion,
 ): Promise<Store> {
   const health = new DatabaseHealth(path, onDiskProblem)
+  const database = openDatabase(path, health)
   const db = new Kysely<Tables>({
-    dialect: new SqliteDialect({ database: openDatabase(path, health) }),
+    dialect: new SqliteDialect({ database }),
     plugins: [new CamelCasePlugin()],
     ...(queries && { log: countIn(queries) }),
   })
@@ -111,6 +112,7 @@ export async function openStore(
       }),
     sync: () => log.sync().catch((error: unknown) => health.guard(() => fail(error))),
     size: () => sizeOf(db, path),
+    version: () => database.version(),
     get diskProblem() {
       return health.problem
     },
@@ -242,6 +244,12 @@ const locked = {
   remedy: 'Another process is writing to it without end: stop that one.',
 }
 
+/**
+ * Rows that this connection has written, and a number that changes with the commits of all others.
+ * https://www.sqlite.org/pragma.html#pragma_data_version
+ */
+const versionQuery = 'select total_changes() as own, data_version as others from pragma_data_version'
+
 /** Adapts `node:sqlite` to the interface of Kysely's SQLite dialect. Prepares each statement once. */
 class NodeSqlite implements SqliteDatabase {
   /** Maximum number of prepared statements. There are a few dozen; the limit protects against texts that vary. */
@@ -249,6 +257,7 @@ class NodeSqlite implements SqliteDatabase {
   readonly #database: DatabaseSync
   readonly #health: DatabaseHealth
   readonly #statements = new Map<string, SqliteStatement>()
+  #version: StatementSync | undefined
 
   constructor(database: DatabaseSync, health: DatabaseHealth) {
     this.#database = database
@@ -267,6 +276,16 @@ class NodeSqlite implements SqliteDatabase {
     if (this.#statements.size >= NodeSqlite.#maxStatements) this.#statements.clear()
     this.#statements.set(text, statement)
     return statement
+  }
+
+  /** Implements `Store.version`. A transaction does not see what other processes write meanwhile. */
+  version(): string | undefined {
+    if (this.#database.isTransaction) return undefined
+    return this.#health.guard(() => {
+      this.#version ??= this.#database.prepare(versionQuery)
+      const { own, others } = this.#version.get() as { own: number; others: number }
+      return `${own} ${others}`
+    })
   }
 
   close(): void {

@@ -137,6 +137,11 @@ export interface TaskRow {
 
 export interface Store extends NounRows {
   size(): Promise<DatabaseSize>
+  /**
+   * Returns a text that stays the same only while no process writes to the database. Takes microseconds.
+   * @returns `undefined` if it is not known now.
+   */
+  version(): string | undefined
   /** Runs `work` and writes the audit line in one durable transaction; nothing is written when `work` throws. */
   audited<Result>(line: AuditEntry, work: (rows: Rows) => Promise<Result>): Promise<Result>
   /**

@@ -1,26 +1,19 @@
-import { LRUCache } from 'lru-cache'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
+import { ReadCache } from '../read-cache.ts'
 
-/** Time after which a change takes effect in every front, in milliseconds. Until then, calls use the cache. */
-const ttl = 250
 /** Maximum number of organizations whose hidden tools are cached. */
 const max = 10_000
 
 /** Returns and caches the tools that are hidden from the keys of an organization. */
 export class HiddenTools {
-  readonly #store: Store
-  readonly cache = new LRUCache<string, readonly string[]>({ max, ttl })
+  readonly cache: ReadCache<readonly string[]>
 
-  constructor(store: Store) {
-    this.#store = store
+  constructor(store: Pick<Store, 'version' | 'hiddenTools'>) {
+    this.cache = new ReadCache<readonly string[]>(store, max, (orgId) => store.hiddenTools.list(orgId))
   }
 
-  async of({ orgId }: Caller): Promise<readonly string[]> {
-    const cached = this.cache.get(orgId)
-    if (cached) return cached
-    const tools = await this.#store.hiddenTools.list(orgId)
-    this.cache.set(orgId, tools)
-    return tools
+  of({ orgId }: Caller): Promise<readonly string[]> {
+    return this.cache.get(orgId)
   }
 }

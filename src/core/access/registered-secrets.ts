@@ -3,13 +3,12 @@ import { isSecretName } from '../../base/redaction/assignments.ts'
 import { type RegisteredSecret, registeredMaxTotal } from '../../base/redaction/registered.ts'
 import type { Store } from '../../store/store.ts'
 import type { Caller } from '../caller.ts'
+import { ReadCache } from '../read-cache.ts'
 import { openSecrets } from '../upstreams/secrets.ts'
 import { placeOfCredential, type StoredCredential } from '../upstreams/stored-credentials.ts'
 import { placeOfNetworkSecret } from './network-secrets.ts'
 import type { Vault } from './vault.ts'
 
-/** Time after which a new secret is known, in milliseconds. */
-const ttl = 250
 /** Maximum number of organizations whose secrets are cached. */
 const max = 1_000
 /** More rows of one kind are not read. */
@@ -26,24 +25,20 @@ interface Sealed {
  * credentials for upstreams with the tokens of their logins.
  */
 export class RegisteredSecretsOfOrgs {
-  readonly #store: Pick<Store, 'networkSecrets' | 'upstreams' | 'upstreamCredentials'>
+  readonly #store: Pick<Store, 'version' | 'networkSecrets' | 'upstreams' | 'upstreamCredentials'>
   readonly #vault: Vault
-  readonly #fresh = new LRUCache<string, Promise<readonly RegisteredSecret[]>>({ max, ttl })
+  readonly #ofOrgs: ReadCache<readonly RegisteredSecret[]>
   readonly #opened = new LRUCache<string, { sealed: string; secrets: readonly RegisteredSecret[] }>({ max })
 
-  constructor(store: Pick<Store, 'networkSecrets' | 'upstreams' | 'upstreamCredentials'>, vault: Vault) {
+  constructor(store: Pick<Store, 'version' | 'networkSecrets' | 'upstreams' | 'upstreamCredentials'>, vault: Vault) {
     this.#store = store
     this.#vault = vault
+    this.#ofOrgs = new ReadCache(store, max, (orgId) => this.#read(orgId))
   }
 
   /** Returns the secrets of the caller's organization: the same array until one changes. */
   of({ orgId }: Pick<Caller, 'orgId'>): Promise<readonly RegisteredSecret[]> {
-    const fresh = this.#fresh.get(orgId)
-    if (fresh) return fresh
-    const reading = this.#read(orgId)
-    this.#fresh.set(orgId, reading)
-    reading.catch(() => this.#fresh.delete(orgId))
-    return reading
+    return this.#ofOrgs.get(orgId)
   }
 
   async #read(orgId: string): Promise<readonly RegisteredSecret[]> {

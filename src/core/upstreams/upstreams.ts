@@ -4,6 +4,7 @@ import type { Store } from '../../store/store.ts'
 import type { UpstreamRow } from '../../store/upstream-rows.ts'
 import type { Vault } from '../access/vault.ts'
 import type { Caller } from '../caller.ts'
+import { ReadCache } from '../read-cache.ts'
 import { dayMs, dayMsOf, toPeriod } from '../times.ts'
 import { invalid } from './checks.ts'
 import { grantedTools } from './grants.ts'
@@ -15,8 +16,6 @@ import { type ApprovedTools, approvedOf, type SeenTools } from './seen-tools.ts'
 import type { StoredCredentials } from './stored-credentials.ts'
 import { totalsBy, type UpstreamTotals, type UpstreamUsage, type UsageGroup } from './usage.ts'
 
-/** Time after which a change by an administrator takes effect. Until then, calls use the cache and need no query. */
-const knownMs = 250
 /** Maximum number of organizations whose upstreams are cached. */
 const orgsMax = 1_000
 /** Maximum number of upstreams of one organization. */
@@ -88,23 +87,24 @@ interface Known {
 
 /** The MCP servers that an organization has registered, as its keys see them. */
 export class Upstreams {
-  readonly #store: Pick<Store, 'upstreams' | 'upstreamUsage' | 'upstreamSearch'>
+  readonly #store: Pick<Store, 'version' | 'upstreams' | 'upstreamUsage' | 'upstreamSearch'>
   readonly #secrets: OpenedSecrets
   readonly #usage: UpstreamUsage
   readonly #credentials: StoredCredentials
   readonly #seen: SeenTools
-  readonly #ofOrgs = new LRUCache<string, ReadonlyMap<string, Known>>({ max: orgsMax, ttl: knownMs })
+  readonly #ofOrgs: ReadCache<ReadonlyMap<string, Known>>
   /** Parsed listings, by ID and time of the last change of the row. */
   readonly #parsed = new LRUCache<string, Known>({ max: orgsMax })
 
   constructor(
-    store: Pick<Store, 'upstreams' | 'upstreamUsage' | 'upstreamSearch'>,
+    store: Pick<Store, 'version' | 'upstreams' | 'upstreamUsage' | 'upstreamSearch'>,
     vault: Vault,
     usage: UpstreamUsage,
     credentials: StoredCredentials,
     seen: SeenTools,
   ) {
     this.#store = store
+    this.#ofOrgs = new ReadCache(store, orgsMax, (orgId) => this.#read(orgId))
     this.#secrets = new OpenedSecrets(vault)
     this.#usage = usage
     this.#credentials = credentials
@@ -113,7 +113,7 @@ export class Upstreams {
 
   /** Lists the enabled upstreams that the caller may use, by name. */
   async list(caller: Caller): Promise<OfferedUpstream[]> {
-    const known = await this.#of(caller.orgId)
+    const known = await this.#ofOrgs.get(caller.orgId)
     return [...known.values()].flatMap((each) => {
       const offered = this.#offered(each, caller)
       return offered === undefined ? [] : [offered]
@@ -133,7 +133,7 @@ export class Upstreams {
    */
   async search(caller: Caller, query: string, match: 'all' | 'any'): Promise<FoundTool[]> {
     const hits = await this.#store.upstreamSearch.find(caller.orgId, query, match, hitsMax)
-    const known = [...(await this.#of(caller.orgId)).values()]
+    const known = [...(await this.#ofOrgs.get(caller.orgId)).values()]
     const offered = new Map(
       known.map((each) => {
         const upstream = this.#offered(each, caller)
@@ -237,20 +237,13 @@ export class Upstreams {
 
   /** Reads the database if the name is not cached, since the upstream may be new. */
   async #find(orgId: string, name: string): Promise<Known | undefined> {
-    const cached = (await this.#of(orgId)).get(name)
-    if (cached) return cached
-    return (await this.#read(orgId)).get(name)
-  }
-
-  async #of(orgId: string): Promise<ReadonlyMap<string, Known>> {
-    return this.#ofOrgs.get(orgId) ?? this.#read(orgId)
+    const cached = (await this.#ofOrgs.get(orgId)).get(name)
+    return cached ?? (await this.#ofOrgs.latest(orgId)).get(name)
   }
 
   async #read(orgId: string): Promise<ReadonlyMap<string, Known>> {
     const rows = await this.#store.upstreams.page(orgId, '', upstreamsMax)
-    const known = new Map(rows.filter(({ enabled }) => enabled === 1).map((row) => [row.name, this.#parse(row)]))
-    this.#ofOrgs.set(orgId, known)
-    return known
+    return new Map(rows.filter(({ enabled }) => enabled === 1).map((row) => [row.name, this.#parse(row)]))
   }
 
   #parse(row: UpstreamRow): Known {
