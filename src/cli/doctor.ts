@@ -2,17 +2,18 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { StartRefused } from '../base/errors.ts'
 import { openInstance } from '../base/instance.ts'
 import { InstanceLock } from '../base/instance-lock.ts'
 import type { Config } from '../config.ts'
+import { databasePath } from '../store/sqlite.ts'
 import { type Cli, withExamples } from './command.ts'
 import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
 import { receiveConfig, sendConfig } from './hand-over.ts'
 import { attempt, type Check, inspect } from './inspect.ts'
+import { checkDatabase } from './inspect-database.ts'
 import { inspectStorage } from './inspect-storage.ts'
 import { printJson, withJson } from './output.ts'
-import { requirePrivilege } from './privilege.ts'
+import { ownMounts, requirePrivilege } from './privilege.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
 import { addSettingOptions, configOf } from './setting-options.ts'
 import { hasColors, styled } from './terminal.ts'
@@ -48,26 +49,20 @@ async function doctor(config: Config, { json = false }: Options, io: ProcessIo):
   requirePrivilege('doctor')
   // As under `serve`, the engine needs a mount namespace of its own, so a child in one does the checks.
   const [program, ...args] = io.self
-  const child = spawn(
-    'unshare',
-    ['--mount', '--propagation', 'slave', '--', program, ...args, 'doctor-inside', ...(json ? ['--json'] : [])],
-    {
-      stdio: ['pipe', 'pipe', 'pipe'],
-      env: {
-        PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
-        LANG: 'C.UTF-8',
-        FORCE_COLOR: hasColors(io.stdout, io.env) ? '1' : '0',
-      },
+  const child = spawn('unshare', [...ownMounts, program, ...args, 'doctor-inside', ...(json ? ['--json'] : [])], {
+    stdio: ['pipe', 'pipe', 'pipe'],
+    env: {
+      PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+      LANG: 'C.UTF-8',
+      FORCE_COLOR: hasColors(io.stdout, io.env) ? '1' : '0',
     },
-  )
+  })
   child.stdin.on('error', () => undefined) // Its exit code reports the failure.
   sendConfig(child.stdin, config)
   child.stdout.pipe(io.stdout, { end: false })
   child.stderr.pipe(io.stderr, { end: false })
-  const [code] = await once(child, 'close').catch((error: Error) => {
-    throw new StartRefused(`unshare cannot be started: ${error.message}.`, 'Install the package util-linux.')
-  })
-  return (code as number | null) ?? exitCodes.software
+  const [code] = (await once(child, 'close')) as [number | null]
+  return code ?? exitCodes.software
 }
 
 /** The checks themselves, in a mount namespace of their own. */
@@ -91,6 +86,7 @@ async function checkOpened(config: Config): Promise<Check[]> {
   const memoryBytes = Math.max(...Object.values(config.profiles).map(({ limits }) => limits.memoryBytes))
   const checks = await inspect(settings, config.home, memoryBytes, preloadsOf(config))
   const hasThreads = Object.values(config.profiles).some(({ storage }) => storage.kind === 'threads')
+  checks.push(...(await attempt('database', () => checkDatabase(databasePath(instance.frontHome)))))
   if (hasThreads) checks.push(...(await attempt('threads', async () => [await inspectStorage(config.home)])))
   lock.release()
   return checks

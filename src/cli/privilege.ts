@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { StartRefused } from '../base/errors.ts'
@@ -61,13 +62,33 @@ export function requirePrivilege(command: string): void {
     throw new StartRefused(`glovebox ${command} must be started by root.`, 'Start it with sudo or as a system service.')
   }
   const missing = missingCapabilities(readFileSync('/proc/self/status', 'latin1'))
-  if (missing.length === 0) return
+  if (missing.length === 0) {
+    requireMountNamespace()
+    return
+  }
   const names = missing.map((name) => name.toUpperCase())
   throw new StartRefused(
     `This process cannot create sandboxes: it lacks ${names.map((name) => `CAP_${name}`).join(', ')}.`,
     `Start it outside a container, or add to the flags of the container: --cap-add=${names.join(',')} (docs/install.md lists all flags).`,
   )
 }
+
+/**
+ * A filter on system calls can forbid what the capabilities permit.
+ * @throws StartRefused when unshare(1) is missing, or may not do what starts the runner.
+ */
+function requireMountNamespace(): void {
+  const { error, status, stderr } = spawnSync('unshare', [...ownMounts, 'true'], { encoding: 'utf8', timeout: 10_000 })
+  if (error) throw new StartRefused(`unshare cannot be started: ${error.message}.`, 'Install the package util-linux.')
+  if (status === 0) return
+  throw new StartRefused(
+    `This process cannot create a mount namespace: ${stderr.trim()}.`,
+    'Permit the system calls unshare and mount: in a container with the flags of docs/install.md.',
+  )
+}
+
+/** Arguments of unshare(1) for a command in a mount namespace of its own, whose mounts follow those of the machine. */
+export const ownMounts = ['--mount', '--propagation', 'slave', '--'] as const
 
 /** Returns the required capabilities that a process does not hold. @param status text of /proc/PID/status. */
 export function missingCapabilities(status: string): Capability[] {

@@ -10,7 +10,7 @@ import { Child, whenAborted } from './child.ts'
 import { type Cli, withExamples } from './command.ts'
 import { prepareFrontHome } from './front-home.ts'
 import { withHostWorkspaces } from './host-workspaces.ts'
-import { requirePrivilege, runnerCapabilities } from './privilege.ts'
+import { ownMounts, requirePrivilege, runnerCapabilities } from './privilege.ts'
 import type { ProcessIo } from './process-io.ts'
 import { recordServer } from './server-record.ts'
 import { addSettingOptions, configOf } from './setting-options.ts'
@@ -114,7 +114,7 @@ function requirePassable(directory: string, frontUid: number): void {
 function runnerCommand(): string[] {
   const bounds = ['-all', ...runnerCapabilities.map((name) => `+${name}`)].join(',')
   return [
-    ...['unshare', '--mount', '--propagation', 'slave', '--'],
+    ...['unshare', ...ownMounts],
     ...['setpriv', `--bounding-set=${bounds}`, '--inh-caps=-all', '--'],
     ...[process.execPath, join(programRoot, mainFile), 'runner'],
   ]

@@ -125,6 +125,25 @@ describe('a start that cannot succeed', () => {
     }
   })
 
+  it('is refused where a filter on system calls forbids namespaces, as are the checks of the machine', async () => {
+    const unshare = process.arch === 'x64' ? 272 : 97
+    const withoutUnshare = `
+import ctypes, os, struct, sys
+load, equal, error, allow = (0x20, 0, 0, 0), (0x15, 0, 1, ${unshare}), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)
+filter = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *each) for each in (load, equal, error, allow)))
+program = ctypes.create_string_buffer(struct.pack('HP', 4, ctypes.addressof(filter)))
+prctl = ctypes.CDLL(None).prctl
+assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, program) == 0
+os.execv(sys.argv[1], sys.argv[1:])`
+    for (const command of ['serve', 'doctor'])
+      await expect(
+        promisify(execFile)('python3', ['-c', withoutUnshare, program, command, '--home', newPlace().directory]),
+      ).rejects.toMatchObject({
+        ...{ code: 78, stdout: '' },
+        stderr: expect.stringMatching(/cannot create a mount namespace: .*not permitted\.\n.*docs\/install\.md/),
+      })
+  })
+
   it('names a home directory that cannot be used, as the checks of the machine do', async () => {
     const { directory } = newPlace()
     const home = join(directory, 'file')

@@ -1,9 +1,14 @@
-import { describe, expect, it } from 'vitest'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
 import { attempt } from '../../../src/cli/inspect.ts'
+import { checkDatabase } from '../../../src/cli/inspect-database.ts'
 import { checkClock, checkDisks, checkKernel } from '../../../src/cli/inspect-machine.ts'
 import { openEscapes } from '../../../src/cli/known-escapes.ts'
 import { missingDefaults } from '../../../src/cli/runner.ts'
 import { loadConfig } from '../../../src/config.ts'
+import { openStore } from '../../../src/store/sqlite.ts'
 
 const of2025 = ['CVE-2025-31133', 'CVE-2025-52565', 'CVE-2025-52881']
 
@@ -42,6 +47,29 @@ describe('doctor', () => {
       ok: false,
       remedy: expect.stringContaining('state_dir'),
     })
+  })
+})
+
+describe('the check of the database', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'glovebox-doctor-'))
+  afterAll(() => rmSync(directory, { recursive: true }))
+  const path = join(directory, 'glovebox.db')
+
+  it('is not made where there is no database yet', () => {
+    expect(checkDatabase(path)).toEqual([])
+  })
+
+  it('succeeds beside a server that uses it, and finds damaged pages and other files', async () => {
+    const store = await openStore(path)
+    expect(checkDatabase(path)).toMatchObject([{ name: 'database', ok: true }])
+    await store.close()
+    const whole = readFileSync(path)
+    const damaged = Buffer.from(whole)
+    damaged.fill(0xff, 4096, 5 * 4096)
+    writeFileSync(path, damaged)
+    expect(checkDatabase(path)).toMatchObject([{ ok: false, remedy: expect.stringContaining('glovebox restore') }])
+    writeFileSync(path, 'no database '.repeat(500))
+    expect(checkDatabase(path)).toMatchObject([{ ok: false, detail: expect.stringContaining('not a database') }])
   })
 })
 
