@@ -124,14 +124,29 @@ inPrivateMounts(import.meta.filename, () => {
   })
 
   describe('a disk without free inodes', () => {
-    it('is reported at the start, which succeeds when there are some', async () => {
-      const first = await openOn(64 * mib, '-N', '128')
-      expect(await first.stop()).toEqual({ code: 0, signal: null })
-      const many = join(disk.home, 'many')
+    const useAll = (many: string) => {
       mkdirSync(many)
       expect(() => {
         for (let n = 0; ; n++) writeFileSync(join(many, `${n}`), '')
       }).toThrow(/ENOSPC/)
+    }
+
+    it('makes a server that serves not ready, with the reason, until there are some', async () => {
+      const server = await openOn(64 * mib, '-N', '128')
+      const many = join(disk.home, 'many')
+      useAll(many)
+      await until(async () => (await readiness(server)).status === 503, 'the server is not ready')
+      expect((await readiness(server)).reason).toMatch(/no space or no inodes are left/)
+      rmSync(many, { recursive: true })
+      await until(async () => (await readiness(server)).status === 200, 'the server is ready again')
+      expect(await execute(server.url, 'bash', 'echo here')).toMatchObject({ stdout: 'here\n' })
+    }, 120_000)
+
+    it('is reported at the start, which succeeds when there are some', async () => {
+      const first = await openOn(64 * mib, '-N', '128')
+      expect(await first.stop()).toEqual({ code: 0, signal: null })
+      const many = join(disk.home, 'many')
+      useAll(many)
       await isRefusedAtStart(/no space or no inodes are left/)
       for (const name of readdirSync(many)) rmSync(join(many, name))
       const next = await start()

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseAllDocuments } from 'yaml'
+import { parse, parseAllDocuments } from 'yaml'
 import { buildWithinMs, builtPackage } from '../support/built-packages.ts'
 import { execute } from '../support/calls.ts'
 import { debianImage, limitFlags, podman, rootWithinMs } from '../support/debian-root.ts'
@@ -55,6 +55,19 @@ describe('the Debian package', () => {
   })
 })
 
+/** The privileges in the command of docs/install.md that starts a container, one flag for each. */
+function documentedFlags(): string[] {
+  const page = readFileSync(join(root, 'docs/install.md'), 'utf8')
+  const command = /^podman run (?:.*\\\n)*.*$/m.exec(page)?.[0] ?? ''
+  const flags = command.match(/--(?:cap-add|volume|device-cgroup-rule)=(?:'[^']*'|\S+)/g) ?? []
+  return flags
+    .map((flag) => flag.replaceAll("'", ''))
+    .flatMap((flag) => {
+      const capabilities = /^--cap-add=(.*)$/.exec(flag)?.[1]?.split(',')
+      return capabilities ? capabilities.map((name) => `--cap-add=${name}`) : [flag]
+    })
+}
+
 const rootIsMissing = image === undefined
 /** The end of titles of tests that are skipped because no packages can be downloaded; .ci/report.ts counts them apart. */
 const reason = rootIsMissing ? ' (no package registry)' : ''
@@ -62,17 +75,12 @@ const tag = `localhost/glovebox-test-image:${process.pid}`
 describe.skipIf(rootIsMissing)(`the container image${reason}`, () => {
   const context = mkdtempSync(join(tmpdir(), 'glovebox-image-'))
   const name = `glovebox-test-image-${process.pid}`
-  /** The flags of docs/install.md. */
+  const documented = documentedFlags()
+  const isOfDevices = (flag: string) => flag === '--volume=/dev:/dev' || flag.startsWith('--device-cgroup-rule')
+  /** By the flag that is named when they are missing. Those of loop devices go together. */
   const privileges: Record<string, string[]> = {
-    '--cap-add=SYS_ADMIN': ['--cap-add=SYS_ADMIN'],
-    '--cap-add=NET_ADMIN': ['--cap-add=NET_ADMIN'],
-    '--cap-add=SYS_PTRACE': ['--cap-add=SYS_PTRACE'],
-    '--volume=/sys/fs/cgroup:/sys/fs/cgroup:rw': ['--volume=/sys/fs/cgroup:/sys/fs/cgroup:rw'],
-    "--device-cgroup-rule='b 7:* rmw'": [
-      '--volume=/dev:/dev',
-      '--device-cgroup-rule=b 7:* rmw',
-      '--device-cgroup-rule=c 10:237 rmw',
-    ],
+    ...Object.fromEntries(documented.filter((flag) => !isOfDevices(flag)).map((flag) => [flag, [flag]])),
+    "--device-cgroup-rule='b 7:* rmw'": documented.filter(isOfDevices),
   }
   const start = (flags: readonly string[], port: number, more: readonly string[] = []) => {
     const settings = [
@@ -113,7 +121,18 @@ describe.skipIf(rootIsMissing)(`the container image${reason}`, () => {
     rmSync(context, { recursive: true })
   }, 60_000)
 
-  it('serves with these privileges', async () => {
+  it('needs the same privileges with Docker Compose, and its filters switched off', () => {
+    const { glovebox } = parse(readFileSync(join(root, 'deploy/compose.yaml'), 'utf8')).services
+    expect([
+      ...glovebox.cap_add.map((name: string) => `--cap-add=${name}`),
+      ...glovebox.volumes.slice(1).map((volume: string) => `--volume=${volume}`),
+      ...glovebox.device_cgroup_rules.map((rule: string) => `--device-cgroup-rule=${rule}`),
+    ]).toEqual(expect.arrayContaining(documented))
+    expect(glovebox.security_opt).toEqual(['apparmor=unconfined', 'seccomp=unconfined'])
+  })
+
+  it('serves with the privileges of docs/install.md', async () => {
+    expect(Object.keys(privileges)).toHaveLength(5)
     const result = await serving(Object.values(privileges).flat(), [], (url) =>
       execute(url, 'python', 'print(6 * 7)', { thread_id: 'one' }),
     )

@@ -37,7 +37,12 @@ beforeAll(async () => {
 })
 
 /** Runs an administration command beside the server, as an operator does. */
-async function glovebox(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+const glovebox = (...words: string[]) => gloveboxWith({}, ...words)
+
+async function gloveboxWith(
+  env: Record<string, string>,
+  ...words: string[]
+): Promise<{ code: number; stdout: string; stderr: string }> {
   const place = [
     ...['--config', config],
     ...['--home', join(story.place.directory, 'home'), '--state-dir', join(story.place.directory, 'state')],
@@ -46,7 +51,7 @@ async function glovebox(...words: string[]): Promise<{ code: number; stdout: str
   // What follows `--` belongs to the program.
   const at = words.includes('--') ? words.indexOf('--') : words.length
   const args = [...words.slice(0, at), ...place, ...words.slice(at)]
-  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH } })
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH, ...env } })
   const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
   return { code: code as number, stdout, stderr }
 }
@@ -91,6 +96,19 @@ async function connect(name: string): Promise<Client> {
 }
 
 describe('a program as an upstream', () => {
+  it('has the variables of its declaration, from the environment of the command and from a file', async () => {
+    file('second.txt', 'from a file\n')
+    const env = { FIRST: { env: 'TEAM_FIRST' }, SECOND: { file: 'second.txt' } }
+    const declared = { transport: 'stdio', program: plainServer(), env }
+    const path = file('declared.yaml', JSON.stringify({ orgs: { acme: { upstreams: { 'team/declared': declared } } } }))
+    const applied = await gloveboxWith({ TEAM_FIRST: 'from the environment' }, 'apply', '-f', path)
+    expect(applied).toMatchObject({ code: 0, stdout: '+ upstream acme/team/declared\n' })
+    expect(applied.stderr).not.toContain('could not be read')
+    expect(await textOf('team/declared', 'variable', { name: 'FIRST' })).toBe('from the environment')
+    expect(await textOf('team/declared', 'variable', { name: 'SECOND' })).toBe('from a file')
+    expect((await upstreams('remove', 'team/declared')).code).toBe(0)
+  })
+
   it('is registered with its command, runs in a sandbox, and is ended with its daemons', async () => {
     const added = await add('team/plain')
     expect(added).toMatchObject({

@@ -79,9 +79,7 @@ describe.skipIf(image === undefined)(`docs/operate.md, in a fresh Debian that wa
     const headings = page.split(/^## /m).filter((text) => text.includes('```sh'))
     expect(headings.map((text) => text.split('\n')[0])).toEqual([
       ...['Install', 'Organizations from a file', 'Behind a reverse proxy', 'Monitoring', 'Backups', 'Upgrades'],
-      'Restore',
-      // Instead of the package and the proxy: test/stories/systemd.test.ts and test/protocol/tls.test.ts.
-      ...['As a service of systemd', 'TLS without a proxy'],
+      ...['Restore', 'As a service of systemd', 'TLS without a proxy'],
     ])
   })
 
@@ -134,5 +132,30 @@ describe.skipIf(image === undefined)(`docs/operate.md, in a fresh Debian that wa
     if (previous !== undefined) expect(await ask('cat notes', '$(cat early)')).toMatchObject({ stdout: 'early\n' })
     expect(await bash('glovebox orgs list')).toContain('beta')
     expect(await bash('glovebox audit verify')).toMatch(/^\d+:/)
+  })
+
+  it('keeps the unit that it has when it is installed as a service again', async () => {
+    const unit = await bash('cat /etc/systemd/system/glovebox.service')
+    expect(await follow('As a service of systemd')).toContain('Status: "Serving')
+    expect(await bash('cat /etc/systemd/system/glovebox.service')).toBe(unit)
+  })
+
+  it('serves with TLS and no proxy, with a certificate that its clients trust', async () => {
+    const caddys = '/var/lib/caddy/.local/share/caddy/certificates/local/code.example/code.example'
+    await bash(`systemctl stop glovebox caddy
+      install --owner=glovebox --mode=400 ${caddys}.crt /etc/glovebox/fullchain.pem
+      install --owner=glovebox --mode=400 ${caddys}.key /etc/glovebox/privkey.pem`)
+    const program = Buffer.from(commandsOf('TLS without a proxy')).toString('base64')
+    await bash(`echo ${program} | base64 --decode >tls.sh
+      systemd-run --quiet --unit=glovebox-tls --property=Delegate=yes --working-directory=/root bash tls.sh`)
+    const ready = `. ./.variables; curl --silent --fail https://code.example:5555/readyz`
+    const isReady = () =>
+      bash(ready).then(
+        (answer) => answer.includes('ready'),
+        () => false,
+      )
+    await until(isReady, 'the server serves with TLS')
+    expect(await bash(`. ./.variables; GLOVEBOX_URL=https://code.example:5555 glovebox status`)).toContain('https://')
+    await bash('systemctl stop glovebox-tls')
   })
 })
