@@ -143,8 +143,8 @@ describe.skipIf(image === undefined)(`docs/operate.md, in a fresh Debian that wa
   it('serves with TLS and no proxy, with a certificate that its clients trust', async () => {
     const caddys = '/var/lib/caddy/.local/share/caddy/certificates/local/code.example/code.example'
     await bash(`systemctl stop glovebox caddy
-      install --owner=glovebox --mode=400 ${caddys}.crt /etc/glovebox/fullchain.pem
-      install --owner=glovebox --mode=400 ${caddys}.key /etc/glovebox/privkey.pem`)
+      install --owner=61000 --mode=400 ${caddys}.crt /etc/glovebox/fullchain.pem
+      install --owner=61000 --mode=400 ${caddys}.key /etc/glovebox/privkey.pem`)
     const program = Buffer.from(commandsOf('TLS without a proxy')).toString('base64')
     await bash(`echo ${program} | base64 --decode >tls.sh
       systemd-run --quiet --unit=glovebox-tls --property=Delegate=yes --working-directory=/root bash tls.sh`)
