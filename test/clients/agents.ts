@@ -15,10 +15,12 @@ export interface Agent {
 
 export interface Session {
   model: ScriptedModel
-  /** The URL of our endpoint. */
-  mcpUrl: string
+  /** The URL of our endpoint; `undefined` if `configure` writes it into the file of the agent. */
+  mcpUrl: string | undefined
   /** The API key; `undefined` to send none. */
   key: string | undefined
+  /** Adds to the files of the agent, as a person would before starting it. @param directory where it is started. */
+  configure?: (home: string, directory: string) => Promise<void>
 }
 
 interface Start {
@@ -47,13 +49,18 @@ const claudeCode: Agent = {
   prepare: async (home, { model, mcpUrl, key }) => {
     const config = join(home, 'mcp.json')
     const server = { type: 'http', url: mcpUrl, ...bearer(key) }
-    await writeFile(config, JSON.stringify({ mcpServers: { glovebox: server } }))
+    if (mcpUrl !== undefined) await writeFile(config, JSON.stringify({ mcpServers: { glovebox: server } }))
+    // Otherwise it reads .mcp.json where it is started, and would ask whether to trust it.
+    const files =
+      mcpUrl === undefined
+        ? ['--settings', JSON.stringify({ enableAllProjectMcpServers: true })]
+        : ['--mcp-config', config, '--strict-mcp-config']
     return {
       command: [
         process.execPath,
         installed('claude-code', 'node_modules/@anthropic-ai/claude-code/cli-wrapper.cjs'),
         ...['--print', prompt, '--output-format', 'stream-json', '--verbose', '--model', 'scripted'],
-        ...['--mcp-config', config, '--strict-mcp-config', '--allowedTools', 'mcp__glovebox', '--tools', ''],
+        ...[...files, '--allowedTools', 'mcp__glovebox', '--tools', ''],
       ],
       env: {
         ANTHROPIC_BASE_URL: model.url,
@@ -92,10 +99,10 @@ const codex: Agent = {
       'name = "Scripted"',
       `base_url = "${model.url}/v1"`,
       'wire_api = "responses"',
-      '[mcp_servers.glovebox]',
-      `url = "${mcpUrl}"`,
-      'default_tools_approval_mode = "approve"',
-      ...(key === undefined ? [] : ['bearer_token_env_var = "GLOVEBOX_API_KEY"']),
+      ...(mcpUrl === undefined
+        ? []
+        : ['[mcp_servers.glovebox]', `url = "${mcpUrl}"`, 'default_tools_approval_mode = "approve"']),
+      ...(mcpUrl === undefined || key === undefined ? [] : ['bearer_token_env_var = "GLOVEBOX_API_KEY"']),
     ]
     await mkdir(join(home, '.codex'))
     await writeFile(join(home, '.codex/config.toml'), lines.join('\n'))
@@ -122,7 +129,7 @@ const gemini: Agent = {
       privacy: { usageStatisticsEnabled: false },
       telemetry: { enabled: false },
       general: { enableAutoUpdate: false, enableAutoUpdateNotification: false },
-      mcpServers: { glovebox: { httpUrl: mcpUrl, trust: true, ...bearer(key) } },
+      ...(mcpUrl !== undefined && { mcpServers: { glovebox: { httpUrl: mcpUrl, trust: true, ...bearer(key) } } }),
     }
     await mkdir(join(home, '.gemini'))
     await writeFile(join(home, '.gemini/settings.json'), JSON.stringify(settings))
@@ -174,6 +181,7 @@ export async function runSession(
     const directory = join(home, 'project')
     await mkdir(directory)
     const start = await agent.prepare(home, session)
+    await session.configure?.(home, directory)
     model.follow(turns)
     const { out, err } = await runProgram(start.command, {
       home,

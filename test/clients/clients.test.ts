@@ -1,15 +1,15 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { follow, post } from '../support/calls.ts'
 import { until } from '../support/glovebox.ts'
 import { newKey, type OwnKey } from '../support/keys.ts'
 import { openStory } from '../support/story.ts'
 import { agents, type Outcome, runSession } from './agents.ts'
 import { cases, cellOf, heldThread } from './cases.ts'
+import { describeClient } from './describe-client.ts'
 import { libraries, type Report, runLibrary } from './libraries.ts'
-import { type ClientName, install, installWithinMs, isAvailable } from './packages.ts'
 import { pythonProgram, runProgram, sessionWithinMs } from './programs.ts'
 import { newClient, proxies } from './proxies.ts'
 import { ScriptedModel } from './scripted-model.ts'
@@ -27,18 +27,6 @@ beforeAll(async () => {
   model = await ScriptedModel.open()
 })
 afterAll(() => model.close())
-
-/** Tests of a client that is installed first; skipped, with the reason in their title, if that is impossible. */
-async function describeClient(title: string, client: ClientName, tests: () => void): Promise<void> {
-  if (!(await isAvailable(client))) {
-    describe.skip(`${title} (no package registry)`, tests)
-    return
-  }
-  describe(title, () => {
-    beforeAll(() => install(client), installWithinMs)
-    tests()
-  })
-}
 
 /** Does something while another run uses the thread. */
 async function whileHeld<T>(act: () => Promise<T>): Promise<T> {
