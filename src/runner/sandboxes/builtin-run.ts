@@ -1,6 +1,7 @@
 import { constants } from 'node:os'
 import { AsyncQueue } from '../../base/async-queue.ts'
 import { Refusal } from '../../base/errors.ts'
+import { whenResolved } from '../../base/when-resolved.ts'
 import type { Spawn } from '../../engine/sandboxes/agent-channel.ts'
 import type { AgentProcess } from '../../engine/sandboxes/agent-process.ts'
 import type { SandboxJail } from '../../engine/sandboxes/sandbox-jail.ts'
@@ -51,7 +52,9 @@ export class BuiltinRun {
       },
     })
     this.#process.grant('output', windowBytes)
-    void jail.ended.then(() => this.#fail(new Refusal('unavailable', { reason: 'the sandbox has ended' })))
+    const lose = () => this.#fail(new Refusal('unavailable', { reason: 'the sandbox has ended' }))
+    const forget = whenResolved(jail.ended, lose)
+    this.done.then(forget, forget)
   }
 
   write(bytes: Uint8Array): Promise<void> {

@@ -1,5 +1,6 @@
 import { Socket } from 'node:net'
 import { Refusal } from '../../base/errors.ts'
+import { whenResolved } from '../../base/when-resolved.ts'
 import type { FrontLink } from '../front-link.ts'
 import { type ToTunnels, tunnelPieceBytes, tunnelWindowBytes } from '../protocol/tunnel-messages.ts'
 import { WireError } from '../protocol/wire.ts'
@@ -84,7 +85,10 @@ export class Tunnels {
       const sandbox = this.#sandboxes.get(sandboxId)
       const socket = this.#add(request, await sandbox.connect(port))
       // A server that is gone looks like one that has sent all that it has.
-      void sandbox.ended.then(() => socket.destroy())
+      socket.once(
+        'close',
+        whenResolved(sandbox.ended, () => socket.destroy()),
+      )
     } finally {
       this.#opening -= 1
     }
