@@ -1,5 +1,6 @@
 import { createParser } from 'eventsource-parser'
 import { Refusal } from '../base/errors.ts'
+import { parseForeignJson, TooManyValues } from '../base/json.ts'
 import type { RelayReply } from './reply.ts'
 
 /** Maximum number of requests to the client that one response may contain; each is refused by a message of its own. */
@@ -87,9 +88,10 @@ function outcomeOf(upstream: string, { result, error }: Message): CallOutcome {
 
 function parse(upstream: string, text: string): Message {
   try {
-    const message: unknown = JSON.parse(text)
+    const message = parseForeignJson(text)
     if (typeof message === 'object' && message !== null) return message
-  } catch {
+  } catch (error) {
+    if (error instanceof TooManyValues) throw failed(upstream, `its response cannot be read: ${error.message}`)
     // Malformed; refused below.
   }
   throw failed(upstream, 'its response is not JSON-RPC')

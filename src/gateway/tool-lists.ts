@@ -1,5 +1,6 @@
 import { pipeline, Readable, Transform } from 'node:stream'
 import { createParser } from 'eventsource-parser'
+import { parseForeignJson, TooManyValues } from '../base/json.ts'
 import { messageEvent } from './events.ts'
 import { type RelayRequest, type UpstreamAnswer, within } from './exchange.ts'
 import { UpstreamProblem } from './failures.ts'
@@ -83,13 +84,14 @@ const tooLarge = () => new UpstreamProblem(`its list of tools is larger than ${m
 /** BOUNDARY: parses a message, or a batch. @throws UpstreamProblem. */
 function replaced(text: string, filter: FilterTools): string {
   try {
-    const parsed: unknown = JSON.parse(text)
+    const parsed: unknown = parseForeignJson(text)
     for (const message of Array.isArray(parsed) ? (parsed as unknown[]) : [parsed]) {
       const { result } = (message ?? {}) as { result?: { tools?: unknown } | null }
       if (Array.isArray(result?.tools)) result.tools = filter(result.tools)
     }
     return JSON.stringify(parsed)
   } catch (error) {
+    if (error instanceof TooManyValues) throw new UpstreamProblem(`its list of tools cannot be read: ${error.message}`)
     if (error instanceof SyntaxError) throw new UpstreamProblem('its list of tools is not JSON')
     if (error instanceof RangeError) throw new UpstreamProblem('its list of tools is nested too deeply')
     throw error

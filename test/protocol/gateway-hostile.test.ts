@@ -189,6 +189,17 @@ describe('an upstream', () => {
     expect(await called('huge')).toContain('larger than')
   })
 
+  it('that answers with millions of values has its answer refused where it would be read, over each transport', async () => {
+    const values = `{"content":[${'[],'.repeat(2_000_000)}1]}`
+    const answer = (id: unknown) => `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${values}}`
+    await register('values', (response, id) =>
+      response.writeHead(200, { 'content-type': 'application/json' }).end(answer(id)),
+    )
+    expect(await called('values')).toContain('more than 100000 values')
+    await registerSse('values-sse', (stream, id) => stream.write(`data: ${answer(id)}\n\n`))
+    expect(await (await relayed('values-sse')).text()).toContain('more than 100000 values')
+  })
+
   it('that sends the response to another request has not answered', async () => {
     await register('ids', (response) =>
       response.writeHead(200, { 'content-type': 'text/event-stream' }).end(`data: ${result('foreign')}\n\n`),

@@ -1,4 +1,5 @@
 import { Refusal } from '../../base/errors.ts'
+import { parseForeignJson } from '../../base/json.ts'
 import { decodeFrames, encodeFrame } from './agent-frames.ts'
 import { agentProgram } from './agent-program.ts'
 
@@ -137,9 +138,9 @@ export class WorkspaceAgent {
   #receive(frame: string): void {
     let reply: unknown
     try {
-      reply = JSON.parse(frame)
+      reply = parseForeignJson(frame)
     } catch {
-      throw failed('it sent a reply that is not JSON')
+      throw failed('it sent a reply that is not JSON, or of too many values')
     }
     if (typeof reply !== 'object' || reply === null) throw failed('it sent a reply that is not an object')
     const { id, ok, refused, fault } = reply as Record<string, unknown>

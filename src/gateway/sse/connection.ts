@@ -1,6 +1,7 @@
 import type { PassThrough, Readable } from 'node:stream'
 import { createParser } from 'eventsource-parser'
 import type { Agent } from 'undici'
+import { parseForeignJson, TooManyValues } from '../../base/json.ts'
 import type { UpstreamConnection } from '../connector.ts'
 import { UpstreamProblem } from '../failures.ts'
 import { RpcChannel, type RpcMessage } from '../rpc-channel.ts'
@@ -146,8 +147,11 @@ export class SseConnection implements UpstreamConnection<Authorization> {
   #receive(data: string): void {
     let message: RpcMessage
     try {
-      message = JSON.parse(data) as RpcMessage
-    } catch {
+      message = parseForeignJson(data) as RpcMessage
+    } catch (error) {
+      if (!(error instanceof TooManyValues)) return
+      this.#stream.destroy()
+      this.#end(new UpstreamProblem(`it sent a message that cannot be read: ${error.message}`))
       return
     }
     this.#channel.receive(message, (sent) => this.#post(sent, this.#authorization))

@@ -1,3 +1,4 @@
+import { parseForeignJson, TooManyValues } from '../../base/json.ts'
 import type { UpstreamProcess } from '../../core/upstreams/programs/program-process.ts'
 import { UpstreamProblem } from '../failures.ts'
 import type { RpcMessage } from '../rpc-channel.ts'
@@ -48,6 +49,8 @@ export class ProcessMessages {
         }
       }
     } catch (error) {
+      if (error instanceof TooManyValues)
+        return new UpstreamProblem(`its program wrote a message that cannot be read: ${error.message}`)
       if (!(error instanceof LineTooLong)) throw error
       return new UpstreamProblem(`its program wrote a line of more than ${error.maxBytes} bytes`)
     }
@@ -60,14 +63,15 @@ export class ProcessMessages {
   }
 }
 
-/** BOUNDARY: parses a line. @returns `undefined` if it is no JSON-RPC message. */
+/** BOUNDARY: parses a line. @returns `undefined` if it is no JSON-RPC message. @throws TooManyValues. */
 function parse(line: string): RpcMessage | undefined {
   if (!line.trimStart().startsWith('{')) return undefined
   try {
-    const message = JSON.parse(line) as RpcMessage
+    const message = parseForeignJson(line) as RpcMessage
     const isResponse = message.id !== undefined && ('result' in message || 'error' in message)
     return typeof message.method === 'string' || isResponse ? message : undefined
-  } catch {
+  } catch (error) {
+    if (error instanceof TooManyValues) throw error
     return undefined
   }
 }

@@ -1,4 +1,5 @@
 import { constants } from 'node:os'
+import { parseForeignJson } from '../../../base/json.ts'
 import type { ProcessEnding } from '../../../base/sandbox.ts'
 import type { Display } from './calls.ts'
 
@@ -14,7 +15,7 @@ const textMax = 256 * 1024
 /** BOUNDARY: reads JSON that a kernel, or the code that it runs, has sent. @returns undefined unless it is an object. */
 function parseObject(payload: Buffer): Record<string, unknown> | undefined {
   try {
-    const value: unknown = JSON.parse(payload.toString())
+    const value = parseForeignJson(payload)
     return typeof value === 'object' && value !== null && !Array.isArray(value)
       ? (value as Record<string, unknown>)
       : undefined

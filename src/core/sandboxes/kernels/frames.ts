@@ -43,12 +43,14 @@ export class FrameReader {
     this.#restart(Buffer.alloc(0))
   }
 
-  /** @returns the frames that are complete. @throws Error if the bytes are no frame. */
-  add(bytes: Uint8Array): Frame[] {
+  /** @returns the frames that are complete, each read when it is taken. @throws Error if the bytes are no frame. */
+  add(bytes: Uint8Array): Iterable<Frame> {
     this.#receive(bytes)
-    const frames: Frame[] = []
-    for (let frame = this.#next(); frame !== undefined; frame = this.#next()) frames.push(frame)
-    return frames
+    return this.#complete()
+  }
+
+  *#complete(): Generator<Frame, void, undefined> {
+    for (let frame = this.#next(); frame !== undefined; frame = this.#next()) yield frame
   }
 
   /** Drops what is received up to and including a text. @returns whether the text was found. */

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { AsyncQueue } from '../../../base/async-queue.ts'
 import { HeadAndTail } from '../../../base/head-and-tail.ts'
 import type { Stream } from '../../../base/run.ts'
@@ -19,6 +20,13 @@ const displayBytesMax = 32 * 1024 * 1024
 
 /** Time that output may follow the answer after some of it was dropped, and the mark perhaps with it. */
 const lateMarkMs = 250
+
+/**
+ * Frames that are handled without a pause, and its length: code that sends as many as it can, of a few bytes each, would
+ * keep the event loop busy for everyone. A call that displays this many values waits for a hundredth of a second.
+ */
+const framesPerPause = 256
+const pauseMs = 10
 
 /** How an exchange with a kernel ended: with its answer, or with the end of its process. */
 export type Outcome = { kind: 'answered'; frame: Frame } | { kind: 'process_ended'; ending: ProcessEnding }
@@ -53,6 +61,8 @@ export class Kernel {
   }
   #between = newBetween()
   #exchange: Exchange | undefined
+  /** Frames that it has sent so far. */
+  #taken = 0
   /** The text that precedes the frames that are understood, after a front has taken over the kernel. */
   #skipTo: string | undefined
   #ending: ProcessEnding | undefined
@@ -163,12 +173,17 @@ export class Kernel {
       if (this.#exchange) await this.#handle({ kind: 'synced', nonce: this.#exchange.nonce, payload: Buffer.alloc(0) })
       return
     }
-    const frames = this.#frames.add(bytes)
-    this.#memory.set(this, this.#frames.heldBytes, frames.length > 0, () => {
+    let taken = 0
+    for (const frame of this.#frames.add(bytes)) {
+      taken += 1
+      this.#taken += 1
+      await this.#handle(frame)
+      if (this.#taken % framesPerPause === 0) await delay(pauseMs)
+    }
+    this.#memory.set(this, this.#frames.heldBytes, taken > 0, () => {
       this.#frames.drop()
       void this.signal(9).catch(() => undefined)
     })
-    for (const frame of frames) await this.#handle(frame)
   }
 
   async #handle(frame: Frame): Promise<void> {
