@@ -62,7 +62,8 @@ export async function measureSoak(minutes: number, report: (done: string) => voi
     const sampling = sampleUntil(place, server, samples, sampler.signal)
     const endMs = performance.now() + minutes * 60_000
     while (performance.now() < endMs) {
-      const stop = AbortSignal.timeout(Math.max(1, Math.min(roundMs, endMs - performance.now())))
+      const leftMs = Math.ceil(Math.min(roundMs, endMs - performance.now()))
+      const stop = AbortSignal.timeout(Math.max(1, leftMs))
       await load.run(() => server.url, stop)
       lost.push(...(await load.missing(server.url)))
       report(`${load.calls} calls of the soak`)
