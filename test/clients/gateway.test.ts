@@ -74,7 +74,7 @@ for (const library of libraries.filter(({ client }) => client.startsWith('python
       async () => {
         const task = { url: url(), key: null, calls: [] }
         await expect(runLibrary(library, task, model)).rejects.toThrow(
-          /no report: [\s\S]*(401|Unauthorized|error response)/,
+          /no report: [\s\S]*(401|[Uu]nauthorized|error response|key)/,
         )
       },
       sessionWithinMs,
