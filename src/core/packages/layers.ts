@@ -186,6 +186,8 @@ export class PackageLayers {
       await store.packageLayers.begin(row)
     } catch (error) {
       end()
+      // The earlier attempt is still being ended.
+      if (error instanceof Refusal && (error.code === 'sandbox_busy' || error.code === 'volume_busy')) return
       throw error
     }
     void this.#build(row, caller, needed, key)

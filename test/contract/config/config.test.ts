@@ -78,6 +78,58 @@ describe('a value', () => {
   })
 })
 
+describe('packages of a profile', () => {
+  const packagesOf = ({ profiles }: Config) => profiles.default?.packages
+
+  it('are read from the file, the variable and a repeated flag, and have the network of package managers or that of the profile', () => {
+    const none = packagesOf(fromFile('packages: { npm: [b, "@a/a@1"], pip: ["numpy[all]>=2,<3"] }'))
+    expect(none).toMatchObject({ pip: ['numpy[all]>=2,<3'], npm: ['@a/a@1', 'b'], network: { policy: 'packages' } })
+    const variable = load({ env: { GLOVEBOX_PACKAGES: '{"pip":["numpy"]}', GLOVEBOX_NETWORK: 'public' } })
+    expect(packagesOf(variable)).toMatchObject({ pip: ['numpy'], npm: [], network: { policy: 'public' } })
+    const flag = load({ flags: { packages: ['pip=numpy>=2,<3', 'pip=pandas', 'npm=lodash'] } })
+    expect(packagesOf(flag)).toMatchObject({ pip: ['numpy>=2,<3', 'pandas'], npm: ['lodash'] })
+    expect(packagesOf(load())).toBeUndefined()
+    expect(packagesOf(fromFile('packages: { pip: [] }'))).toBeUndefined()
+  })
+
+  it('never contain an option, a path, an address, a file or several words', () => {
+    fc.assert(
+      fc.property(fc.string({ minLength: 1, maxLength: 40 }), fc.constantFrom('pip', 'npm'), (word, manager) => {
+        let accepted: unknown
+        try {
+          accepted = packagesOf(load({ env: { GLOVEBOX_PACKAGES: JSON.stringify({ [manager]: [word] }) } }))
+        } catch (error) {
+          if (!(error instanceof StartRefused)) throw error
+        }
+        if (accepted !== undefined) expect(word).toMatch(/^[@A-Za-z0-9~][^\s:;&|$`'"()\\]*$/)
+      }),
+    )
+    for (const word of [
+      '-r',
+      '--pre',
+      '.',
+      './x',
+      '/x',
+      'x/y',
+      'a b',
+      'https://x/y',
+      'git+ssh://x',
+      'x;y',
+      'x @ y',
+      '~/x',
+      'x.tgz',
+      'x\ny',
+      '',
+    ]) {
+      for (const manager of ['pip', 'npm']) {
+        if (manager === 'pip' && word === 'x.tgz') continue
+        const start = () => load({ env: { GLOVEBOX_PACKAGES: JSON.stringify({ [manager]: [word] }) } })
+        expect(refusalOf(start).message).toContain(`in ${manager} is not a package of ${manager}`)
+      }
+    }
+  })
+})
+
 describe('a setting under a former name', () => {
   it('works as a flag, a variable and in the file, with a note that names the new one', () => {
     const former: [Partial<ConfigSources>, RegExp][] = [
