@@ -10,6 +10,8 @@ const page = readFileSync(join(import.meta.dirname, '../../docs/operate.md'), 'u
 const image = await debianImage()
 /** The end of titles of tests that are skipped because no packages can be downloaded; .ci/report.ts counts them apart. */
 const reason = image === undefined ? ' (no package registry)' : ''
+/** The certificate authority of Caddy. */
+const trusted = '/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt'
 const name = `glovebox-test-operate-${process.pid}`
 
 /** The commands of a section of the page. */
@@ -102,7 +104,6 @@ describe.skipIf(image === undefined)(`docs/operate.md, in a fresh Debian that wa
   })
 
   it('puts Caddy before it, through which a key runs code', async () => {
-    const trusted = '/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt'
     // On the machine of an operator, the client trusts the certificate.
     await bash(`echo 'declare -x CURL_CA_BUNDLE=${trusted}' >>.variables
       echo 'retry-all-errors\nretry = 30\nretry-delay = 1' >.curlrc`)
@@ -155,7 +156,10 @@ describe.skipIf(image === undefined)(`docs/operate.md, in a fresh Debian that wa
         () => false,
       )
     await until(isReady, 'the server serves with TLS')
-    expect(await bash(`. ./.variables; GLOVEBOX_URL=https://code.example:5555 glovebox status`)).toContain('https://')
+    expect(
+      await bash(`export NODE_EXTRA_CA_CERTS=${trusted} GLOVEBOX_URL=https://code.example:5555
+      glovebox status`),
+    ).toContain('https://')
     await bash('systemctl stop glovebox-tls')
   })
 })
