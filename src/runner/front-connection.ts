@@ -13,6 +13,7 @@ import { isToTunnel } from './protocol/tunnel-messages.ts'
 import { encodeMessage, MessageReader, WireError, writeCollected, writeLarge } from './protocol/wire.ts'
 import type { RunnerParts } from './runner-parts.ts'
 import { messageOf } from './runs/event-message.ts'
+import { PendingStarts } from './runs/pending-starts.ts'
 import type { RunReader } from './runs/run-reader.ts'
 import type { Runs } from './runs/runs.ts'
 import { isOfSandboxes, SandboxRequests } from './sandboxes/sandbox-requests.ts'
@@ -23,8 +24,6 @@ import { isOfStorage, StorageRequests } from './storage/storage-requests.ts'
 
 /** Attachments and unanswered starts of one front; more of them are a protocol violation. */
 const maxPending = 16_384
-/** Code and input of queued runs; beyond this, further runs are refused as queue_full. */
-const maxPendingBytes = 512 * 1024 * 1024
 
 /** Answers that a front leaves unread. Output and files are not counted, since they are sent only when the socket drains. */
 const maxUnreadBytes = 64 * 1024 * 1024
@@ -50,8 +49,7 @@ export class FrontConnection {
   readonly #imageRequests: ImageRequests
   #readiness: FromRunner
   #handshakeDone = false
-  #pendingStarts = 0
-  #pendingBytes = 0
+  readonly #pending = new PendingStarts()
   #pumping = false
   #waitingForDrain: (() => void)[] = []
 
@@ -203,16 +201,16 @@ export class FrontConnection {
   }
 
   #start(message: Extract<ToRunner, { type: 'start' }>, payload: Buffer): void {
-    if (this.#pendingStarts >= maxPending) throw new WireError('too many starts at once')
+    if (this.#pending.count >= maxPending) throw new WireError('too many starts at once')
     this.#requireFreeAttachment(message.request)
     const { spec, code, stdin } = inputOf(message, payload)
-    if (this.#pendingBytes + payload.length > maxPendingBytes) {
-      const [running, waiting] = [this.#activeRunIds().length - this.#pendingStarts, this.#pendingStarts]
-      this.#refuse(message.request, new Refusal('queue_full', { running, waiting, retryAfterSeconds: 1 }))
+    const { orgId } = spec
+    if (!this.#pending.add(orgId, payload.length)) {
+      const { count } = this.#pending
+      const running = this.#activeRunIds().length - count
+      this.#refuse(message.request, new Refusal('queue_full', { running, waiting: count, retryAfterSeconds: 1 }))
       return
     }
-    this.#pendingStarts += 1
-    this.#pendingBytes += payload.length
     this.#recordStarted(spec.runId)
     const { request, windowBytes } = message
     this.#answer(request, async () => {
@@ -223,8 +221,7 @@ export class FrontConnection {
         this.started.delete(spec.runId)
         throw error
       } finally {
-        this.#pendingStarts -= 1
-        this.#pendingBytes -= payload.length
+        this.#pending.remove(orgId, payload.length)
       }
     })
   }
