@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 import { mebibytes, median, quantile, shown, table } from '../figures.ts'
 import { Connection } from '../mcp/connection.ts'
 import { rssBytesOf } from '../process-figures.ts'
-import { type Peer, startPeers } from './peers.ts'
+import { type Over, type Peer, startPeers } from './peers.ts'
 import { type Kind, kinds, type Listening } from './server.ts'
 
 /** Parts of a budget: what the rate of the gateway divided by another must reach. */
@@ -19,6 +19,8 @@ const budgets = { ofBareRelay: 0.85, ofFastestPeer: 4 }
 /** One server at one number of connections. */
 export interface GatewayFigure {
   server: string
+  /** How it reaches its upstream. */
+  over: Over
   connections: number
   requestsPerSecond: number
   /** Rate divided by that of the bare relay in the same round, median of the rounds. */
@@ -41,6 +43,7 @@ interface Plan {
 
 interface Server {
   name: string
+  over: Over
   url: URL
   headers: Readonly<Record<string, string>>
 }
@@ -57,8 +60,8 @@ const callOf = (id: number) =>
   JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'instant', arguments: { text: 'x' } } })
 
 /**
- * Compares the relay of the gateway with a bare relay, both in front of the same upstream, and with gateways from npm in front
- * of a program. Every server is a separate process; blocks alternate, so that all meet the same load of the machine.
+ * Compares the relay of the gateway with a bare relay and with gateways from npm, all in front of the same upstream over HTTP, and
+ * with these gateways in front of the same program. Every server is a separate process; blocks alternate, so that all meet the same load of the machine.
  */
 export async function measureGateway(plan: Plan, report: (done: string) => void): Promise<GatewayFigures> {
   const directory = mkdtempSync(join(tmpdir(), 'glovebox-bench-gateways-'))
@@ -66,9 +69,9 @@ export async function measureGateway(plan: Plan, report: (done: string) => void)
   const peers: Peer[] = []
   try {
     for (const kind of kinds) own.push(await launch(kind, own[0]?.urls[0]))
-    await startPeers(directory, peers)
+    await startPeers(directory, own[0]!.urls[0]!, peers)
     report('gateways from npm installed')
-    const servers = [...own.map(toServer), ...(await Promise.all(peers.map(connected)))]
+    const servers = [...own.flatMap(toServers), ...(await Promise.all(peers.map(connected)))]
     const figures: GatewayFigure[] = []
     for (const connections of [1, 32]) figures.push(...(await compare(servers, connections, plan, report)))
     const streamBytes = []
@@ -83,13 +86,14 @@ export async function measureGateway(plan: Plan, report: (done: string) => void)
   }
 }
 
-const toServer = ({ kind, urls: [url = ''], keys: [key] }: Own): Server => ({
-  ...{ name: kind, url: new URL(url) },
-  headers: { ...protocol, ...(key !== undefined && { authorization: `Bearer ${key}` }) },
-})
+function toServers({ kind, urls: [url = ''], keys: [key], programUrl }: Own): Server[] {
+  const headers = { ...protocol, ...(key !== undefined && { authorization: `Bearer ${key}` }) }
+  const server = (over: Over, address: string): Server => ({ name: kind, over, url: new URL(address), headers })
+  return [server('http', url), ...(programUrl === undefined ? [] : [server('program', programUrl)])]
+}
 
 /** Opens a session with a peer. */
-async function connected({ name, url }: Peer): Promise<Server> {
+async function connected({ name, over, url }: Peer): Promise<Server> {
   const post = (message: object, more: Record<string, string> = {}) =>
     fetch(url, {
       ...{ method: 'POST', headers: { ...protocol, 'content-type': 'application/json', ...more } },
@@ -102,7 +106,7 @@ async function connected({ name, url }: Peer): Promise<Server> {
   const session = first.headers.get('mcp-session-id')
   const headers: Record<string, string> = session === null ? {} : { 'mcp-session-id': session }
   await (await post({ method: 'notifications/initialized' }, headers)).text()
-  return { name, url: new URL(url), headers: { ...protocol, ...headers } }
+  return { name, over, url: new URL(url), headers: { ...protocol, ...headers } }
 }
 
 async function compare(
@@ -123,7 +127,7 @@ async function compare(
   }
   const bare = cells.find(({ server }) => server.name === 'bare relay')!
   return cells.map(({ server, rates, latenciesMs }) => ({
-    ...{ server: server.name, connections, requestsPerSecond: median(rates) },
+    ...{ server: server.name, over: server.over, connections, requestsPerSecond: median(rates) },
     ofBareRelay: median(rates.map((rate, round) => rate / bare.rates[round]!)),
     p50Ms: median(latenciesMs),
     p99Ms: quantile(latenciesMs, 0.99),
@@ -192,6 +196,7 @@ async function launch(kind: Kind, target = ''): Promise<Own> {
 export function gatewayPart({ figures, streamBytes }: GatewayFigures): string {
   const header = [
     'relayed call',
+    'upstream',
     'connections',
     '÷ bare relay',
     'requests/s',
@@ -205,7 +210,7 @@ export function gatewayPart({ figures, streamBytes }: GatewayFigures): string {
       ({ server, connections }) => server === 'upstream' && connections === figure.connections,
     )!
     return [
-      ...[figure.server, String(figure.connections)],
+      ...[figure.server, figure.over === 'http' ? 'HTTP' : 'program', String(figure.connections)],
       ...[figure.ofBareRelay, figure.requestsPerSecond, figure.p50Ms, figure.p99Ms].map(shown),
       ...[figure.p50Ms - direct.p50Ms, figure.p99Ms - direct.p99Ms].map(shown),
     ]
@@ -221,24 +226,36 @@ export function gatewayPart({ figures, streamBytes }: GatewayFigures): string {
     '',
     table(header, rows),
     '',
-    ...[32, 1].map((connections) => budgetLine(figures, connections)),
+    ...[32, 1].flatMap((connections) => [budgetLine(figures, connections), programLine(figures, connections)]),
     '',
     table(['idle streams', 'streams', 'KiB each', 'MiB'], memory),
     '',
     'The upstream answers each call at once, with one event. "Bare relay" is `node:http` with undici and nothing else; the',
-    'gateway checks a key and adds a credential. The other gateways are in front of a program that answers at once, each with',
-    'one session. The client shares the processors with all of them.',
+    'gateway checks a key and adds a credential. Every server is in front of the same upstream over HTTP, and the gateways also in',
+    'front of the same program, here without a sandbox. "Bridged" gateways only start programs: they reach HTTP through a second',
+    'process of supergateway. The other gateways have one session each. The client shares the processors with all of them.',
   ].join('\n')
 }
 
+const isOwn = ({ server }: GatewayFigure): boolean => (kinds as readonly string[]).includes(server)
+
+const fastestOf = (figures: readonly GatewayFigure[]): GatewayFigure =>
+  figures.filter((figure) => !isOwn(figure)).toSorted((a, b) => b.requestsPerSecond - a.requestsPerSecond)[0]!
+
 function budgetLine(figures: readonly GatewayFigure[], connections: number): string {
-  const at = figures.filter((figure) => figure.connections === connections)
-  const rateOf = (name: string) => at.find(({ server }) => server === name)!
-  const peers = at.filter(({ server }) => !(kinds as readonly string[]).includes(server))
-  const fastest = peers.toSorted((a, b) => b.requestsPerSecond - a.requestsPerSecond)[0]!
-  const { ofBareRelay, requestsPerSecond } = rateOf('gateway')
+  const at = figures.filter((figure) => figure.connections === connections && figure.over === 'http')
+  const fastest = fastestOf(at)
+  const { ofBareRelay, requestsPerSecond } = at.find(({ server }) => server === 'gateway')!
   const ofPeer = requestsPerSecond / fastest.requestsPerSecond
   const judged = (value: number, budget: number) =>
     `${shown(value)} (budget ${budget}${value < budget ? ', missed' : ''})`
   return `At ${connections} connections, the gateway reaches ${judged(ofBareRelay, budgets.ofBareRelay)} of the bare relay and ${judged(ofPeer, budgets.ofFastestPeer)} times the fastest other gateway, ${fastest.server}.`
+}
+
+function programLine(figures: readonly GatewayFigure[], connections: number): string {
+  const at = figures.filter((figure) => figure.connections === connections && figure.over === 'program')
+  const fastest = fastestOf(at)
+  const own = at.find(({ server }) => server === 'gateway')!
+  const ratio = shown(own.requestsPerSecond / fastest.requestsPerSecond)
+  return `In front of a program, it reaches ${ratio} times the fastest other gateway, ${fastest.server}.`
 }

@@ -5,69 +5,74 @@ import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { echoProgram } from './echo.ts'
 
 /** The gateways that ours is compared with, from npm. */
 const packages = ['supergateway@4.0.0', 'mcp-proxy@6.7.19', 'mcporter@0.12.3']
 
+export type Over = 'http' | 'program'
+
 const readyWithinMs = 60_000
 
-/** A gateway in front of the program `echo`, with a session. */
+/** A gateway in front of `echo`, with a session. */
 export interface Peer {
   name: string
+  /** How it reaches its upstream. */
+  over: Over
   url: string
   /** Ends it and the processes that it has started. */
   stop(): Promise<void>
 }
 
-/** The program behind the peers: answers at once, without a library. */
-const echo = `
-const text = { content: [{ type: 'text', text: 'x' }], isError: false }
-const tools = [{ name: 'instant', inputSchema: { type: 'object' } }]
-const results = {
-  initialize: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'echo', version: '1' } },
-  'tools/call': text,
-  'tools/list': { tools },
-}
-require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
-  const { id, method } = JSON.parse(line)
-  if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: results[method] ?? {} }))
-})
-`
-
-/** Installs the peers in a directory, and starts them. @param directory temporary. @param peers receives each peer. */
-export async function startPeers(directory: string, peers: Peer[]): Promise<void> {
+/**
+ * Installs the peers in a directory, and starts each of them in front of the upstream and in front of a program. Two of them
+ * only start programs: they reach the upstream through the bridge of supergateway.
+ * @param directory temporary. @param upstream address of the upstream. @param peers receives each peer.
+ */
+export async function startPeers(directory: string, upstream: string, peers: Peer[]): Promise<void> {
   writeFileSync(join(directory, 'package.json'), '{ "private": true }')
   const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
   await promisify(execFile)('npm', ['install', ...flags, ...packages], { cwd: directory })
   const program = join(directory, 'echo.cjs')
-  writeFileSync(program, echo)
-  const server = { command: process.execPath, args: [program], lifecycle: 'keep-alive' }
-  writeFileSync(join(directory, 'mcporter.json'), JSON.stringify({ mcpServers: { echo: server } }))
-  const command = `${process.execPath} ${program}`
-  const of = {
-    supergateway: (port: string) => [
-      ...['--stdio', command, '--outputTransport', 'streamableHttp', '--stateful'],
-      ...['--port', port, '--logLevel', 'none'],
-    ],
-    'mcp-proxy': (port: string) => [
-      ...['--host', '127.0.0.1', '--port', port, '--server', 'stream', '--', process.execPath, program],
-    ],
-    mcporter: (port: string) => ['serve', '--http', port, '--servers', 'echo', '--config', 'mcporter.json'],
+  writeFileSync(program, echoProgram)
+  const bin = (name: string) => join(directory, 'node_modules/.bin', name)
+  const commands = {
+    program: [process.execPath, program],
+    http: [process.execPath, bin('supergateway'), '--streamableHttp', upstream, '--logLevel', 'none'],
   }
-  for (const [name, args] of Object.entries(of)) {
-    const port = await freePort()
-    const path = name === 'mcporter' ? '/mcp/echo' : '/mcp'
-    const bin = join(directory, 'node_modules/.bin', name)
-    const options = { cwd: directory, env: { PATH: process.env.PATH, HOME: directory } }
-    const child = spawn(process.execPath, [bin, ...args(String(port))], { ...options, stdio: 'ignore' })
-    const stop = async () => {
-      child.kill('SIGTERM')
-      // It starts a daemon, which outlives it.
-      const daemon = ['daemon', 'stop', '--config', 'mcporter.json']
-      if (name === 'mcporter') await promisify(execFile)(process.execPath, [bin, ...daemon], options)
+  const lifecycle = 'keep-alive'
+  const entries = {
+    program: { command: process.execPath, args: [program], lifecycle },
+    http: { baseUrl: upstream, lifecycle },
+  }
+  for (const over of ['http', 'program'] as const) {
+    const config = `mcporter-${over}.json`
+    writeFileSync(join(directory, config), JSON.stringify({ mcpServers: { [over]: entries[over] }, imports: [] }))
+    const of = {
+      supergateway: (port: string) => [
+        ...['--stdio', commands[over].join(' '), '--outputTransport', 'streamableHttp', '--stateful'],
+        ...['--port', port, '--logLevel', 'none'],
+      ],
+      'mcp-proxy': (port: string) => [
+        ...['--host', '127.0.0.1', '--port', port, '--server', 'stream', '--', ...commands[over]],
+      ],
+      mcporter: (port: string) => ['serve', '--http', port, '--servers', over, '--config', config],
     }
-    peers.push({ name, url: `http://127.0.0.1:${port}${path}`, stop })
-    await listening(name, port, child)
+    for (const [name, args] of Object.entries(of)) {
+      const port = await freePort()
+      const path = name === 'mcporter' ? `/mcp/${over}` : '/mcp'
+      const options = { cwd: directory, env: { PATH: process.env.PATH, HOME: directory } }
+      const child = spawn(process.execPath, [bin(name), ...args(String(port))], { ...options, stdio: 'ignore' })
+      const stop = async () => {
+        child.kill('SIGTERM')
+        // It starts a daemon, which outlives it.
+        const daemon = ['daemon', 'stop', '--config', config]
+        if (name === 'mcporter') await promisify(execFile)(process.execPath, [bin(name), ...daemon], options)
+      }
+      const isBridged = over === 'http' && name !== 'mcporter'
+      peers.push({ name: isBridged ? `${name}, bridged` : name, over, url: `http://127.0.0.1:${port}${path}`, stop })
+      await listening(name, port, child)
+    }
   }
 }
 

@@ -4,7 +4,9 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
+import { answerOf, echoProgram } from './echo.ts'
 
 export const kinds = ['upstream', 'bare relay', 'gateway'] as const
 export type Kind = (typeof kinds)[number]
@@ -14,23 +16,27 @@ export interface Listening {
   /** Addresses that are measured; all lead to the same upstream. */
   urls: string[]
   keys: string[]
+  /** Address that leads to the program `echo`; absent except for the gateway. */
+  programUrl?: string
 }
 
 /** A key may have 64 calls of one upstream in progress, and an upstream 256: the idle streams need several of both. */
 const several = 4
 
-const answer = '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}],"isError":false}}'
-
-/** Answers every message with the same event, and leaves the streams of GET requests open. */
+/** Answers every message with one event, and leaves the streams of GET requests open. */
 const startUpstream = () =>
   serve(async (request, response) => {
     if (request.method === 'GET') {
       response.writeHead(200, { 'content-type': 'text/event-stream' }).write(': open\n\n')
       return
     }
-    request.resume().on('end', () => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' }).end(`event: message\ndata: ${answer}\n\n`)
-    })
+    if (request.method !== 'POST') {
+      response.writeHead(405).end()
+      return
+    }
+    const answer = answerOf(await text(request))
+    if (answer === undefined) response.writeHead(202).end()
+    else response.writeHead(200, { 'content-type': 'text/event-stream' }).end(`event: message\ndata: ${answer}\n\n`)
   })
 
 /** What a relay costs at least: the body is passed on, and the response streamed back. */
@@ -71,6 +77,9 @@ async function startGateway(target: string): Promise<Listening> {
     listening.urls.push(`${front.url}/${name}/sse`)
     listening.keys.push((await createKey(context, operator, orgId, {}, [])).secret)
   }
+  const program = { command: process.execPath, args: ['--eval', echoProgram] }
+  await createUpstream(context, operator, { orgId, name: 'bench/program' }, { program })
+  listening.programUrl = `${front.url}/bench/program/sse`
   return listening
 }
 
