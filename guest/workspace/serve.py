@@ -2,6 +2,7 @@
 
 import json
 import os
+import queue
 import struct
 import sys
 import threading
@@ -27,6 +28,9 @@ class Agent:
         self.code = Code(self.root, self.search, self.files)
         self.output = threading.Lock()
         self.places = threading.BoundedSemaphore(CALLS_MAX)
+        self.requests = queue.SimpleQueue()
+        # One place for each thread that waits for a request.
+        self.waiting = threading.Semaphore(0)
         # What each operation calls, and whether it takes the reader.
         self.operations = {
             "read": (self.files.read, True),
@@ -101,8 +105,18 @@ class Agent:
             reply = {"id": request["id"], "fault": traceback.format_exc()[-4000:]}
         finally:
             CALLS.pop(request["id"], None)
-            self.places.release()
         self.send(reply)
+
+    def work(self):
+        while True:
+            request = self.requests.get()
+            try:
+                self.answer(request)
+            except Exception:
+                traceback.print_exc()
+            # In this order, so that there are never more threads than places.
+            self.waiting.release()
+            self.places.release()
 
     def send(self, reply):
         data = json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -127,7 +141,10 @@ class Agent:
                 cancel_call(request["cancel"])
                 continue
             self.places.acquire()
-            threading.Thread(target=self.answer, args=(request,), daemon=True).start()
+            self.requests.put(request)
+            # Starting a thread takes longer than many operations, so threads are kept.
+            if not self.waiting.acquire(blocking=False):
+                threading.Thread(target=self.work, daemon=True).start()
         self.shells.kill_all()
         self.code.stop()
         os._exit(0)

@@ -1,6 +1,11 @@
 import type { Kysely } from 'kysely'
+import { Compiled } from './compiled.ts'
 import type { Store } from './store.ts'
 import type { Tables } from './tables.ts'
+
+const byName = new Compiled((db) =>
+  db.selectFrom('storedProfiles').selectAll().where('orgId', '=', '').where('name', '=', ''),
+)
 
 export const storedProfiles = (db: Kysely<Tables>): Store['storedProfiles'] => ({
   async create(profile) {
@@ -12,8 +17,7 @@ export const storedProfiles = (db: Kysely<Tables>): Store['storedProfiles'] => (
     return inserted.numInsertedOrUpdatedRows === 1n
   },
 
-  get: (orgId, name) =>
-    db.selectFrom('storedProfiles').selectAll().where('orgId', '=', orgId).where('name', '=', name).executeTakeFirst(),
+  get: (orgId, name) => byName.row(db, [orgId, name]),
 
   page: (orgId, afterName, limit) =>
     db

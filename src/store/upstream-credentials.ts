@@ -41,6 +41,10 @@ export interface UpstreamCredentialRows {
   removeAll(upstreamId: string): Promise<void>
 }
 
+const ofKey = new Compiled((db) =>
+  db.selectFrom('upstreamCredentials').selectAll().where('upstreamId', '=', '').where('keyId', '=', ''),
+)
+
 const ofOrg = new Compiled((db) =>
   db
     .selectFrom('upstreamCredentials')
@@ -55,13 +59,7 @@ const ofOrg = new Compiled((db) =>
 )
 
 export const upstreamCredentials = (db: Kysely<Tables>): UpstreamCredentialRows => ({
-  get: (upstreamId, keyId) =>
-    db
-      .selectFrom('upstreamCredentials')
-      .selectAll()
-      .where('upstreamId', '=', upstreamId)
-      .where('keyId', '=', keyId)
-      .executeTakeFirst(),
+  get: (upstreamId, keyId) => ofKey.row(db, [upstreamId, keyId]),
 
   list: (upstreamId) =>
     db.selectFrom('upstreamCredentials').selectAll().where('upstreamId', '=', upstreamId).orderBy('keyId').execute(),

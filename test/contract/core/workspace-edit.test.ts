@@ -165,3 +165,18 @@ describe('a written file', () => {
     expect(await agent.ok('write', { file_path: 'good.py', content: 'x = 1\n' })).toMatchObject({ findings: [] })
   })
 })
+
+describe('calls at once', () => {
+  it('are all answered by a limited number of threads, which later calls use again', async () => {
+    await file('many', 'text\n')
+    for (let round = 0; round < 5; round += 1) {
+      const replies = await Promise.all(Array.from({ length: 60 }, () => agent.ok('read', { file_path: 'many' })))
+      expect(replies).toHaveLength(60)
+    }
+    const { text } = (await agent.ok('bash', { command: 'grep Threads: /proc/$PPID/status', timeout: 10 })) as {
+      text: string
+    }
+    // 32 for calls, one that receives, and one that stops idle language servers.
+    expect(Number(/\d+/.exec(text)?.[0])).toBeLessThanOrEqual(34)
+  })
+})
