@@ -1,3 +1,5 @@
+import type { ClientRequest } from 'node:http'
+
 /** What Node refuses to write into a status line, and reads in one. */
 const unwritable = /[^\t\x20-\x7e\x80-\xff]/g
 
@@ -17,4 +19,16 @@ export function finalStatusOf(line: ReadStatusLine): { status: number; reason: s
   const { statusCode = 0, statusMessage = '' } = line
   if (statusCode < 200 || statusCode > 999) return undefined
   return { status: statusCode, reason: statusMessage.replace(unwritable, ' ') }
+}
+
+/** A server that sends hints sends a few. */
+const informationMax = 64
+
+/** BOUNDARY: ends a request whose server sends informational responses without end. Node reads each as a whole message. */
+export function limitInformation(sent: ClientRequest): void {
+  let left = informationMax
+  sent.on('information', () => {
+    left -= 1
+    if (left < 0) sent.destroy(new Error('the server sends informational responses without end'))
+  })
 }

@@ -10,6 +10,8 @@ import {
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { plainName } from '../base/network.ts'
+import { joinSmallPieces } from '../base/small-pieces.ts'
+import { limitInformation } from '../base/status-line.ts'
 import { NetworkRefused, type RequestLine, type Target } from './decision.ts'
 import { headOf, passedOn, statusOf } from './http-messages.ts'
 import type { EgressJail } from './jail.ts'
@@ -118,6 +120,7 @@ export class HttpProxy {
 
   async #forward(request: IncomingMessage, response: ServerResponse): Promise<void> {
     response.sendDate = false
+    joinSmallPieces(request)
     try {
       const allowed = this.#destinationOf(request)
       this.#jail.requireRequest(allowed.target, allowed.line)
@@ -175,6 +178,7 @@ export class HttpProxy {
       sent.on('response', (answer) => {
         answer.on('close', resolve)
         if (isRefused) return void answer.destroy()
+        joinSmallPieces(answer)
         answer.on('error', () => response.destroy())
         try {
           count(bytesOf(answer.rawHeaders))
@@ -219,7 +223,9 @@ export class HttpProxy {
   #send({ target, isTls, line, headers }: Allowed, path: string): ClientRequest {
     const agent = isTls ? this.#jail.tlsAgent : this.#jail.agent
     const options = { host: target.host, port: target.port, agent, method: line.method, path, headers, maxHeaderSize }
-    return requestOf({ ...options, setHost: false, requestLine: line } as object)
+    const sent = requestOf({ ...options, setHost: false, requestLine: line } as object)
+    limitInformation(sent)
+    return sent
   }
 
   /** A protocol that begins as a request, such as WebSocket: from then on it is a tunnel. */

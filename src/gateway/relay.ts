@@ -3,6 +3,7 @@ import { Readable } from 'node:stream'
 import type { Agent } from 'undici'
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
+import { joinSmallPieces } from '../base/small-pieces.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import { loginRequired } from '../core/upstreams/login-required.ts'
@@ -288,6 +289,7 @@ export class Relay {
         bodyTimeout: isLong ? 0 : idleMs,
       })
       body.once('close', settle)
+      joinSmallPieces(body)
       return { status: statusCode, headers, body }
     } catch (error) {
       settle()

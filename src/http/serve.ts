@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyServerFactory } from 'fastify'
+import { joinSmallPieces } from '../base/small-pieces.ts'
 import type { PreviewServer } from './previews/previews.ts'
 import { isUpgrade } from './previews/relay.ts'
 import type { TlsServer } from './tls.ts'
@@ -21,6 +22,7 @@ export const serve =
       shouldUpgradeCallback: (request: IncomingMessage) => isUpgrade(request) && placeOf(request) !== undefined,
     }
     const handle = (request: IncomingMessage, response: ServerResponse) => {
+      joinSmallPieces(request)
       const place = placeOf(request)
       if (place === undefined) listener(request, response)
       else previews()?.handle(request, response, place)

@@ -2,6 +2,7 @@ import type { PassThrough, Readable } from 'node:stream'
 import { createParser } from 'eventsource-parser'
 import type { Agent } from 'undici'
 import { parseForeignJson, TooManyValues } from '../../base/json.ts'
+import { joinSmallPieces } from '../../base/small-pieces.ts'
 import type { UpstreamConnection } from '../connector.ts'
 import { UpstreamProblem } from '../failures.ts'
 import { RpcChannel, type RpcMessage } from '../rpc-channel.ts'
@@ -170,11 +171,13 @@ async function openStream(agent: Agent, at: URL, { headers }: Authorization) {
   const opening = new AbortController()
   const timer = setTimeout(() => opening.abort(new UpstreamProblem('it opened no stream')), endpointMs)
   try {
-    return await agent.request({
+    const answer = await agent.request({
       ...{ origin: at.origin, path: `${at.pathname}${at.search}`, method: 'GET', bodyTimeout: 0, headersTimeout: 0 },
       headers: { accept: 'text/event-stream', 'user-agent': 'glovebox', ...headers },
       signal: opening.signal,
     })
+    joinSmallPieces(answer.body)
+    return answer
   } finally {
     clearTimeout(timer)
   }

@@ -2,7 +2,8 @@ import { type ClientRequest, type IncomingMessage, request as requestOf, type Se
 import type { Socket } from 'node:net'
 import { type Duplex, pipeline } from 'node:stream'
 import { Refusal } from '../../base/errors.ts'
-import { finalStatusOf } from '../../base/status-line.ts'
+import { joinSmallPieces } from '../../base/small-pieces.ts'
+import { finalStatusOf, limitInformation } from '../../base/status-line.ts'
 import { responseHeaders } from './headers.ts'
 import type { Place } from './place.ts'
 
@@ -78,6 +79,7 @@ function open(
     headers,
     setHost: false,
   })
+  limitInformation(upstream)
   let isRefused = false
   const fail = () => {
     connection.destroy()
@@ -103,6 +105,7 @@ function respond(
     refuse(new Refusal('preview_failed'))
     return
   }
+  joinSmallPieces(answer)
   const response = respondAs()
   response.writeHead(line.status, line.reason, responseHeaders(answer.rawHeaders, place, port, false))
   response.flushHeaders()
