@@ -156,10 +156,11 @@ describe.skipIf(image === undefined)(`docs/operate.md, in a fresh Debian that wa
         () => false,
       )
     await until(isReady, 'the server serves with TLS')
-    expect(
-      await bash(`export NODE_EXTRA_CA_CERTS=${trusted} GLOVEBOX_URL=https://code.example:5555
-      glovebox status`),
-    ).toContain('https://')
+    const status = await bash(`. ./.variables
+      export NODE_EXTRA_CA_CERTS=${trusted} GLOVEBOX_URL=https://code.example:5555 GLOVEBOX_KEY=$KEY
+      glovebox status`)
+    expect(status).toContain('https://code.example:5555')
+    expect(status).toContain('key accepted')
     await bash('systemctl stop glovebox-tls')
   })
 })

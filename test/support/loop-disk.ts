@@ -1,6 +1,6 @@
 /** A filesystem of its own for the home of a server, which a test can fill, make read-only and break. */
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, mkdtempSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Place, until } from './glovebox.ts'
@@ -56,6 +56,7 @@ export class LoopDisk {
   readonly #directory: string
   readonly #image: string
   readonly #mount: LoopMount
+  #fills = 0
 
   /** Creates and mounts it. @param options of mkfs.ext4. */
   constructor(place: Place, bytes: number, ...options: string[]) {
@@ -76,6 +77,21 @@ export class LoopDisk {
 
   remount(how: 'ro' | 'rw'): void {
     runProgram('mount', '-o', `remount,${how}`, this.home)
+  }
+
+  /** Fills it with another file. @param leftBytes that stay free; 0 uses the last block as well. */
+  fill(leftBytes: number): void {
+    this.#fills += 1
+    const path = join(this.home, `fill-${this.#fills}`)
+    const { bavail, bsize } = statfsSync(this.home)
+    const bytes = bavail * bsize - leftBytes
+    if (bytes > 0) runProgram('fallocate', '-l', `${bytes - (leftBytes === 0 ? bsize : 0)}`, path)
+    if (leftBytes > 0) return
+    try {
+      for (;;) appendFileSync(path, Buffer.alloc(bsize, 1))
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+    }
   }
 
   /** Waits until no process and no loop device uses it. */
