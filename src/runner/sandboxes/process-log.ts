@@ -3,7 +3,12 @@ import type { ProcessEnding, ProcessEvent, ProcessStream } from '../../base/sand
 /** Maximum size of an output event, in bytes. */
 const maxEventBytes = 64 * 1024
 /** Pieces that are kept in the order of their streams; beyond it the oldest are dropped as if they were too much. */
-const maxPieces = 16_384
+const maxPieces = 8_192
+
+/** Dropped output of different streams that is reported separately. */
+const gapsMax = 64
+/** What is left of too many pieces. */
+const crowdedShare = 7 / 8
 
 /** Output in its order. Without `bytes` it was dropped, and a reader that comes to it gets a gap. */
 interface Piece {
@@ -16,8 +21,11 @@ interface Piece {
   filled: number
 }
 
-/** Small output is collected in pieces of this size, so that single bytes do not cost an object each. */
+/** Small output is collected in pieces that grow to this size, so that single bytes do not cost an object each. */
 const pieceBytes = 4096
+const leastPieceBytes = 64
+/** Approximate memory of a piece besides its bytes. */
+const overheadBytes = 256
 
 /**
  * The bounded output of a process of a sandbox. Each byte has a sequence number, and so has the ending. The oldest output
@@ -25,9 +33,12 @@ const pieceBytes = 4096
  */
 export class ProcessLog {
   readonly #keepBytes: number
-  readonly #pieces: Piece[] = []
+  /** Of the pieces with bytes: a program that changes its stream with each byte has one for each. */
+  readonly #memoryMaxBytes: number
+  #pieces: Piece[] = []
   readonly #listeners = new Set<() => void>()
   #keptBytes = 0
+  #memoryBytes = 0
   #end = 0
   #ending: ProcessEnding | undefined
   /** Up to where output of the channel was handed to a reader; what follows is not dropped. */
@@ -35,6 +46,7 @@ export class ProcessLog {
 
   constructor(keepBytes: number) {
     this.#keepBytes = keepBytes
+    this.#memoryMaxBytes = 2 * keepBytes
   }
 
   get ending(): ProcessEnding | undefined {
@@ -50,6 +62,11 @@ export class ProcessLog {
     return this.#keptBytes
   }
 
+  /** Memory of the output that is kept, in bytes. */
+  get memoryBytes(): number {
+    return this.#memoryBytes
+  }
+
   /** Calls a function after each change. @returns a function that stops this. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener)
@@ -59,8 +76,7 @@ export class ProcessLog {
   /** Adds output. Copies `bytes`. */
   append(stream: ProcessStream, bytes: Uint8Array): void {
     const last = this.#pieces.at(-1)
-    const room = last?.bytes !== undefined && last.stream === stream ? last.bytes.length - last.filled : 0
-    const added = bytes.subarray(0, room)
+    const added = bytes.subarray(0, last?.stream === stream ? this.#makeRoom(last, bytes.length) : 0)
     if (last?.bytes !== undefined && added.length > 0) {
       last.bytes.set(added, last.filled)
       last.filled += added.length
@@ -69,8 +85,9 @@ export class ProcessLog {
     }
     const rest = bytes.subarray(added.length)
     if (rest.length > 0) {
-      const piece = Buffer.allocUnsafeSlow(Math.max(rest.length, pieceBytes))
+      const piece = Buffer.allocUnsafeSlow(Math.max(rest.length, leastPieceBytes))
       piece.set(rest)
+      this.#memoryBytes += piece.length + overheadBytes
       const end = this.#end + bytes.length
       this.#pieces.push({ end, stream, length: rest.length, bytes: piece, filled: rest.length })
     }
@@ -124,28 +141,39 @@ export class ProcessLog {
     return bytes
   }
 
+  /** @returns how many of some bytes fit into a piece, after it has grown. */
+  #makeRoom(piece: Piece, wanted: number): number {
+    const { bytes, filled } = piece
+    if (bytes === undefined) return 0
+    const needed = Math.min(filled + wanted, pieceBytes)
+    if (bytes.length < needed) {
+      // Another one, since readers have views of it.
+      piece.bytes = Buffer.allocUnsafeSlow(Math.min(Math.max(needed, 2 * bytes.length), pieceBytes))
+      piece.bytes.set(bytes.subarray(0, filled))
+      this.#memoryBytes += piece.bytes.length - bytes.length
+    }
+    return piece.bytes!.length - filled
+  }
+
   #drop(): void {
-    for (let index = 0; index < this.#pieces.length; index++) {
-      if (this.#keptBytes <= this.#keepBytes && this.#pieces.length <= maxPieces) break
+    const isCrowded = this.#memoryBytes > this.#memoryMaxBytes || this.#pieces.length > maxPieces
+    if (this.#keptBytes <= this.#keepBytes && !isCrowded) return
+    // Many at once, since each time all of them are moved.
+    const share = isCrowded ? crowdedShare : 1
+    const first: Piece[] = []
+    let index = 0
+    for (; index < this.#pieces.length; index++) {
+      const isWithin = this.#keptBytes <= this.#keepBytes && this.#memoryBytes <= this.#memoryMaxBytes * share
+      if (isWithin && first.length + this.#pieces.length - index <= maxPieces * share) break
       const piece = this.#pieces[index]!
       if (piece.bytes !== undefined && !(piece.stream === 'channel' && piece.end > this.#channelRead)) {
         this.#keptBytes -= piece.length
+        this.#memoryBytes -= piece.bytes.length + overheadBytes
         piece.bytes = undefined
       }
-      index -= this.#mergeBefore(index)
+      if (!joinsGap(first, piece)) first.push(piece)
     }
-  }
-
-  /** Joins a dropped piece to the dropped one before it. @returns 1 if it did. */
-  #mergeBefore(index: number): number {
-    const before = this.#pieces[index - 1]
-    const piece = this.#pieces[index]
-    if (before === undefined || piece === undefined || before.bytes !== undefined || piece.bytes !== undefined) return 0
-    if (before.stream !== piece.stream && this.#pieces.length <= maxPieces) return 0
-    before.end = piece.end
-    before.length += piece.length
-    this.#pieces.splice(index, 1)
-    return 1
+    this.#pieces = [...first, ...this.#pieces.slice(index)]
   }
 
   /** Returns the first piece that ends after `seq`, by binary search. */
@@ -163,4 +191,14 @@ export class ProcessLog {
   #announce(): void {
     for (const listener of [...this.#listeners]) listener()
   }
+}
+
+/** Joins a dropped piece to the dropped one before it. @returns whether it did. */
+function joinsGap(first: readonly Piece[], piece: Piece): boolean {
+  const before = first.at(-1)
+  if (before === undefined || before.bytes !== undefined || piece.bytes !== undefined) return false
+  if (before.stream !== piece.stream && first.length < gapsMax) return false
+  before.end = piece.end
+  before.length += piece.length
+  return true
 }
