@@ -113,6 +113,7 @@ describe('a verb of core', () => {
     'previews',
     'upstreamCredentials',
     'upstreamPrograms',
+    'seenTools',
   ]
 
   const verbs = (core: object) =>
