@@ -344,6 +344,9 @@ describe('the access to a published port', () => {
     const answer = await send('/', { host, headers: { cookie: cookie!.split(';')[0]! } })
     expect(answer.status).toBe(200)
     expect(answer.body).not.toContain('glovebox_preview')
+    // As a page of another preview can add it, for the domain that they share.
+    const added = `glovebox_preview=0-key_x-0; ${cookie!.split(';')[0]!}; glovebox_preview=`
+    expect((await send('/', { host, headers: { cookie: added } })).status).toBe(200)
     const grant = opened.searchParams.get('glovebox_grant')!
     expect((await send(`/preview/${label}~${grant}/`)).status).toBe(200)
     expect((await send(`/preview/${label}~${altered(grant)}/`)).status).toBe(401)

@@ -95,12 +95,20 @@ export const pathHeaders: RawHeaders = [
   ...['X-Content-Type-Options', 'nosniff'],
 ]
 
-/** Returns the value of the cookie with the grant. */
-export const grantIn = (cookies: string | undefined): string | undefined =>
+/** Cookies of one name that are looked at. */
+const grantsMax = 8
+
+/**
+ * Returns the values of the cookies with a grant. There can be several: a page of another preview can set one for the domain
+ * that they share, which browsers send first.
+ */
+export const grantsIn = (cookies = ''): string[] =>
   cookies
-    ?.split(';')
+    .split(';')
     .map((one) => one.trim().split('='))
-    .find(([name]) => name === grantCookie)?.[1]
+    .filter(([name]) => name === grantCookie)
+    .map(([, value = '']) => value)
+    .slice(0, grantsMax)
 
 function* pairs(raw: RawHeaders): Generator<readonly [string, string]> {
   for (let at = 0; at + 1 < raw.length; at += 2) yield [raw[at]!, raw[at + 1]!]

@@ -11,7 +11,7 @@ import type { Authentication } from '../authenticate.ts'
 import type { Connections } from '../connections.ts'
 import type { ReadForwarded } from '../forwarded.ts'
 import type { requestGuard } from '../request-guard.ts'
-import { grantCookie, grantIn, pathHeaders, requestHeaders } from './headers.ts'
+import { grantCookie, grantsIn, pathHeaders, requestHeaders } from './headers.ts'
 import { type Place, placeOf } from './place.ts'
 import { type Relayed, relay, relayUpgrade } from './relay.ts'
 import { StalledClients } from './stalled.ts'
@@ -171,9 +171,11 @@ export class PreviewServer {
   async #admit(request: IncomingMessage, { form, grant }: Place, preview: Preview): Promise<Admission> {
     if (preview.access === 'public') return { kind: 'public' }
     const { core, authenticate } = this.#deps
-    const given = form === 'path' ? grant : grantIn(request.headers.cookie)
-    const granted = given === undefined ? undefined : await core.previews.admissionBy(preview, given)
-    if (granted !== undefined) return granted
+    const given = form === 'path' ? (grant === undefined ? [] : [grant]) : grantsIn(request.headers.cookie)
+    for (const one of given) {
+      const granted = await core.previews.admissionBy(preview, one)
+      if (granted !== undefined) return granted
+    }
     try {
       const { headers, socket } = request
       const admission = core.previews.admissionOf(preview, await authenticate({ headers, socket, raw: request }))
