@@ -99,6 +99,7 @@ describe('a verb of core', () => {
     'close',
     'requireCapability',
     'countUpstreamCall',
+    'noteUpstreamUse',
     'announceUpstreamChange',
     'softwareOf',
   ]
