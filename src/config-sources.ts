@@ -110,7 +110,7 @@ export function expected({ schema, unit }: Setting): string {
       return shape.items?.enum ? `a list of ${shape.items.enum.join(', ')}` : 'a list of names without spaces'
     case 'object':
       return shape.properties
-        ? `a map of ${Object.keys(shape.properties).join(' and ')} to lists of names`
+        ? `a map of ${Object.keys(shape.properties).join(', ')} to lists of names`
         : 'a map of variable names to text'
     default:
       return shape.pattern?.startsWith('^/') ? 'an absolute path' : 'text without spaces'

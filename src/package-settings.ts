@@ -1,6 +1,6 @@
 /** The settings for packages of profiles. */
 import Type, { type Static } from 'typebox'
-import { npmPattern, type ProfilePackages, packagesMax, pipPattern } from './base/packages.ts'
+import { aptPattern, npmPattern, type ProfilePackages, packagesMax, pipPattern } from './base/packages.ts'
 import type { Profile } from './base/profile.ts'
 import { type NetworkValues, packagesNetwork } from './network-settings.ts'
 import { bytes, count, GiB, MiB, seconds, setting } from './setting.ts'
@@ -10,6 +10,7 @@ const words = Type.Array(Type.String({ maxLength: 512 }), { uniqueItems: true, m
 const forms = {
   pip: [new RegExp(pipPattern), 'a package of pip, such as numpy or numpy>=2,<3'],
   npm: [new RegExp(npmPattern), 'a package of npm, such as lodash, lodash@4 or @scope/name@1.2.3'],
+  apt: [new RegExp(aptPattern), 'a Debian package, such as jq or jq=1.6-2.1'],
 } as const
 
 function notPackages(written: PackagesWritten): string | undefined {
@@ -22,7 +23,7 @@ function notPackages(written: PackagesWritten): string | undefined {
 }
 
 const packagesSchema = Type.Object(
-  { pip: Type.Optional(words), npm: Type.Optional(words) },
+  { pip: Type.Optional(words), npm: Type.Optional(words), apt: Type.Optional(words) },
   { additionalProperties: false },
 )
 type PackagesWritten = Static<typeof packagesSchema>
@@ -32,7 +33,7 @@ export const profilePackageSettings = {
   packages: setting(
     packagesSchema,
     {},
-    'Packages that every run finds, by package manager: pip and npm. They are installed once, before the first run.',
+    'Packages that every run finds, by package manager: pip, npm and apt. They are installed once, before the first run.',
     { inProfiles: true, problem: notPackages },
   ),
 } as const
@@ -70,7 +71,8 @@ export function toPackages(
   values: NetworkValues & { packages: PackagesWritten },
   network: Profile['network'],
 ): { packages?: ProfilePackages } {
-  const { pip = [], npm = [] } = values.packages
-  if (pip.length + npm.length === 0) return {}
-  return { packages: { pip: [...pip].sort(), npm: [...npm].sort(), network: network ?? packagesNetwork(values) } }
+  const { pip = [], npm = [], apt = [] } = values.packages
+  if (pip.length + npm.length + apt.length === 0) return {}
+  const sorted = { pip: [...pip].sort(), npm: [...npm].sort(), apt: [...apt].sort() }
+  return { packages: { ...sorted, network: network ?? packagesNetwork(values) } }
 }

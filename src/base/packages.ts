@@ -7,6 +7,8 @@ export interface ProfilePackages {
   pip: readonly string[]
   /** Packages of npm, such as `lodash@4`. */
   npm: readonly string[]
+  /** Debian packages, such as `jq` or `jq=1.6-2.1`. */
+  apt: readonly string[]
   /** The network of the installation. */
   network: JailNetwork
 }
@@ -21,6 +23,8 @@ export const packagesSlug = 'profile.packages'
 export const packagesDir = '/opt/packages'
 export const pythonPackagesDir = `${packagesDir}/python/site-packages`
 export const nodePackagesDir = `${packagesDir}/node`
+/** Which Debian packages the image of the machine has, in the form of dpkg. Not where dpkg has it: it would miss the rest. */
+export const dpkgStatusPath = '/opt/glovebox/dpkg-status'
 /** Commands of the packages. */
 export const packagesBin = `${packagesDir}/bin`
 
@@ -31,3 +35,6 @@ export const pipPattern =
 /** A package of npm: a name with a scope, and a version or a tag. No options, paths, addresses or files. */
 export const npmPattern =
   '^(?!.*\\.(?:tgz|tar|tar\\.gz)$)(?:@[a-z0-9~][a-z0-9._~-]{0,99}/)?[a-z0-9~][a-z0-9._~-]{0,212}(?:@[A-Za-z0-9^~<>=*][A-Za-z0-9.*+^~<>=|_-]{0,63})?$'
+
+/** A Debian package: a name, and a version. No options, patterns, paths or architectures, and no `-` that removes it. */
+export const aptPattern = '^[a-z0-9][a-z0-9+.-]{0,98}[a-z0-9+](?:=[0-9][A-Za-z0-9.+:~-]{0,99})?$'

@@ -1,3 +1,4 @@
+import type { ProfilePackages } from '../base/packages.ts'
 import type { Profile } from '../base/profile.ts'
 import type { Limits } from '../base/run.ts'
 import type { Software } from '../base/software.ts'
@@ -40,9 +41,11 @@ function limitsOf(profile: Profile, software: Software): object {
     toolsets: profile.calls.toolsets,
     network: 'none',
     ...softwareOnTheWire(profile, software),
-    ...(profile.packages && { packages: { pip: profile.packages.pip, npm: profile.packages.npm } }),
+    ...(profile.packages && { packages: listsOf(profile.packages) }),
   }
 }
+
+const listsOf = ({ pip, npm, apt }: ProfilePackages) => ({ pip, npm, apt })
 
 const softwareOnTheWire = ({ languages }: Profile, software: Software) => ({
   interpreters: Object.fromEntries(

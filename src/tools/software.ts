@@ -29,6 +29,7 @@ function ownPackagesInWords(languages: Profile['languages'], own: Profile['packa
   const lists = [
     ['Python', languages.includes('python') ? (own?.pip ?? []) : []],
     ['Node.js', languages.includes('node') || languages.includes('typescript') ? (own?.npm ?? []) : []],
+    ['Debian', own?.apt ?? []],
   ] as const
   return lists.flatMap(([language, packages]) => {
     const more = packages.length > listedMax ? `, and ${packages.length - listedMax} more` : ''

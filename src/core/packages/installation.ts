@@ -1,13 +1,20 @@
 /** Installs the packages of a profile in a sandbox. */
 import { Refusal } from '../../base/errors.ts'
 import { defaultImage } from '../../base/image.ts'
-import { nodePackagesDir, packagesDir, packagesSlug, pythonPackagesDir } from '../../base/packages.ts'
+import {
+  nodePackagesDir,
+  type ProfilePackages,
+  packagesDir,
+  packagesSlug,
+  pythonPackagesDir,
+} from '../../base/packages.ts'
 import { Redactor } from '../../base/redaction/redactor.ts'
 import type { RunVolume } from '../../base/run.ts'
 import { homeDirectory, type SandboxSpec } from '../../base/sandbox.ts'
 import type { Caller } from '../caller.ts'
 import { type ProgramProcesses, problemOf, runInstallation } from '../upstreams/programs/program-process.ts'
 import { RecentText } from '../upstreams/programs/recent-text.ts'
+import { debianCommand } from './debian.ts'
 
 const mib = 1024 * 1024
 /** Programs that build packages start more processes and open more files than most runs. */
@@ -63,12 +70,16 @@ for directory in python/site-packages/bin node/node_modules/.bin; do
 done
 sync -f . || sync`
 
+type Lists = Pick<ProfilePackages, 'pip' | 'npm' | 'apt'>
+
 /** Returns the commands that install packages, in order. */
-export function commandsOf({ pip, npm }: { pip: readonly string[]; npm: readonly string[] }): string[][] {
+export function commandsOf({ pip, npm, apt }: Lists): string[][] {
   const pipOptions = ['--no-input', '--no-cache-dir', '--progress-bar', 'off', '--no-warn-script-location']
   const npmOptions = ['--no-save', '--no-audit', '--no-fund', '--no-progress', '--loglevel=error']
   return [
     ['mkdir', '-p', temporary, nodePackagesDir],
+    // First, so that commands of pip and npm replace those with the same name.
+    ...(apt.length > 0 ? [debianCommand(apt)] : []),
     ...(pip.length > 0
       ? [['python3', '-m', 'pip', 'install', ...pipOptions, '--target', pythonPackagesDir, '--', ...pip]]
       : []),
@@ -86,7 +97,7 @@ export function commandsOf({ pip, npm }: { pip: readonly string[]; npm: readonly
 export async function install(
   processes: ProgramProcesses,
   sandboxId: string,
-  packages: { pip: readonly string[]; npm: readonly string[] },
+  packages: Lists,
   withinMs: number,
 ): Promise<string | undefined> {
   const untilMs = Date.now() + withinMs
@@ -98,7 +109,7 @@ export async function install(
       throw new Refusal('unavailable', { reason: 'the installation was stopped' })
     }
     if (ending.kind === 'exited' && ending.code === 0) continue
-    const name = argv.includes('pip') ? 'pip' : argv[0]
+    const name = argv.slice(2, 4).find((word) => word === 'pip' || word === 'apt') ?? argv[0]
     const problem = ending.kind === 'timed_out' ? `did not end within ${withinMs / 1000} seconds` : problemOf(ending)
     const output = new Redactor().redact(said.toString()).text.trim().replaceAll(/\s+/g, ' ').slice(-excerptMax)
     return `${name} ${problem}${output === '' ? '' : `; it wrote: ${output.replace(/\.$/, '')}`}`

@@ -146,9 +146,10 @@ export class PackageLayers {
     if (profile.packages === undefined || digest === undefined) return undefined
     const known = this.#contents.get(profile)
     if (known?.of === digest) return known.content
-    const { pip, npm, network } = profile.packages
+    const { pip, npm, apt, network } = profile.packages
     const { policy, rules, networks } = network
-    const content = hash('sha256', JSON.stringify([digest, pip, npm, policy, rules, networks, managerEnv(profile.env)]))
+    const own = [digest, pip, npm, policy, rules, networks, managerEnv(profile.env), ...(apt.length > 0 ? [apt] : [])]
+    const content = hash('sha256', JSON.stringify(own))
     this.#contents.set(profile, { of: digest, content })
     return content
   }

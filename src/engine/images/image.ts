@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { StartRefused } from '../../base/errors.ts'
-import { nodePackagesDir, packagesDir, packagesSlug, pythonPackagesDir } from '../../base/packages.ts'
+import { dpkgStatusPath, nodePackagesDir, packagesDir, packagesSlug, pythonPackagesDir } from '../../base/packages.ts'
 import {
   figuresDir,
   figuresEnv,
@@ -63,8 +63,8 @@ const copiedFromEtc = [
 /** Directories in /etc that contain parts of a language. */
 const copiedFromEtcByPattern = [/^python3(\.\d+)?$/, /^java-\d+-openjdk$/]
 
-/** Maximum size of a copied file, in bytes. */
-const copiedFileMaxBytes = 4 * 1024 * 1024
+/** Maximum size of a copied file, in bytes. The list of installed packages is the largest, with 1 KiB for each. */
+const copiedFileMaxBytes = 16 * 1024 * 1024
 
 /** Only names of files in it differ from the defaults: the user of a run can write to none of those of the system. */
 const aptConfiguration = `
@@ -178,6 +178,7 @@ export function writeImage(root: string): void {
     ...readdirSync('/etc').filter((entry) => copiedFromEtcByPattern.some((p) => p.test(entry))),
   ])
     copyPublic(join('/etc', name), join(root, 'etc', name))
+  copyPublic('/var/lib/dpkg/status', join(root, dpkgStatusPath))
   for (const [path, text] of Object.entries(written)) putFile(join(root, path), text)
   writeKernels(root)
   for (const [path, target] of Object.entries(linked)) link(join(root, path), target)

@@ -88,13 +88,19 @@ describe('packages of a profile', () => {
     expect(packagesOf(variable)).toMatchObject({ pip: ['numpy'], npm: [], network: { policy: 'public' } })
     const flag = load({ flags: { packages: ['pip=numpy>=2,<3', 'pip=pandas', 'npm=lodash'] } })
     expect(packagesOf(flag)).toMatchObject({ pip: ['numpy>=2,<3', 'pandas'], npm: ['lodash'] })
+    const debian = packagesOf(fromFile('packages: { apt: [libqrencode4, g++, "jq=1.6-2.1+deb12u1", "vim=2:9.0~rc1"] }'))
+    expect(debian).toMatchObject({
+      apt: ['g++', 'jq=1.6-2.1+deb12u1', 'libqrencode4', 'vim=2:9.0~rc1'],
+      pip: [],
+      npm: [],
+    })
     expect(packagesOf(load())).toBeUndefined()
     expect(packagesOf(fromFile('packages: { pip: [] }'))).toBeUndefined()
   })
 
   it('never contain an option, a path, an address, a file or several words', () => {
     fc.assert(
-      fc.property(fc.string({ minLength: 1, maxLength: 40 }), fc.constantFrom('pip', 'npm'), (word, manager) => {
+      fc.property(fc.string({ minLength: 1, maxLength: 40 }), fc.constantFrom('pip', 'npm', 'apt'), (word, manager) => {
         let accepted: unknown
         try {
           accepted = packagesOf(load({ env: { GLOVEBOX_PACKAGES: JSON.stringify({ [manager]: [word] }) } }))
@@ -104,6 +110,10 @@ describe('packages of a profile', () => {
         if (accepted !== undefined) expect(word).toMatch(/^[@A-Za-z0-9~][^\s:;&|$`'"()\\]*$/)
       }),
     )
+    for (const word of ['jq-', 'jq:i386', 'jq=', 'jq/stable', 'jq=*', 'jq=-1', '?essential', '~n.', 'Jq', 'j'])
+      expect(refusalOf(() => load({ env: { GLOVEBOX_PACKAGES: JSON.stringify({ apt: [word] }) } })).message).toContain(
+        'is not a Debian package',
+      )
     for (const word of [
       '-r',
       '--pre',
