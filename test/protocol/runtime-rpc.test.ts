@@ -326,8 +326,9 @@ describe('what is remembered', () => {
     front.metrics.recent.queries.count(5, false, () => ({ what: 'select ?' }))
     await call('node_get_hot_threads', { durationMs: 100 })
     const { calls } = (await call('requests_get_slow_requests')) as { calls: { what: string; trace_id: string }[] }
-    expect(calls[0]).toMatchObject({ what: 'POST /runtime/rpc', trace_id: expect.stringMatching(/^\w+/), status: 200 })
     // Others can be slow on a busy machine.
+    const posted = { what: 'POST /runtime/rpc', trace_id: expect.stringMatching(/^\w+/), status: 200 }
+    expect(calls).toContainEqual(expect.objectContaining(posted))
     const slow = expect.arrayContaining([expect.objectContaining({ what: 'select ?' })])
     expect(await call('sql_get_slow_queries')).toMatchObject({ calls: slow })
     expect(await call('routes_get_route', { route: 'GET /healthz' })).toMatchObject({ requests: 1, errors: 0 })
