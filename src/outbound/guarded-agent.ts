@@ -13,8 +13,15 @@ const keepAliveTimeout = 4_000
  * Creates a pool of connections that only reach allowed addresses. A name is resolved when a connection is opened, all of
  * its addresses are checked, and the connection uses a checked address. Redirects are not followed.
  * @param connections maximum number to one origin; further requests wait.
+ * @param roots authorities whose certificates are accepted, in PEM; by default those of Node.js.
  */
-export function guardedAgent(allowed: AllowedDestinations, resolve: Resolve, connections: number): Agent {
+export function guardedAgent(
+  allowed: AllowedDestinations,
+  resolve: Resolve,
+  connections: number,
+  roots?: readonly string[],
+): Agent {
+  const trust = roots && { ca: [...roots] }
   return new Agent({
     connections,
     pipelining: 1,
@@ -23,7 +30,7 @@ export function guardedAgent(allowed: AllowedDestinations, resolve: Resolve, con
     connect: (options, callback) => {
       checkedAddress(`${options.protocol}//${options.host}/`, allowed, resolve).then(
         ({ host, address }) => {
-          const connect = buildConnector({ timeout: connectTimeoutMs, allowH2: false })
+          const connect = buildConnector({ timeout: connectTimeoutMs, allowH2: false, ...trust })
           // The name is used for the certificate.
           connect({ ...options, hostname: address, ...(isIP(host) === 0 && { servername: host }) }, callback)
         },

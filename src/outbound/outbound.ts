@@ -44,9 +44,12 @@ export class Outbound {
     return toDestination(field, url, this.#allowed).host
   }
 
-  /** Creates a pool of connections that only reach the same addresses. The caller closes it. */
-  agent(connections: number = connectionsDefault): Agent {
-    return guardedAgent(this.#allowed, (host) => this.#addressesOf(host), connections)
+  /**
+   * Creates a pool of connections that only reach the same addresses. The caller closes it.
+   * @param roots authorities whose certificates are accepted, in PEM; by default those of Node.js.
+   */
+  agent(connections: number = connectionsDefault, roots?: readonly string[]): Agent {
+    return guardedAgent(this.#allowed, (host) => this.#addressesOf(host), connections, roots)
   }
 
   /**
