@@ -8,8 +8,9 @@ import {
   type SharedNetworkLimits,
 } from './base/network.ts'
 import { networkSecretsMax, secretNamePattern } from './base/network-secrets.ts'
+import { cachedManagers, indexAddressProblem, reachesPackageCache } from './base/package-cache.ts'
 import type { Profile } from './base/profile.ts'
-import { bytes, count, GiB, setting } from './setting.ts'
+import { bytes, count, GiB, MiB, setting } from './setting.ts'
 
 const inProfiles = true
 
@@ -105,6 +106,32 @@ export const sharedNetworkSettings = {
   ),
 } as const
 
+const indexAddress = Type.Optional(Type.String({ maxLength: 2048 }))
+
+function notIndexes(caches: { pip?: string; npm?: string }): string | undefined {
+  for (const [manager, address] of Object.entries(caches)) {
+    const problem = indexAddressProblem(address)
+    if (problem !== undefined) return `the address of ${manager} ${problem}. Write it as https://index.example/simple.`
+  }
+  return undefined
+}
+
+/** Of the package cache. */
+export const packageCacheSettings = {
+  package_cache: setting(
+    Type.Object({ pip: indexAddress, npm: indexAddress }, { additionalProperties: false }),
+    {},
+    'Indexes whose packages are kept for all runs and sandboxes, by package manager, as pip: https://user:token@index.example/simple. Their hosts need not be public. Empty: nothing is kept.',
+    { secret: true, problem: notIndexes },
+  ),
+  package_cache_size: setting(
+    bytes(64 * MiB, 1024 * GiB),
+    10 * GiB,
+    'Size of the package cache on the disk; what was not used for the longest time makes room. One file may have a quarter of it.',
+    { unit: 'bytes' },
+  ),
+} as const
+
 /** Of published ports of sandboxes. */
 export const previewSettings = {
   preview_rate_per_key: setting(
@@ -136,6 +163,9 @@ export const previewSettings = {
 /** Settings of a network under the names and in the units that operators write. */
 export type NetworkValues = {
   [Name in keyof typeof networkSettings]: Static<(typeof networkSettings)[Name]['schema']>
+} & {
+  /** Of the server. */
+  package_cache?: Static<(typeof packageCacheSettings)['package_cache']['schema']>
 }
 
 /** Returns the network of a profile from its settings. */
@@ -149,10 +179,13 @@ export function toNetwork(values: NetworkValues): Pick<Profile, 'network' | 'sec
     bytesPerSecond: values.limit_network_rate,
   }
   const isPackages = policy === 'packages'
+  const rules = isPackages ? values.package_indexes : values.network_allow
+  const cached = cachedManagers.filter((manager) => values.package_cache?.[manager] !== undefined)
   return {
     network: {
       policy,
-      rules: isPackages ? values.package_indexes : values.network_allow,
+      rules,
+      ...(cached.length > 0 && reachesPackageCache({ policy, rules }) && { cached }),
       ...(isPackages && values.network_allow.length > 0 && { networks: values.network_allow }),
       limits,
     },

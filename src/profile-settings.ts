@@ -5,7 +5,7 @@ import { StartRefused } from './base/errors.ts'
 import { defaultImage, imageNameMax, imageNamePattern } from './base/image.ts'
 import { busyAnswers, type MountedVolume, type Profile, toolsets } from './base/profile.ts'
 import { languages, moduleNamePattern, reuses, volumesMax } from './base/run.ts'
-import { checkNetwork, networkSettings, toNetwork } from './network-settings.ts'
+import { checkNetwork, type NetworkValues, networkSettings, toNetwork } from './network-settings.ts'
 import { profilePackageSettings, toPackages } from './package-settings.ts'
 import { sandboxSettings, toSandboxPolicy } from './sandbox-settings.ts'
 import { bytes, count, GiB, KiB, MiB, seconds, setting } from './setting.ts'
@@ -198,7 +198,7 @@ export const profileSettings = {
 /** Profile settings under the names and in the units that operators write. */
 export type ProfileValues = {
   [Name in keyof typeof profileSettings]: Static<(typeof profileSettings)[Name]['schema']>
-}
+} & Pick<NetworkValues, 'package_cache'>
 
 /**
  * Makes a profile from its settings.

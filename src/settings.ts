@@ -6,7 +6,7 @@ import { isIP } from 'node:net'
 import Type, { type Static } from 'typebox'
 import { workspacesProblem } from './base/host-workspace.ts'
 import { defaultHome, defaultStateDir } from './base/instance.ts'
-import { previewSettings, sharedNetworkSettings } from './network-settings.ts'
+import { packageCacheSettings, previewSettings, sharedNetworkSettings } from './network-settings.ts'
 import { logFormats, logLevels } from './observe/log.ts'
 import { packageSettings } from './package-settings.ts'
 import { profileSettings } from './profile-settings.ts'
@@ -123,6 +123,7 @@ const server = {
   ...sharedNetworkSettings,
   ...previewSettings,
   ...packageSettings,
+  ...packageCacheSettings,
   transfers_per_key: setting(
     count(1, 1_000),
     8,

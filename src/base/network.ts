@@ -1,5 +1,6 @@
 import { BlockList, isIP } from 'node:net'
 import type { NetworkSecret } from './network-secrets.ts'
+import type { CachedManager } from './package-cache.ts'
 
 /** What a run can reach outside of its jail. */
 export const networkPolicies = ['none', 'packages', 'allow', 'public'] as const
@@ -54,6 +55,8 @@ export interface JailNetwork {
   /** For `packages`: further networks in which its destinations may be. */
   networks?: readonly string[]
   limits: NetworkLimits
+  /** Package managers that use the package cache; absent: it is not configured, or the policy does not reach it. */
+  cached?: readonly CachedManager[]
   /** BOUNDARY: values in it are never logged, and never enter the jail. */
   secrets?: readonly NetworkSecret[]
   /** What a jail with secrets trusts, in PEM. Only its runner knows it. */

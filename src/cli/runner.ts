@@ -12,6 +12,7 @@ import { ended, Signs } from './child-lifecycle.ts'
 import type { Cli } from './command.ts'
 import { engineSettingsOf, preloadsOf } from './engine-settings.ts'
 import { receiveConfig } from './hand-over.ts'
+import { preparePackageCache } from './prepare-package-cache.ts'
 import { exitCodes, type ProcessIo } from './process-io.ts'
 import { brokerCommand, pullerCommand } from './unprivileged-command.ts'
 
@@ -68,6 +69,7 @@ async function runner(config: Config, io: ProcessIo): Promise<number> {
           },
       workspaces: config.workspace.map(parseWorkspace),
       brokerCommand: brokerCommand(config, instance),
+      packageCache: preparePackageCache(config),
       images: {
         home: join(config.home, 'images'),
         mountsDir: join(instance.stateDir, 'images'),

@@ -5,11 +5,12 @@ import type { NetworkOwner, SharedNetworkLimits } from '../base/network.ts'
 import type { Log } from '../observe/log.ts'
 import { Accounts } from './accounts.ts'
 import { answerQuery } from './dns.ts'
-import { EgressJail, type Surroundings } from './jail.ts'
+import { EgressJail } from './jail.ts'
 import { JailListener } from './listener.ts'
 import { ownAddresses } from './own-addresses.ts'
 import type { BrokerNetwork, FromBroker, SocketKind, ToBroker } from './protocol.ts'
 import { Resolver } from './resolver.ts'
+import type { Surroundings } from './surroundings.ts'
 
 /** Queries of one jail that are answered at the same time; further ones are dropped, and their programs repeat them. */
 const queriesMax = 64
@@ -62,6 +63,15 @@ export class Broker {
         await this.#open(message.jail, message.network, message.owner)
         this.#channel.send({ type: 'opened', jail: message.jail })
         return
+      case 'packages': {
+        const { settings } = message
+        const packages = import('./packages/package-cache.ts').then(
+          ({ PackageCache }) => new PackageCache(settings, this.#surroundings),
+        )
+        packages.catch((error: unknown) => this.#log.error({ err: error }, 'package cache cannot be used'))
+        this.#surroundings.packages = packages
+        return
+      }
       case 'change':
         this.#served.get(message.jail)?.jail?.change(message.network)
         return

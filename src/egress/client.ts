@@ -12,6 +12,7 @@ import type {
   NetworkTotals,
   NetworkUse,
 } from '../base/network.ts'
+import { type PackageCacheSettings, packageCacheHost } from '../base/package-cache.ts'
 import { kernel } from '../kernel/kernel.ts'
 import type { Log } from '../observe/log.ts'
 import { machineIndexes } from './machine-indexes.ts'
@@ -80,6 +81,7 @@ type Answer = (message: FromBroker | undefined) => void
 export class Egress {
   readonly #command: readonly string[]
   readonly #log: Log
+  readonly #packages: PackageCacheSettings | undefined
   readonly #jails = new Map<number, Opened>()
   readonly #waiting = new Map<string, Answer>()
   /** Questions that were asked already. */
@@ -92,8 +94,9 @@ export class Egress {
   totals: Record<NetworkKind, NetworkTotals> | undefined
   #isClosing = false
 
-  /** @param command starts the broker, without privileges. */
-  constructor(command: readonly string[], log: Log) {
+  /** @param command starts the broker, without privileges. @param packages of its package cache. */
+  constructor(command: readonly string[], log: Log, packages?: PackageCacheSettings) {
+    this.#packages = packages
     this.#command = command
     this.#log = log
   }
@@ -215,7 +218,7 @@ export class Egress {
   async #resolved({ certificates: _inJail, ...network }: JailNetwork): Promise<BrokerNetwork> {
     if (network.policy !== 'packages' || network.rules.length > 0) return network
     this.#indexes ??= machineIndexes()
-    return { ...network, rules: await this.#indexes }
+    return { ...network, rules: [...(await this.#indexes), ...(this.#packages ? [packageCacheHost] : [])] }
   }
 
   async #counts(number: number): Promise<NetworkCounts | undefined> {
@@ -286,7 +289,10 @@ export class Egress {
     broker.on('error', (error) => this.#log.error({ err: error }, 'broker could not be used'))
     broker.once('exit', (code, signal) => this.#lost(broker, code ?? signal))
     const ready = await this.#answer('ready')
-    if (ready !== undefined) return broker
+    if (ready !== undefined) {
+      if (this.#packages) this.#send(broker, { type: 'packages', settings: this.#packages })
+      return broker
+    }
     broker.kill('SIGKILL')
     this.#broker = undefined
     throw new Error('the broker did not start')

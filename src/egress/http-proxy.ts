@@ -20,6 +20,7 @@ import { pump } from './pump.ts'
 import type { FilledRequest } from './secrets/jail-secrets.ts'
 import { askReadable, maskedHead } from './secrets/masked-answer.ts'
 import { openTls } from './secrets/opened-tls.ts'
+import { servePackages } from './serve-packages.ts'
 import { tunnel } from './tunnel.ts'
 
 const maxHeaderSize = 64 * 1024
@@ -124,7 +125,9 @@ export class HttpProxy {
     try {
       const allowed = this.#destinationOf(request)
       this.#jail.requireRequest(allowed.target, allowed.line)
-      await this.#exchange(request, response, allowed)
+      const packages = allowed.isTls ? undefined : this.#jail.packagesAt(allowed.target)
+      if (packages) await servePackages(this.#jail, packages, request, response, allowed)
+      else await this.#exchange(request, response, allowed)
     } catch (error) {
       this.#answerProblem(response, error)
     }

@@ -1,16 +1,18 @@
 import { Agent } from 'node:http'
 import { connect as connectTo, isIP, type LookupFunction, type Socket } from 'node:net'
 import { type NetworkCounts, type NetworkUse, plainName } from '../base/network.ts'
+import { packageCacheHost } from '../base/package-cache.ts'
 import { type JailAccounts, ownAccounts } from './accounts.ts'
 import { Decision, NetworkRefused, type RequestLine, type Target, where } from './decision.ts'
 import { MappedNames } from './mapped-names.ts'
 import { Meter } from './meter.ts'
+import type { PackageCache } from './packages/package-cache.ts'
 import type { Authority, BrokerNetwork } from './protocol.ts'
 import { pump } from './pump.ts'
-import type { Resolver } from './resolver.ts'
 import type { Leaves } from './secrets/authority.ts'
 import { type FilledRequest, JailSecrets, type WrittenRequest } from './secrets/jail-secrets.ts'
 import { secure } from './secrets/opened-tls.ts'
+import type { Surroundings } from './surroundings.ts'
 
 /** A server that does not answer within it is unreachable. */
 const connectWithinMs = 15_000
@@ -18,15 +20,6 @@ const connectWithinMs = 15_000
 const keepAliveMs = 4_000
 /** Of one run: a program that asks many servers in turn must not use up the descriptors of the broker. */
 const idleMax = 64
-
-/** What every jail of a broker shares. */
-export interface Surroundings {
-  resolver: Resolver
-  /** Whether an address belongs to this machine. */
-  isOwn(address: string): boolean
-  /** Authorities whose certificates of servers are accepted, in PEM. */
-  roots: readonly string[]
-}
 
 /** A connection to the outside. */
 export interface Outside {
@@ -42,7 +35,7 @@ export class EgressJail {
   /** The same over TLS, to servers that receive secrets. */
   readonly tlsAgent: Agent
   readonly #surroundings: Surroundings
-  readonly #orgId: string
+  readonly orgId: string
   readonly #meter: Meter
   /** Each with the destination on which was decided. */
   readonly #open = new Map<Socket, Target>()
@@ -58,7 +51,7 @@ export class EgressJail {
   /** @param orgId whose lookups of names wait for each other. */
   constructor(network: BrokerNetwork, surroundings: Surroundings, accounts: JailAccounts = ownAccounts(), orgId = '') {
     this.#surroundings = surroundings
-    this.#orgId = orgId
+    this.orgId = orgId
     this.#meter = new Meter(network.limits, accounts)
     this.#decision = new Decision(network, surroundings.isOwn)
     this.#secrets = new JailSecrets(network.secrets)
@@ -84,10 +77,15 @@ export class EgressJail {
     return this.#leaves
   }
 
+  /** The package cache, if a destination is one. */
+  packagesAt({ host, port }: Target): Promise<PackageCache> | undefined {
+    return port === 80 && plainName(host) === packageCacheHost ? this.#surroundings.packages : undefined
+  }
+
   /** Whether requests to a destination must be read, also within TLS. */
   readsRequests(target: Target): boolean {
     if (this.#decision.dependsOnRequests(target)) return true
-    return this.#secrets.opens(target) && this.#decision.allowsTarget(target)
+    return (this.packagesAt(target) !== undefined || this.#secrets.opens(target)) && this.#decision.allowsTarget(target)
   }
 
   /** Puts secrets into a request. @throws NetworkRefused `refused_secret`; the attempt is counted. */
@@ -160,10 +158,11 @@ export class EgressJail {
     return this.#decision.allowsName(name)
   }
 
-  /** Resolves a name that the policy allows. @throws NetworkRefused. */
+  /** Resolves a name that the policy allows; that of the package cache has no address. @throws NetworkRefused. */
   async resolve(name: string): Promise<readonly string[]> {
     if (!this.#decision.allowsName(name)) throw new NetworkRefused('refused_destination', `${name} is not listed`)
-    return this.#surroundings.resolver.resolve(plainName(name), this.#orgId)
+    if (this.packagesAt({ host: name, port: 80 })) return []
+    return this.#surroundings.resolver.resolve(plainName(name), this.orgId)
   }
 
   /** Counts a connection that did not come about. */
@@ -194,6 +193,13 @@ export class EgressJail {
   hasOpened(inside: Socket, target: Target): void {
     this.#opened.set(inside, target)
     inside.once('close', () => this.#opened.delete(inside))
+  }
+
+  /** Counts a request that the broker answers itself. @returns a function for its end: a change of the policy may end it before. */
+  serves(inside: Socket, target: Target): () => void {
+    this.#meter.record(target, 'allowed')
+    this.#opened.set(inside, target)
+    return () => void this.#opened.delete(inside)
   }
 
   /** Where the bytes of requests to a destination are counted. */
@@ -242,7 +248,7 @@ export class EgressJail {
     const name = plainName(host)
     let all: readonly string[] = [host]
     if (isIP(host) === 0) {
-      all = await this.#surroundings.resolver.resolve(name, this.#orgId).catch(() => {
+      all = await this.#surroundings.resolver.resolve(name, this.orgId).catch(() => {
         throw new NetworkRefused('unresolved', `the name ${name} cannot be resolved`)
       })
     }

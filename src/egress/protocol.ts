@@ -6,6 +6,7 @@ import type {
   NetworkTotals,
   NetworkUse,
 } from '../base/network.ts'
+import type { PackageCacheSettings } from '../base/package-cache.ts'
 
 /** The port of the proxy on the loopback of a jail. */
 export { proxyPort } from '../engine/jails/network-env.ts'
@@ -27,6 +28,8 @@ export type SocketKind = 'stream' | 'dns'
 
 /** From the runner to its broker, over the IPC channel of Node. Each `socket` carries a handle. */
 export type ToBroker =
+  /** Sent before all others, if the operator configured a package cache. */
+  | { type: 'packages'; settings: PackageCacheSettings }
   | { type: 'socket'; jail: number; kind: SocketKind }
   | { type: 'open'; jail: number; network: BrokerNetwork; owner: NetworkOwner }
   | { type: 'change'; jail: number; network: BrokerNetwork }

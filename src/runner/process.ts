@@ -4,6 +4,7 @@ import { monotonicMs } from '../base/clock.ts'
 import { StartRefused } from '../base/errors.ts'
 import type { HostWorkspace } from '../base/host-workspace.ts'
 import type { Instance } from '../base/instance.ts'
+import type { PackageCacheSettings } from '../base/package-cache.ts'
 import type { Language } from '../base/run.ts'
 import { Egress } from '../egress/client.ts'
 import { imagePartsOf } from '../engine/images/image.ts'
@@ -45,6 +46,8 @@ export interface RunnerSettings {
   workspaces?: readonly HostWorkspace[]
   /** Starts the broker of the network; absent: no run has one. */
   brokerCommand?: readonly string[]
+  /** Absent: there is no package cache. */
+  packageCache?: PackageCacheSettings | undefined
   images: Omit<ImagesSettings, 'engine'>
   /** Distinct lists of modules that profiles preload. */
   preloads: readonly (readonly string[])[]
@@ -86,7 +89,7 @@ export async function openRunner(settings: RunnerSettings, log: Log): Promise<Ru
     undo.add(() => pool.close())
     const queue = new FairQueue(settings.queue)
     const languagesOf = (image?: string) => images.languagesOf(image).map(({ language }) => language)
-    const egress = settings.brokerCommand && new Egress(settings.brokerCommand, log)
+    const egress = settings.brokerCommand && new Egress(settings.brokerCommand, log, settings.packageCache)
     undo.add(async () => egress?.close())
     const failed = (error: unknown, runId: string) => log.error({ err: error, trace_id: runId }, 'run failed')
     const runs = new Runs(queue, pool, storage, languagesOf, failed, egress)

@@ -1,4 +1,5 @@
 import type { JailNetwork } from '../../base/network.ts'
+import { type CachedManager, packageCacheHost } from '../../base/package-cache.ts'
 
 /** The port of the proxy on the loopback of a jail that has a network. */
 export const proxyPort = 3128
@@ -46,8 +47,22 @@ const networkEnv: Readonly<Record<string, string>> = {
 /** As `networkEnv`, but in a jail with certificates of its own. */
 const ownNetworkEnv = { ...networkEnv, ...certificatesEnv(ownCertificatesPath) }
 
+/** Variables that lead package managers to the package cache. */
+const cacheEnv: Readonly<Record<CachedManager, Readonly<Record<string, string>>>> = {
+  pip: { PIP_INDEX_URL: `http://${packageCacheHost}/pip/`, PIP_TRUSTED_HOST: packageCacheHost },
+  npm: {
+    npm_config_registry: `http://${packageCacheHost}/npm/`,
+    // The cache answers no requests for known vulnerabilities.
+    npm_config_audit: 'false',
+    // Its address would be useless outside.
+    npm_config_omit_lockfile_registry_resolved: 'true',
+  },
+}
+
 /** Returns the variables of a jail for its network. @param network absent: it has none. */
 export function networkEnvOf(network: JailNetwork | undefined): Readonly<Record<string, string>> {
   if (network === undefined) return {}
-  return network.certificates === undefined ? networkEnv : ownNetworkEnv
+  const env = network.certificates === undefined ? networkEnv : ownNetworkEnv
+  if (network.cached === undefined) return env
+  return Object.assign({}, env, ...network.cached.map((manager) => cacheEnv[manager])) as typeof env
 }

@@ -10,6 +10,7 @@ import {
   secretPlaces,
   secretValueMaxBytes,
 } from '../../base/network-secrets.ts'
+import { cachedManagers } from '../../base/package-cache.ts'
 
 export const closed = { additionalProperties: false }
 
@@ -74,6 +75,11 @@ export const Network = Type.Object(
     policy: Type.Union(networkPolicies.filter((policy) => policy !== 'none').map((policy) => Type.Literal(policy))),
     rules,
     networks: Type.Optional(rules),
+    cached: Type.Optional(
+      Type.Array(Type.Union(cachedManagers.map((manager) => Type.Literal(manager))), {
+        maxItems: cachedManagers.length,
+      }),
+    ),
     secrets: Type.Optional(Type.Array(NetworkSecret, { maxItems: networkSecretsMax })),
     limits: Type.Object(
       {
