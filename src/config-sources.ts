@@ -87,10 +87,13 @@ function fromJson(text: string): unknown {
 function fromPairs(pairs: readonly unknown[], { properties }: Shape): unknown {
   const entries = pairs.map((pair) => /^([^=]+)=(.*)$/s.exec(String(pair)))
   if (entries.some((entry) => entry === null)) return pairs
-  if (properties === undefined) return Object.fromEntries(entries.map((entry) => [entry?.[1], entry?.[2]]))
+  if (!hasLists(properties)) return Object.fromEntries(entries.map((entry) => [entry?.[1], entry?.[2]]))
   const ofNames = Map.groupBy(entries, (entry) => String(entry?.[1]))
   return Object.fromEntries([...ofNames].map(([name, found]) => [name, found.map((entry) => entry?.[2])]))
 }
+
+const hasLists = (properties: Shape['properties']): boolean =>
+  Object.values(properties ?? {}).some(({ type }) => type === 'array')
 
 /** Describes what a setting accepts, for refusals and for the documentation. */
 export function expected({ schema, unit }: Setting): string {
@@ -110,7 +113,7 @@ export function expected({ schema, unit }: Setting): string {
       return shape.items?.enum ? `a list of ${shape.items.enum.join(', ')}` : 'a list of names without spaces'
     case 'object':
       return shape.properties
-        ? `a map of ${Object.keys(shape.properties).join(', ')} to lists of names`
+        ? `a map of ${Object.keys(shape.properties).join(', ')} to ${hasLists(shape.properties) ? 'lists of names' : 'text'}`
         : 'a map of variable names to text'
     default:
       return shape.pattern?.startsWith('^/') ? 'an absolute path' : 'text without spaces'
