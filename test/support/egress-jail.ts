@@ -5,6 +5,7 @@ import { afterAll } from 'vitest'
 import type { JailAccounts } from '../../src/egress/accounts.ts'
 import { EgressJail } from '../../src/egress/jail.ts'
 import { JailListener } from '../../src/egress/listener.ts'
+import type { PackageCache } from '../../src/egress/packages/package-cache.ts'
 import type { BrokerNetwork } from '../../src/egress/protocol.ts'
 import { Resolver } from '../../src/egress/resolver.ts'
 
@@ -37,13 +38,14 @@ export async function openJail(
   listenOn = '127.0.0.1',
   roots: readonly string[] = [],
   accounts?: JailAccounts,
+  packages?: Promise<PackageCache>,
 ): Promise<TestJail> {
   const resolver = new Resolver(async (host) => {
     const answer = names[host] ?? []
     return typeof answer === 'function' ? answer() : answer
   })
   const policy = { policy: 'allow', rules: [], limits: noLimits, ...network } satisfies BrokerNetwork
-  const jail = new EgressJail(policy, { resolver, isOwn: () => false, roots }, accounts)
+  const jail = new EgressJail(policy, { resolver, isOwn: () => false, roots, ...(packages && { packages }) }, accounts)
   const listener = new JailListener(jail)
   const handle = createServer().listen(0, listenOn)
   await once(handle, 'listening')
