@@ -20,7 +20,7 @@ const withinMs = 60_000
 /** Memory for one file that a document lists, and for the document itself. */
 const fileBytes = 512
 /** Documents that are fetched and read at once: each needs several times its size. */
-const asking = { active: 8, activePerOrg: 2 }
+const asking = { active: 16, activePerOrg: 4 }
 
 /** Which document of a package: npm has a short one, for installations. */
 export type Variant = 'page' | 'install' | 'full'

@@ -94,6 +94,29 @@ describe('the package cache', () => {
     })
   })
 
+  it('uses a document that has not changed again, and serves one that has', async () => {
+    const asked: (string | undefined)[] = []
+    let version = '1.0.0'
+    const index = await serveIndex({
+      one: (response) => {
+        const known = response.req.headers['if-none-match']
+        asked.push(known)
+        const etag = `"${version}"`
+        if (known === etag) return void response.writeHead(304).end()
+        const text = JSON.stringify({ name: 'one', 'dist-tags': { latest: version }, versions: {} })
+        response.writeHead(200, { etag }).end(text)
+      },
+    })
+    for (const expected of ['1.0.0', '1.0.0', '2.0.0']) {
+      version = expected
+      const cache = openCache(index)
+      for (let n = 0; n < 2; n++) expect((await get(cache, '/npm/one')).text).toContain(`"latest":"${expected}"`)
+      await cache.close()
+    }
+    // Once in each process: the second answer is still fresh.
+    expect(asked).toEqual([undefined, '"1.0.0"', '"1.0.0"'])
+  })
+
   it('reads JSON pages with metadata beside the files', async () => {
     const wheel = randomBytes(1000)
     const metadata = Buffer.from('Name: one\n')
