@@ -8,7 +8,7 @@ import {
   type SharedNetworkLimits,
 } from './base/network.ts'
 import { networkSecretsMax, secretNamePattern } from './base/network-secrets.ts'
-import { cachedManagers, indexAddressProblem, reachesPackageCache } from './base/package-cache.ts'
+import { type CachedManager, cachedManagers, indexAddressProblem, reachesPackageCache } from './base/package-cache.ts'
 import type { Profile } from './base/profile.ts'
 import { bytes, count, GiB, MiB, setting } from './setting.ts'
 
@@ -108,7 +108,7 @@ export const sharedNetworkSettings = {
 
 const indexAddress = Type.Optional(Type.String({ maxLength: 2048 }))
 
-function notIndexes(caches: { pip?: string; npm?: string }): string | undefined {
+function notIndexes(caches: Partial<Record<CachedManager, string>>): string | undefined {
   for (const [manager, address] of Object.entries(caches)) {
     const problem = indexAddressProblem(address)
     if (problem !== undefined) return `the address of ${manager} ${problem}. Write it as https://index.example/simple.`
@@ -119,9 +119,9 @@ function notIndexes(caches: { pip?: string; npm?: string }): string | undefined 
 /** Of the package cache. */
 export const packageCacheSettings = {
   package_cache: setting(
-    Type.Object({ pip: indexAddress, npm: indexAddress }, { additionalProperties: false }),
+    Type.Object({ pip: indexAddress, npm: indexAddress, apt: indexAddress }, { additionalProperties: false }),
     {},
-    'Indexes whose packages are kept for all runs and sandboxes, by package manager, as pip: https://user:token@index.example/simple. Their hosts need not be public. Empty: nothing is kept.',
+    'Indexes whose packages are kept for all runs and sandboxes, by package manager, as pip: https://user:token@index.example/simple. That of apt is a Debian archive with dists and pool. Their hosts need not be public. Empty: nothing is kept.',
     { secret: true, problem: notIndexes },
   ),
   package_cache_size: setting(

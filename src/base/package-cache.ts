@@ -4,7 +4,7 @@ import { type JailNetwork, parseRule } from './network.ts'
 /** The name under which jails reach it, on port 80. No name server receives it. */
 export const packageCacheHost = 'packages.glovebox.internal'
 
-export const cachedManagers = ['pip', 'npm'] as const
+export const cachedManagers = ['pip', 'npm', 'apt'] as const
 export type CachedManager = (typeof cachedManagers)[number]
 
 /** What the broker needs for it. */

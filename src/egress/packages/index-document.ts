@@ -70,8 +70,8 @@ function inJson(text: string): Link[] {
     else if (typeof file.yanked === 'string') attributes['data-yanked'] = file.yanked
     return {
       ...{ name: String(file.filename), address: String(file.url), attributes },
-      checksum: strongest(file.hashes),
-      metadata: strongest(file['core-metadata'] ?? file['dist-info-metadata']),
+      checksum: checksumOf(file.hashes),
+      metadata: checksumOf(file['core-metadata'] ?? file['dist-info-metadata']),
     }
   })
 }
@@ -101,10 +101,11 @@ function inHtml(text: string): Link[] {
 
 function inFragment(text: string): Checksum | undefined {
   const hashes = [...text.matchAll(/(sha\d+)=([0-9a-f]+)/gi)].map(([, key = '', hex]) => [key.toLowerCase(), hex])
-  return strongest(Object.fromEntries(hashes))
+  return checksumOf(Object.fromEntries(hashes))
 }
 
-function strongest(hashes: unknown): Checksum | undefined {
+/** Returns the strongest of some checksums by algorithm. */
+export function checksumOf(hashes: unknown): Checksum | undefined {
   if (typeof hashes !== 'object' || hashes === null) return undefined
   for (const algorithm of algorithms) {
     const hex = String((hashes as Record<string, unknown>)[algorithm] ?? '').toLowerCase()
@@ -141,7 +142,7 @@ function inIntegrity(text: string): Checksum | undefined {
     const [, algorithm = '', base64 = ''] = /^(sha\d+)-([A-Za-z0-9+/=]+)/.exec(word) ?? []
     return [algorithm, Buffer.from(base64, 'base64').toString('hex')]
   })
-  return strongest(Object.fromEntries(found))
+  return checksumOf(Object.fromEntries(found))
 }
 
 export const digest = (algorithm: Algorithm, bytes: Uint8Array): string =>

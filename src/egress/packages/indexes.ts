@@ -22,13 +22,18 @@ const fileBytes = 512
 /** Documents that are fetched and read at once: each needs several times its size. */
 const asking = { active: 16, activePerOrg: 4 }
 
-/** Which document of a package: npm has a short one, for installations. */
-export type Variant = 'page' | 'install' | 'full'
+/**
+ * Which document of a package: npm has a short one, for installations. Of a Debian archive: one that is passed on unchanged, or
+ * a list of packages that is read.
+ */
+export type Variant = 'page' | 'install' | 'full' | 'unchanged' | 'list'
 
 const accepted: Readonly<Record<Variant, string>> = {
   page: 'application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5, text/html;q=0.2',
   install: 'application/vnd.npm.install-v1+json, application/json;q=0.5',
   full: 'application/json',
+  unchanged: '*/*',
+  list: '*/*',
 }
 
 /** A document as the index sent it. */
@@ -92,7 +97,7 @@ export class Indexes {
   }
 
   async #ask(key: string, name: string, path: string, variant: Variant): Promise<ReadIndex> {
-    const known = this.#known.get(key) ?? (await this.#fromDisk(key, name))
+    const known = this.#known.get(key) ?? (await this.#fromDisk(key, name, variant))
     if (known && this.#isFresh(known)) return known.index
     try {
       const stored = await this.#fetch(path, variant, known?.etag)
@@ -102,7 +107,7 @@ export class Indexes {
         known.askedMs = performance.now()
         return known.index
       }
-      const index = await this.#read(stored, name)
+      const index = await this.#read(stored, name, variant)
       this.#known.set(key, { etag: stored.etag, index, askedMs: performance.now() })
       // Without room on the disk it is only in memory.
       await this.#store.write(key, toFile(stored)).catch(() => undefined)
@@ -125,7 +130,8 @@ export class Indexes {
     const url = new URL(path, this.#upstream.base)
     const headers = {
       accept: accepted[variant],
-      'accept-encoding': 'gzip',
+      // The documents of an archive have checksums as they are.
+      'accept-encoding': this.#manager === 'apt' ? 'identity' : 'gzip',
       ...(etag !== '' && { 'if-none-match': etag }),
     }
     const { status, headers: answered, body } = await this.#upstream.get(url, headers, AbortSignal.timeout(withinMs))
@@ -135,7 +141,8 @@ export class Indexes {
       if (status === 404 || status === 410) throw new PackageProblem(404, 'the index does not have this package')
       if (status !== 200) throw this.#problem(`it answered with status ${status}`)
       const encoding = String(answered['content-encoding'] ?? 'identity').toLowerCase()
-      if (encoding !== 'identity' && encoding !== 'gzip') throw this.#problem('its answer has an unknown encoding')
+      if (encoding !== 'identity' && (encoding !== 'gzip' || this.#manager === 'apt'))
+        throw this.#problem('its answer has an unknown encoding')
       const pieces: Buffer[] = []
       let bytes = 0
       for await (const piece of body as AsyncIterable<Buffer>) {
@@ -145,10 +152,11 @@ export class Indexes {
         pieces.push(piece)
       }
       const type = String(answered['content-type'] ?? '')
+      const isGzipList = variant === 'list' && path.endsWith('.gz')
       const isJson = this.#manager === 'npm' || /[/+]json\b/i.test(type)
       return {
         ...{ etag: String(answered.etag ?? '').slice(0, 256), url: url.href },
-        ...{ isJson, isGzip: encoding === 'gzip', bytes: Buffer.concat(pieces) },
+        ...{ isJson, isGzip: encoding === 'gzip' || isGzipList, bytes: Buffer.concat(pieces) },
       }
     } catch (error) {
       throw error instanceof PackageProblem ? error : this.#problem('its document ended early')
@@ -157,7 +165,8 @@ export class Indexes {
     }
   }
 
-  async #read({ url, isJson, isGzip, bytes }: Stored, name: string): Promise<ReadIndex> {
+  async #read({ url, isJson, isGzip, bytes }: Stored, name: string, variant: Variant): Promise<ReadIndex> {
+    if (variant === 'unchanged') return { body: bytes, files: new Map() }
     try {
       return await this.#reader.read({ manager: this.#manager, name, url, isJson, isGzip, bytes })
     } catch {
@@ -166,12 +175,12 @@ export class Indexes {
   }
 
   /** BOUNDARY: a file that a fault of the disk changed is removed. */
-  async #fromDisk(key: string, name: string): Promise<Known | undefined> {
+  async #fromDisk(key: string, name: string, variant: Variant): Promise<Known | undefined> {
     const file = await this.#store.read(key)
     if (file === undefined) return undefined
     try {
       const stored = fromFile(await file.handle.readFile())
-      const known = { etag: stored.etag, index: await this.#read(stored, name), askedMs: 0 }
+      const known = { etag: stored.etag, index: await this.#read(stored, name, variant), askedMs: 0 }
       this.#known.set(key, known)
       return known
     } catch {

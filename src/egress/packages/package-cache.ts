@@ -6,6 +6,7 @@ import { type CachedManager, cachedManagers, type PackageCacheSettings } from '.
 import { NetworkRefused } from '../decision.ts'
 import { FairLookups } from '../fair-lookups.ts'
 import type { Surroundings } from '../surroundings.ts'
+import { type ArchivePath, archivePath, DebianArchive } from './debian-archive.ts'
 import { Download, type Wanted } from './download.ts'
 import type { Checksum, IndexFile } from './index-document.ts'
 import { IndexReader } from './index-reader.ts'
@@ -38,6 +39,7 @@ export interface PackageAnswer {
 interface Source {
   upstream: Upstream
   indexes: Indexes
+  archive: DebianArchive
 }
 
 /**
@@ -62,7 +64,8 @@ export class PackageCache {
       const address = settings.upstreams[manager]
       if (address === undefined) continue
       const upstream = new Upstream(address, settings.allow, surroundings)
-      this.#sources.set(manager, { upstream, indexes: new Indexes(manager, upstream, this.#store, this.#reader) })
+      const indexes = new Indexes(manager, upstream, this.#store, this.#reader)
+      this.#sources.set(manager, { upstream, indexes, archive: new DebianArchive(indexes) })
     }
   }
 
@@ -99,6 +102,7 @@ export class PackageCache {
     const source = asked && this.#sources.get(asked.manager)
     if (asked === undefined || source === undefined)
       throw new PackageProblem(404, 'the package cache has no such page: it serves packages of configured indexes')
+    if (asked.manager === 'apt') return this.#fromArchive(source, asked, method, orgId, gone)
     const { manager, name, file } = asked
     if (manager === 'pip' && file === undefined && !path.split('?', 1)[0]!.endsWith('/'))
       return { ...textAnswer(301, 'it is a directory'), headers: { location: `/pip/${name}/` } }
@@ -114,6 +118,28 @@ export class PackageCache {
     if (found === undefined) throw new PackageProblem(404, 'the index does not list this file')
     if (method === 'HEAD') return { status: 200, headers: fileHeaders(undefined), body: Readable.from([]) }
     return this.#file(source.upstream, found, orgId, gone)
+  }
+
+  /** Answers with what an archive has. Programs verify its signatures, so its documents stay as they are. */
+  async #fromArchive(
+    { upstream, indexes, archive }: Source,
+    { path, encoded, kind, checksum: named, list }: ArchivePath,
+    method: string,
+    orgId: string,
+    gone: AbortSignal,
+  ): Promise<PackageAnswer> {
+    let answer: PackageAnswer
+    if (kind === 'document') {
+      const { body } = await indexes.get(path, `./${encoded}`, 'unchanged', orgId)
+      answer = this.#document(body, 'application/octet-stream', orgId, gone)
+    } else {
+      if (method === 'HEAD') throw new PackageProblem(405, 'files of an archive are answered to GET only')
+      const checksum = kind === 'pool' ? await archive.checksumOf(path, orgId) : named
+      const { href } = new URL(`./${encoded}`, upstream.base)
+      answer = await this.#file(upstream, { url: href, ...(checksum && { checksum }) }, orgId, gone)
+    }
+    if (list !== undefined) archive.uses(orgId, list)
+    return answer
   }
 
   #document(bytes: Uint8Array, type: string, orgId: string, gone: AbortSignal): PackageAnswer {
@@ -236,12 +262,14 @@ function readableOf(pieces: AsyncGenerator<Buffer, void, undefined>): Readable {
   return Readable.from(pieces, { objectMode: false, highWaterMark: pieceBytes })
 }
 
-interface Asked {
-  manager: CachedManager
+interface AskedPackage {
+  manager: 'pip' | 'npm'
   name: string
   /** Absent: the document of the package. */
   file: string | undefined
 }
+
+type Asked = AskedPackage | ({ manager: 'apt' } & ArchivePath)
 
 /** BOUNDARY: parses the path of a request. @returns undefined for none that the cache answers. */
 function askedFor(path: string): Asked | undefined {
@@ -256,6 +284,10 @@ function askedFor(path: string): Asked | undefined {
     const [project = '', file, ...more] = rest
     const name = project.toLowerCase().replace(/[-_.]+/g, '-')
     return projectPattern.test(name) && more.length === 0 ? { manager, name, file: file || undefined } : undefined
+  }
+  if (manager === 'apt') {
+    const asked = archivePath(rest)
+    return asked && { manager, ...asked }
   }
   if (manager !== 'npm') return undefined
   const mark = rest.indexOf('-')

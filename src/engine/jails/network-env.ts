@@ -57,6 +57,7 @@ const cacheEnv: Readonly<Record<CachedManager, Readonly<Record<string, string>>>
     // Its address would be useless outside.
     npm_config_omit_lockfile_registry_resolved: 'true',
   },
+  apt: {},
 }
 
 /** Returns the variables of a jail for its network. @param network absent: it has none. */

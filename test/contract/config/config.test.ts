@@ -79,19 +79,23 @@ describe('a value', () => {
 })
 
 describe('the package cache', () => {
-  const cache = { pip: 'https://user:token@index.example/simple', npm: 'http://registry.example:8080' }
+  const cache = {
+    pip: 'https://user:token@index.example/simple',
+    npm: 'http://registry.example:8080',
+    apt: 'http://archive.example/debian',
+  }
   const cachedOf = ({ profiles }: Config) =>
     Object.fromEntries(Object.entries(profiles).map(([n, p]) => [n, p.network?.cached]))
 
   it('is read from the file, the variable and a repeated flag', () => {
     expect(fromFile(`package_cache: ${JSON.stringify(cache)}`).packageCache).toEqual(cache)
     expect(load({ env: { GLOVEBOX_PACKAGE_CACHE: JSON.stringify(cache) } }).packageCache).toEqual(cache)
-    const flags = { package_cache: [`pip=${cache.pip}`, `npm=${cache.npm}`] }
+    const flags = { package_cache: [`pip=${cache.pip}`, `npm=${cache.npm}`, `apt=${cache.apt}`] }
     expect(load({ flags }).packageCache).toEqual(cache)
     for (const wrong of ['ftp://a.example', 'index.example/simple', 'https://a.example/?x=1'])
       expect(() => load({ flags: { package_cache: [`pip=${wrong}`] } })).toThrow(/the address of pip/)
-    expect(() => load({ flags: { package_cache: ['apt=https://a.example'] } })).toThrow(
-      /is not a map of pip, npm to text/,
+    expect(() => load({ flags: { package_cache: ['gem=https://a.example'] } })).toThrow(
+      /is not a map of pip, npm, apt to text/,
     )
   })
 
@@ -105,7 +109,7 @@ profiles:
   below: { network: allow, network_allow: ["*.glovebox.internal:80"] }
   port: { network: allow, network_allow: ["packages.glovebox.internal:443"] }
 `
-    const all = ['pip', 'npm']
+    const all = ['pip', 'npm', 'apt']
     const reached = { packages: all, public: all, named: all, below: all }
     expect(cachedOf(fromFile(`package_cache: ${JSON.stringify(cache)}${profiles}`))).toEqual(reached)
     expect(cachedOf(fromFile(profiles))).toEqual({})
