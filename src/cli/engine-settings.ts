@@ -17,7 +17,15 @@ export function engineSettingsOf(config: Config, instance: Instance): EngineSett
     guestPath: fileURLToPath(new URL('../../build/guest', import.meta.url)),
     pythonZygotePath: fileURLToPath(new URL('../../build/python-zygote.so', import.meta.url)),
     nodePath: process.execPath,
+    ...(config.packageCache.apt !== undefined && { cachedArchive: withoutLogin(config.packageCache.apt) }),
   }
+}
+
+function withoutLogin(address: string): string {
+  const url = new URL(address)
+  url.username = ''
+  url.password = ''
+  return url.href
 }
 
 /** The preload lists of the profiles with the default image, without duplicates. */

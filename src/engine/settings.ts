@@ -16,6 +16,8 @@ export interface EngineSettings {
   pythonZygotePath: string
   /** The Node binary that runs are given. */
   nodePath: string
+  /** Address of the Debian archive that the package cache serves, without a login; absent: none. */
+  cachedArchive?: string
   /** Where cgroup hierarchies are mounted. */
   cgroupRoot: string
   /** Memory of what a slot holds outside its runs: the guest, and the processes that make jails. */

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Execution, post } from '../support/calls.ts'
 import { type DebianRepository, debPath, openDebianRepository } from '../support/debian-repository.ts'
-import type { Glovebox, Place } from '../support/glovebox.ts'
+import { type Glovebox, type Place, until } from '../support/glovebox.ts'
 import { newKey, type OwnKey, runCommand } from '../support/keys.ts'
+import { indexesOfThisMachine, printed } from '../support/machine-network.ts'
 import { disposablePlaces } from '../support/story.ts'
 
 const newPlace = disposablePlaces()
@@ -98,4 +99,39 @@ describe('the package cache for apt', { timeout: 240_000 }, () => {
     expect(await run(keys.other, install)).toMatchObject({ stdout: 'hello from one\n', exit_code: 0 })
     expect((await run(keys.other, 'apt update && apt download unlisted')).exit_code).not.toBe(0)
   })
+})
+
+const machine = await indexesOfThisMachine()
+const [address = ''] = printed('apt-get', 'indextargets', '--format', '$(REPO_URI)').split('\n')
+const title = machine.isReached && address ? 'with the archive of this machine' : 'with an archive (none is reached)'
+
+describe(`the package cache for apt ${title}`, { timeout: 300_000 }, () => {
+  it.skipIf(!machine.isReached || address === '')(
+    'is used by apt in runs and for packages of profiles, without any configuration',
+    async () => {
+      const here = newPlace()
+      const file = join(here.directory, 'glovebox.yaml')
+      const hosts = machine.rules.map((rule) => rule.replace(/:(?:[*]|\d+)$/, '').replace(/^\[|\]$/g, ''))
+      writeFileSync(
+        file,
+        `package_cache: { apt: "${address}" }\noutbound_allow: ${JSON.stringify([...new Set(hosts)])}\n`,
+      )
+      const flags = ['--dev', '--config', file, '--network', 'packages', '--packages', 'apt=hello']
+      const { url } = await here.start(...flags)
+      const call = (code: string) => {
+        const body = { language: 'bash', code, timeout: 200, network: true }
+        return post<Execution & { network: object[] }>(`${url}/v1/sandbox/execute`, body, {})
+      }
+      let installed = await call('hello')
+      await until(async () => {
+        if (installed.status === 503) installed = await call('hello')
+        return installed.status !== 503
+      }, 'the package is installed')
+      expect(installed.body).toMatchObject({ stdout: 'Hello, world!\n' })
+      const kept = readdirSync(join(here.directory, 'home', 'package-cache', 'kept'))
+      const { body } = await call('apt-get update -qq 2>&1; apt-get download -qq hello && sha256sum *.deb')
+      expect(kept).toContain(`sha256-${/^([0-9a-f]{64}) +hello_.*deb$/m.exec(body.stdout)?.[1]}`)
+      expect(body.network).toContainEqual(expect.objectContaining({ host: 'packages.glovebox.internal' }))
+    },
+  )
 })

@@ -19,9 +19,11 @@ import {
   preludePath,
   pythonZygotePath as pythonZygoteInImage,
 } from '../jails/languages.ts'
+import { aptCachePath } from '../jails/network-env.ts'
 import { bindReadOnly, mountsBelow, unmount } from '../mounts.ts'
 import type { EngineSettings } from '../settings.ts'
 import { deviceNames } from '../slots/oci-config.ts'
+import { writeCachedSources } from './cached-sources.ts'
 import { copyProgram, link, makeDir, putFile } from './generated-files.ts'
 import { writeKernels } from './kernel-files.ts'
 
@@ -95,6 +97,8 @@ export const written: Record<string, string> = {
   'etc/timezone': 'Etc/UTC\n',
   'etc/apt/apt.conf.d/50glovebox': aptConfiguration,
   'etc/apt/glovebox-network.conf': aptNetworkConfiguration,
+  // In place of that for runs that reach the package cache.
+  [aptCachePath]: aptNetworkConfiguration,
   [preludePath]: readFileSync(new URL('../../../guest/node/prelude.cjs', import.meta.url), 'utf8'),
 }
 
@@ -123,7 +127,12 @@ export const mountPoints = ['proc', 'dev', 'tmp', 'run', 'sys', 'home/baponi', '
  */
 export async function openImage(
   dir: string,
-  { guestPath, nodePath, pythonZygotePath }: Pick<EngineSettings, 'guestPath' | 'nodePath' | 'pythonZygotePath'>,
+  {
+    guestPath,
+    nodePath,
+    pythonZygotePath,
+    cachedArchive,
+  }: Pick<EngineSettings, 'guestPath' | 'nodePath' | 'pythonZygotePath' | 'cachedArchive'>,
 ): Promise<Image> {
   const slotRoot = join(dir, 'slot-root')
   const image = join(dir, 'image')
@@ -133,6 +142,8 @@ export async function openImage(
   try {
     writeSlotRoot(slotRoot, guestPath, ['root', 'usr', 'node'])
     writeImage(image)
+    if (cachedArchive !== undefined)
+      putFile(join(image, aptCachePath), aptNetworkConfiguration + writeCachedSources(image, cachedArchive))
     const env = addFigures(image) ? { ...fixedEnv, ...figuresEnv } : fixedEnv
     copyProgram(pythonZygotePath, join(image, pythonZygoteInImage))
     const program = realpathSync(nodePath)

@@ -10,6 +10,9 @@ const notProxied = 'localhost,127.0.0.1,::1'
 /** Where a jail with secrets finds the certificates that it trusts: those of the machine, and that of its own authority. */
 export const ownCertificatesPath = '/run/ca-certificates.crt'
 
+/** In every image: the configuration of apt in a jail that reaches the package cache. */
+export const aptCachePath = 'etc/apt/glovebox-cache.conf'
+
 /** Variables that name a file of certificates. */
 const certificatesEnv = (path: string) => ({
   SSL_CERT_FILE: path,
@@ -57,7 +60,7 @@ const cacheEnv: Readonly<Record<CachedManager, Readonly<Record<string, string>>>
     // Its address would be useless outside.
     npm_config_omit_lockfile_registry_resolved: 'true',
   },
-  apt: {},
+  apt: { APT_CONFIG: `/${aptCachePath}` },
 }
 
 /** Returns the variables of a jail for its network. @param network absent: it has none. */
