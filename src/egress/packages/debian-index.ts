@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { Checksum, ReadIndex } from './index-document.ts'
 
-/** More than the largest component of Debian lists three times over. */
+/** Twice as many as the largest list of Debian has, that of the sources of main. */
 const filesMax = 262_144
 const digestBytes = 32
 /** The SHA-256 of the path of a file, and that of its content. */
