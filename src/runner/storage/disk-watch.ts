@@ -93,6 +93,8 @@ export class DiskWatch {
   add(writer: Writer): () => void {
     const watched: Watched = { ...writer, usedBefore: undefined }
     this.#writers.add(watched)
+    // The look that was planned while nothing was written can be too late, where the reserve is near.
+    if (this.#writers.size === 1 && this.#nextLookMs() < lookMs.most) void this.#job.run()
     return () => void this.#writers.delete(watched)
   }
 
