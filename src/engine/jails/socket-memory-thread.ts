@@ -25,7 +25,10 @@ const maxPauseMs = 20
 const activeAtFullRate = 16
 /** Between two looks at its processor time and its netlink sockets. */
 const fullLookMs = 10
-/** After a long listing of sockets, as a multiple of the time that it took: a program with many costs the machine no more. */
+/**
+ * After a long listing of sockets, as a multiple of the time that it took: a program with many costs the machine no more.
+ * Meanwhile their number is looked at.
+ */
 const pausePerListing = 3
 /** Between two looks at the processor time of what used none. */
 const maxIdlePauseMs = 25
@@ -53,6 +56,7 @@ class Watch {
   #cpu: CpuCounter | undefined
   #cpuUsed: number | undefined
   #readMs = 0
+  #listAfterMs = 0
   #activeMs: number
 
   constructor(slot: SharedSlot, run: number, nowMs: number) {
@@ -84,9 +88,10 @@ class Watch {
     this.#open()
     const queues = this.#queues
     if (queues === undefined || !(isFull || queues.mayHold(this.#limitBytes))) return false
+    if (nowMs < this.#listAfterMs) return queues.areTooMany(this.#limitBytes)
     const heldBytes = queues.heldBytes(this.#limitBytes)
     const tookMs = performance.now() - nowMs
-    if (tookMs * pausePerListing > this.#pauseMs) this.dueMs = nowMs + tookMs * (pausePerListing + 1)
+    this.#listAfterMs = nowMs + tookMs + Math.min(tookMs * pausePerListing, maxPauseMs)
     return heldBytes > this.#limitBytes
   }
 

@@ -14,6 +14,8 @@ const maxRowBytes = 256
 /** Connections that have ended are listed, too: tcp_max_tw_buckets of a jail, see guest/net.c. */
 const maxEndedRows = 512
 
+const maxRowsOf = (limitBytes: number): number => Math.max(minRows, limitBytes / limitBytesPerRow)
+
 const pieceBuffer = Buffer.alloc(64 * 1024)
 
 const names = ['netlink', 'sockstat', 'sockstat6', 'dev', 'udp', 'udp6', 'tcp', 'tcp6'] as const
@@ -58,12 +60,20 @@ export class SocketQueues {
     return mayHoldUdp(sockets, limitBytes) || this.#mayHoldTcp(sockets, limitBytes)
   }
 
+  /** Whether they can hold more than `limitBytes` and are too many to be listed. As short as `mayHold`. */
+  areTooMany(limitBytes: number): boolean {
+    const sockets = this.#sockets()
+    const maxRows = maxRowsOf(limitBytes)
+    if (sockets.udp + sockets.udp6 > maxRows && mayHoldUdp(sockets, limitBytes)) return true
+    return sockets.tcp + sockets.tcp6 > maxRows && this.#mayHoldTcp(sockets, limitBytes)
+  }
+
   /**
    * What they hold; of more than `limitBytes`, at least that. Listing TCP takes milliseconds, since it searches that of the
    * machine. Sockets that are too many to be listed count with the most that they can hold, so that none hides behind others.
    */
   heldBytes(limitBytes: number): number {
-    const maxRows = Math.max(minRows, limitBytes / limitBytesPerRow)
+    const maxRows = maxRowsOf(limitBytes)
     const sockets = this.#sockets()
     // The rows of netlink are half as long.
     let held = this.#sum('netlink', netlinkBytesIn, limitBytes, maxRows / 2)
