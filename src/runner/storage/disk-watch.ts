@@ -20,9 +20,9 @@ interface Watched extends Writer {
 }
 
 /** More than any disk writes; the closer the reserve, the sooner the next look. */
-const bytesPerMs = 4 * 1024 * 1024
+const bytesPerMs = 8 * 1024 * 1024
 /** A look is one statfs(2) while there is room, 5 µs. */
-const lookMs = { least: 20, most: 250 }
+const lookMs = { least: 4, most: 250 }
 /** So much of the reserve, as a share, can each writer use that is not ended at once. */
 const writerShare = 1 / 64
 /** While the reserve is exhausted, the same in bytes: metadata of a program that only reads. */
