@@ -21,6 +21,8 @@ interface Watched extends Writer {
 
 /** More than any disk writes; the closer the reserve, the sooner the next look. */
 const bytesPerMs = 8 * 1024 * 1024
+/** Written by a program, and not yet part of what the disk has in use. */
+const unseenBytes = 64 * 1024 * 1024
 /** A look is one statfs(2) while there is room, 5 µs. */
 const lookMs = { least: 4, most: 250 }
 /** So much of the reserve, as a share, can each writer use that is not ended at once. */
@@ -99,7 +101,7 @@ export class DiskWatch {
   }
 
   #nextLookMs(): number {
-    const untilReserveMs = (this.room.freeBytes - this.room.reserveBytes) / bytesPerMs
+    const untilReserveMs = (this.room.freeBytes - this.room.reserveBytes - unseenBytes) / bytesPerMs
     return Math.max(lookMs.least, Math.min(lookMs.most, this.#writers.size > 0 ? untilReserveMs : lookMs.most))
   }
 
