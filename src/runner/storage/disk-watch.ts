@@ -15,7 +15,7 @@ export interface Writer {
 }
 
 interface Watched extends Writer {
-  /** Bytes in use when the disk became short; later ones are what it wrote. */
+  /** Bytes in use when the disk became short, or shortly before; later ones are what it wrote. */
   usedBefore: number | undefined
 }
 
@@ -108,6 +108,7 @@ export class DiskWatch {
   async #look(): Promise<void> {
     const level = await this.room.look()
     if (level !== 'ample') await this.#lookClosely()
+    else if (this.#nextLookMs() < lookMs.most) await this.#noteUsed()
     this.#report(this.room.level)
     const nowMs = performance.now()
     const loopMs = this.#loopProblem === undefined ? loopEveryMs.free : loopEveryMs.missing
@@ -135,14 +136,22 @@ export class DiskWatch {
     this.onChange()
   }
 
+  /** While there is room, but not for long: what is written from now on counts when the disk becomes short. */
+  async #noteUsed(): Promise<void> {
+    const written = new Set([...this.#writers].map(({ id }) => keyOf(id)))
+    const mounted = [...this.#mounts.mounted].filter(({ id }) => written.has(keyOf(id)))
+    const used = new Map(await Promise.all(mounted.map(async (one) => [keyOf(one.id), await usedOf(one)] as const)))
+    for (const writer of this.#writers) writer.usedBefore = used.get(keyOf(writer.id)) ?? writer.usedBefore
+  }
+
   async #lookClosely(): Promise<void> {
     const used = new Map<string, number>()
-    let pendingBytes = 0
-    for (const mounted of this.#mounts.mounted) {
-      const usedBytes = await usedOf(mounted)
+    const pending = [...this.#mounts.mounted].map(async (mounted) => {
+      const [usedBytes, allocatedBytes] = await Promise.all([usedOf(mounted), this.#mounts.allocatedBytes(mounted.id)])
       used.set(keyOf(mounted.id), usedBytes)
-      pendingBytes += Math.max(0, usedBytes - ((await this.#mounts.allocatedBytes(mounted.id)) ?? 0))
-    }
+      return Math.max(0, usedBytes - (allocatedBytes ?? 0))
+    })
+    const pendingBytes = (await Promise.all(pending)).reduce((sum, bytes) => sum + bytes, 0)
     const level = await this.room.look(pendingBytes)
     for (const writer of this.#writers) {
       const usedNow = used.get(keyOf(writer.id))
