@@ -1,4 +1,5 @@
 /** Installs the packages of a profile in a sandbox. */
+import { monotonicMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { defaultImage } from '../../base/image.ts'
 import {
@@ -100,10 +101,10 @@ export async function install(
   packages: Lists,
   withinMs: number,
 ): Promise<string | undefined> {
-  const untilMs = Date.now() + withinMs
+  const untilMs = monotonicMs() + withinMs
   for (const argv of commandsOf(packages)) {
     const said = new RecentText(16 * 1024)
-    const timeoutMs = Math.max(1_000, untilMs - Date.now())
+    const timeoutMs = Math.ceil(Math.max(1_000, untilMs - monotonicMs()))
     const ending = await runInstallation(processes, sandboxId, argv, said, timeoutMs)
     if (ending === undefined || ending.kind === 'sandbox_ended') {
       throw new Refusal('unavailable', { reason: 'the installation was stopped' })

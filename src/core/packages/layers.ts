@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { BackgroundJob } from '../../base/background-job.ts'
-import { timestamp } from '../../base/clock.ts'
+import { monotonicMs, steadyTimestamp, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import { newSandboxId } from '../../base/ids.ts'
 import { defaultImage } from '../../base/image.ts'
@@ -91,8 +91,8 @@ export class PackageLayers {
       this.#ready.set(key, volume)
       return volume
     }
-    if (row?.state === 'failed' && row.retryAt !== null && row.retryAt > timestamp()) {
-      const waitSeconds = Math.ceil((Date.parse(row.retryAt) - Date.now()) / 1000)
+    if (row?.state === 'failed' && row.retryAt !== null && row.retryAt > steadyTimestamp()) {
+      const waitSeconds = Math.ceil((Date.parse(row.retryAt) - Date.parse(steadyTimestamp())) / 1000)
       const details = { profile: profile.name, problem: row.problem ?? '', retryAfterSeconds: Math.max(1, waitSeconds) }
       throw new Refusal('packages_failed', details)
     }
@@ -199,13 +199,13 @@ export class PackageLayers {
   /** Installs packages, and records what became of it. */
   async #build(row: PackageLayerRow, caller: Caller, needed: Needed, key: string): Promise<void> {
     const { store, log } = this.#deps
-    const startedMs = Date.now()
+    const startedMs = monotonicMs()
     const about = { org_id: row.orgId, profile: row.profile }
     const problem = await this.#install(row, caller, needed, key)
     if (problem === undefined && !this.#isClosed) {
       await store.packageLayers.update(row.id, { state: 'ready', failures: 0 })
       this.#ready.set(key, toVolume(row.id, row.quotaBytes))
-      log.info({ ...about, took_ms: Date.now() - startedMs }, 'installed the packages of a profile')
+      log.info({ ...about, took_ms: Math.round(monotonicMs() - startedMs) }, 'installed the packages of a profile')
       return
     }
     if (problem === undefined || problem === null) return this.#remove(row)
@@ -213,7 +213,7 @@ export class PackageLayers {
     await this.#discard(row).catch(ignoreRefusal)
     const failures = row.failures + 1
     const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(failures - 1, 10))
-    const retryAt = new Date(Date.now() + pauseMs).toISOString()
+    const retryAt = steadyTimestamp(pauseMs)
     await store.packageLayers.update(row.id, { state: 'failed', problem, failures, retryAt, quotaBytes: 0 })
     log.warn({ ...about, problem }, 'the packages of a profile could not be installed')
   }
