@@ -262,7 +262,7 @@ def serve(load, copies):
     display = load("display")
     streams = load("streams")
     channel = streams.Channel()
-    kept = load("rewind").start(channel, copies) if copies > 0 else None
+    kept = load("rewind").start(load, channel, copies) if copies > 0 else None
     kernel = Kernel(channel)
     channel.send_json("ready", "0", {"version": sys.version.split()[0]})
     if kept is not None:

@@ -37,6 +37,23 @@ describe('a Python context that can be rewound', () => {
     expect((await python('x')).result).toBe('1')
   })
 
+  it('has no state after a call that could not be copied, and goes back to no other in its place', async () => {
+    await python('x = 10')
+    await python('import os\nfork = os.fork\ndef full(): raise BlockingIOError\nos.fork = full\nx = 11')
+    await python('x = 12\nos.fork = fork')
+    await expect(rewind(1)).rejects.toMatchObject({
+      code: 'rewind_unavailable',
+      message: expect.stringContaining('before its last 2, 3, 4 calls'),
+    })
+    await rewind(2)
+    expect((await python('x')).result).toBe('10')
+    await python('import os\nfork = os.fork\ndef full(): raise BlockingIOError\nos.fork = full\nx = 11')
+    const crashed = await python('os._exit(3)')
+    expect(crashed.ended).toMatchObject({ state: 'lost' })
+    expect((await python('"x" in globals()')).result).toBe('False')
+    for (let i = 0; i < 6; i += 1) await python(`x = ${i}`)
+  })
+
   it('says what was not rewound', async () => {
     await python(
       'import threading, time, subprocess\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\np = subprocess.Popen(["sleep", "60"])',

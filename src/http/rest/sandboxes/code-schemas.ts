@@ -155,7 +155,10 @@ export const ContextSchema = named(
     language: oneOf(kernelLanguages),
     cwd: orNull(Type.String()),
     state: oneOf(['idle', 'busy', 'not_started']),
-    rewindable: Type.Integer({ minimum: 0, description: 'Number of calls that can be undone.' }),
+    rewindable: Type.Integer({
+      minimum: 0,
+      description: 'Number of calls that can be undone; fewer where memory or processes are short.',
+    }),
     rewind_files: Type.Boolean({ description: 'Whether files can be put back as well.' }),
   }),
 )
