@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cgroup-mount.h"
 #include "descriptors.h"
 #include "devices.h"
 #include "fail.h"
@@ -48,8 +49,11 @@ static int root_at_cgroup_of_runs(void)
 
 	if (is_done)
 		return 0;
-	is_done = unshare(CLONE_NEWCGROUP) == 0;
-	return is_done ? 0 : fail("make a cgroup namespace");
+	if (unshare(CLONE_NEWCGROUP) < 0)
+		return fail("make a cgroup namespace");
+	is_done = true;
+	cgroup_mount_open();
+	return 0;
 }
 
 static pid_t clone_init(const struct child_fds *child_fds)

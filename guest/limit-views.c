@@ -6,7 +6,7 @@
 
 #include "views.h"
 
-#define CGROUP "sys/fs/cgroup"
+#define CGROUP CGROUP_VIEWS
 #define CPU_PERIOD_US 100000u
 
 __attribute__((format(printf, 3, 4))) static int write_file(const struct preparation *p, const char *name,
@@ -38,12 +38,15 @@ static int make_meminfo(const struct preparation *p)
 			  kib, kib, kib);
 }
 
+/* memory.current is there since programs fail without it, and is 0 as the used memory of meminfo. A bind of the real file
+ * would be a second mount of type cgroup2, which a Java virtual machine takes for the place of the hierarchy. */
 static int make_v2(const struct preparation *p)
 {
 	if (write_file(p, CGROUP "/cgroup.controllers", "cpu memory pids\n") < 0 ||
 	    write_file(p, CGROUP "/cpu.max", "%" PRIu64 " %u\n", p->cpu_quota_us, CPU_PERIOD_US) < 0)
 		return -1;
 	if (write_file(p, CGROUP "/memory.max", "%" PRIu64 "\n", p->memory_bytes) < 0 ||
+	    write_file(p, CGROUP "/memory.current", "0\n") < 0 ||
 	    write_file(p, CGROUP "/memory.high", "max\n") < 0 || write_file(p, CGROUP "/memory.swap.max", "0\n") < 0)
 		return -1;
 	return write_file(p, CGROUP "/pids.max", "%" PRIu64 "\n", p->pids);

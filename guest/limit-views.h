@@ -5,6 +5,9 @@
 
 #include "prepare.h"
 
+/* The directory of the latter. */
+#define CGROUP_VIEWS "sys/fs/cgroup"
+
 /* Makes them among the views of the run, which has sys/fs. Returns 0, or -1 with fail_text. */
 int limit_views_make(const struct preparation *preparation);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "binds.h"
+#include "cgroup-mount.h"
 #include "code-file.h"
 #include "devices.h"
 #include "fail.h"
@@ -105,7 +106,7 @@ static int mount_views(const struct preparation *p)
 		if (binds_add(path, views[i].place) < 0)
 			return -1;
 	}
-	return 0;
+	return cgroup_mount_add(p);
 }
 
 static uint64_t inodes_for(uint64_t bytes)

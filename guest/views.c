@@ -45,9 +45,11 @@ static int make_boot_id(void)
 	return is_read ? write_view(VIEWS_STORE "/boot_id", id) : fail("read a random id");
 }
 
-/* As cgroup v2 shows its controllers: hierarchy 0. The machine's own file counts all groups on it. */
+/* As cgroup v2 shows its controllers: hierarchy 0. The machine's own file counts all groups on it. A Java virtual machine
+ * looks for its limits only if all of these but pids are enabled. */
 static const char controllers[] = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n"
-				  "cpu\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n";
+				  "cpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\n"
+				  "memory\t0\t1\t1\npids\t0\t1\t1\n";
 
 int views_open(void)
 {

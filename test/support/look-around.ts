@@ -45,8 +45,15 @@ export const shownOfProc = [
 /** The files of /sys: the processors and the limits of the run. */
 export const shownOfSys = [
   ...['online', 'possible', 'present'].map((name) => `/sys/devices/system/cpu/${name}`),
-  ...['cgroup.controllers', 'cpu.max', 'cpu/cpu.cfs_period_us', 'cpu/cpu.cfs_quota_us', 'memory.high', 'memory.max'],
-  ...['memory.swap.max', 'memory/memory.limit_in_bytes', 'memory/memory.soft_limit_in_bytes', 'pids.max'],
+  ...['cgroup.controllers', 'cpu.max', 'cpu/cpu.cfs_period_us', 'cpu/cpu.cfs_quota_us', 'memory.current'],
+  ...[
+    'memory.high',
+    'memory.max',
+    'memory.swap.max',
+    'memory/memory.limit_in_bytes',
+    'memory/memory.soft_limit_in_bytes',
+    'pids.max',
+  ],
   'pids/pids.max',
 ].map((name) => (name.startsWith('/') ? name : `/sys/fs/cgroup/${name}`))
 

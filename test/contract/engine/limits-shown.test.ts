@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { installed, prewarm, start, testLimits } from '../../support/engine-machine.ts'
+import { hasJava, javaLimits } from '../../support/java.ts'
 import { inPrivateMounts } from '../../support/private-mounts.ts'
 import { twoSlots } from '../../support/two-slots.ts'
 
@@ -11,9 +12,12 @@ const memoryKib = memoryBytes / 1024
 const files: Record<string, string> = {
   '/proc/swaps': 'Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n',
   '/proc/loadavg': '0.00 0.00 0.00 1/1 1\n',
-  '/proc/cgroups': '#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n',
+  '/proc/cgroups':
+    '#subsys_name\thierarchy\tnum_cgroups\tenabled\n' +
+    ['cpuset', 'cpu', 'cpuacct', 'memory', 'pids'].map((name) => `${name}\t0\t1\t1\n`).join(''),
   '/sys/fs/cgroup/cgroup.controllers': 'cpu memory pids\n',
   '/sys/fs/cgroup/memory.max': `${memoryBytes}\n`,
+  '/sys/fs/cgroup/memory.current': '0\n',
   '/sys/fs/cgroup/memory.high': 'max\n',
   '/sys/fs/cgroup/memory.swap.max': '0\n',
   '/sys/fs/cgroup/cpu.max': '100000 100000\n',
@@ -23,6 +27,13 @@ const files: Record<string, string> = {
   '/sys/fs/cgroup/cpu/cpu.cfs_period_us': '100000\n',
   '/sys/fs/cgroup/pids/pids.max': `${pids}\n`,
 }
+
+/** Names in the directory of the limits, from there: only generated ones. */
+const listed = `${[
+  "ls: cannot access '../cgroup/cgroup.procs': No such file or directory",
+  ...['../cgroup', 'cgroup.controllers', 'cpu', 'cpu.max', 'memory', 'memory.current', 'memory.high', 'memory.max'],
+  ...['memory.swap.max', 'pids', 'pids.max'],
+].join('\n')}\n`
 
 const readFiles = `
 import json
@@ -78,6 +89,16 @@ inPrivateMounts(import.meta.filename, () => {
         console.log(process.constrainedMemory(), os.totalmem(), os.freemem(), heap < ${512 * 1024 ** 2})`
       const expected = `${memoryBytes} ${memoryBytes} ${memoryBytes} true\n`
       expect(await both('node', code)).toEqual([expected, expected])
+    })
+
+    it('has one mount of type cgroup2, at the place of its files', async () => {
+      const fields = 'awk \'$(NF-2) == "cgroup2" || $(NF-2) == "cgroup" { print $4, $5, $NF }\' /proc/self/mountinfo'
+      expect(await bash(fields)).toMatch(/^\/ \/sys\/fs\/cgroup r[ow]\S*\n$/)
+      expect(await bash('cd /sys/fs/cgroup && ls -d c* m* p* ../* ../cgroup/cgroup.procs 2>&1')).toBe(listed)
+    })
+
+    it.skipIf(!hasJava)('has a heap in a Java virtual machine that is sized by its memory', async () => {
+      expect(await bash(javaLimits)).toBe(`${memoryBytes / 2}\n1\n`)
     })
   })
 })
