@@ -46,14 +46,15 @@ for d in range(200):
             file.write(f"head of {d} {n}: old\\n" + f"line of {d} {n} {word}\\n" * 40)
 `
 
-type Call = (name: string, input: object) => Promise<void>
+/** Calls a tool. @returns the text of its result. @throws Error for a result with `isError`. */
+type Call = (name: string, input: object) => Promise<string>
 
 interface Server {
   name: string
   call: Call
   close(): Promise<void>
   /** The calls of each operation; `round` alternates what an edit replaces. */
-  operations: Readonly<Record<string, ((round: number) => Promise<void>) | undefined>>
+  operations: Readonly<Record<string, ((round: number) => Promise<string>) | undefined>>
 }
 
 const operations = ['read', 'edit', 'find files', 'search content', 'run true']
@@ -120,6 +121,7 @@ async function connect(
   const call: Call = async (name, input) => {
     const result = await client.callTool({ name, arguments: { ...input } })
     if (result.isError) throw new Error(`${name}: ${JSON.stringify(result.content).slice(0, 500)}`)
+    return (result.content as { text?: string }[]).map(({ text = '' }) => text).join('\n')
   }
   const close = async () => {
     await client.close()
@@ -227,7 +229,15 @@ const desktopCommanderCommand = (directory: string): Command => ({
 async function desktopCommander({ way, call, close }: Connection, root: string): Promise<Server> {
   const { path, swapped } = edited(way === 'HTTP' ? 10 : 11)
   await call('set_config_value', { key: 'telemetryEnabled', value: false })
-  const search = (input: object) => call('start_search', { path: root, timeout_ms: 10_000, ...input })
+  // Its first answer comes after 40 ms at the latest, often without results, while the search continues.
+  const search = async (input: object) => {
+    let text = await call('start_search', { path: root, timeout_ms: 10_000, ...input })
+    const sessionId = /search_\d+_\d+/.exec(text)?.[0]
+    while (!text.includes('Status: COMPLETED')) {
+      text = await call('get_more_search_results', { sessionId, length: 500 })
+    }
+    return text
+  }
   return {
     name: `desktop-commander, ${way}`,
     call,
@@ -238,7 +248,7 @@ async function desktopCommander({ way, call, close }: Connection, root: string):
         const [old_string, new_string] = swapped(round)
         return call('edit_block', { file_path: join(root, path), old_string, new_string })
       },
-      'find files': () => search({ pattern: 'file50.txt', searchType: 'files' }),
+      'find files': () => search({ pattern: '**/file50.txt', searchType: 'files' }),
       'search content': () => search({ pattern: 'needle', searchType: 'content' }),
       'run true': () => call('start_process', { command: 'true', timeout_ms: 5_000 }),
     },
