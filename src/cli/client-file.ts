@@ -17,7 +17,7 @@ export function fileOf(
   platform: NodeJS.Platform,
   appData: string,
 ): string | undefined {
-  if (client === 'cline' || client === 'open-webui') return undefined
+  if (client === 'open-webui') return undefined
   const { file } = clientConfig(client, { name: '', url: '', key: null })
   if (client !== 'claude') return file.replace(/^~(?=\/)/, home)
   if (platform === 'darwin') return `${home}/Library/Application Support/Claude/${file}`
@@ -62,10 +62,22 @@ function merged(old: Readonly<Record<string, unknown>>, body: Readonly<Record<st
   for (const [field, value] of Object.entries(body)) {
     // A list of servers is extended; other fields, such as the address of a schema, keep the value of the user.
     if (isObject(value)) result[field] = { ...(isObject(old[field]) ? old[field] : {}), ...value }
+    else if (Array.isArray(value)) result[field] = extended(old[field], value)
     else result[field] ??= value
   }
   return result
 }
+
+/** Returns a list with entries that replace those of the same name. */
+function extended(old: unknown, entries: readonly unknown[]): unknown[] {
+  const names = entries.map(nameOf)
+  const others = (Array.isArray(old) ? (old as unknown[]) : []).filter((item) => !names.includes(nameOf(item)))
+  return [...others, ...entries]
+}
+
+/** Returns what identifies an entry of a list: the name of Continue, or the ID of Open WebUI. */
+const nameOf = (entry: unknown): unknown =>
+  isObject(entry) ? (entry.name ?? (isObject(entry.info) ? entry.info.id : undefined)) : undefined
 
 /** Keeps comments and the order of the file. */
 function mergedYaml(text: string, body: Readonly<Record<string, unknown>>): string {
@@ -76,15 +88,13 @@ function mergedYaml(text: string, body: Readonly<Record<string, unknown>>): stri
   for (const [field, value] of Object.entries(body)) {
     if (Array.isArray(value)) {
       const old: unknown = (parse(text) as Record<string, unknown> | null)?.[field]
-      const others = (Array.isArray(old) ? (old as unknown[]) : []).filter(
-        (item) => !value.some((one) => isObject(item) && item.name === (one as { name: string }).name),
-      )
-      document.set(field, [...others, ...(value as unknown[])])
+      document.set(field, extended(old, value as unknown[]))
     } else if (isObject(value)) {
       for (const [name, entry] of Object.entries(value)) document.setIn([field, name], entry)
-    }
+    } else if (!document.has(field)) document.set(field, value)
   }
-  return document.toString()
+  // Other lines of the file remain as they are.
+  return document.toString({ lineWidth: 0, flowCollectionPadding: /[[{] \S/.test(text) })
 }
 
 /** Replaces the table of the endpoint with its lines, or adds it at the end. */

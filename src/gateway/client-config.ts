@@ -41,6 +41,8 @@ const forms = {
             '-y',
             'mcp-remote',
             endpoint.url,
+            // The bridge refuses addresses without TLS otherwise, except some of loopback.
+            ...(endpoint.url.startsWith('http:') ? ['--allow-http'] : []),
             ...(endpoint.key === null ? [] : ['--header', authorizationOfVariable]),
           ],
           ...(endpoint.key !== null && { env: { AUTH: `Bearer ${endpoint.key}` } }),
@@ -97,19 +99,20 @@ const forms = {
     file: '~/.config/zed/settings.json',
     body: (endpoint) => ({ context_servers: { [endpoint.name]: { url: endpoint.url, ...withHeaders(endpoint) } } }),
   },
-  /** https://docs.cline.bot/mcp */
+  /** https://docs.cline.bot/mcp: the file of its command line; the extensions of editors have one for each editor. */
   cline: {
-    file: 'cline_mcp_settings.json',
+    file: '~/.cline/data/settings/cline_mcp_settings.json',
     body: (endpoint) => ({
       mcpServers: {
         [endpoint.name]: { type: 'streamableHttp', url: endpoint.url, disabled: false, ...withHeaders(endpoint) },
       },
     }),
   },
-  /** https://docs.continue.dev/customize/deep-dives/mcp */
+  /** https://docs.continue.dev/customize/deep-dives/mcp: a file without a name and a version is refused as a whole. */
   continue: {
     file: '~/.continue/config.yaml',
     body: (endpoint) => ({
+      ...{ name: 'Local config', version: '1.0.0', schema: 'v1' },
       mcpServers: [
         {
           ...{ name: endpoint.name, type: 'streamable-http', url: endpoint.url },
@@ -124,27 +127,32 @@ const forms = {
     body: (endpoint) => ({
       extensions: {
         [endpoint.name]: {
-          ...{ type: 'streamable_http', enabled: true, name: endpoint.name, uri: endpoint.url, timeout: 300 },
+          ...{ type: 'streamable_http', enabled: true, name: endpoint.name, description: '' },
+          ...{ uri: endpoint.url, timeout: 300 },
           headers: bearer(endpoint),
         },
       },
     }),
   },
-  /** https://www.librechat.ai/docs/configuration/librechat_yaml/object_structure/mcp_servers */
+  /** https://www.librechat.ai/docs/configuration/librechat_yaml/object_structure/mcp_servers: a file without a version is refused. */
   librechat: {
     file: 'librechat.yaml',
     body: (endpoint) => ({
+      version: '1.3.17',
       mcpServers: { [endpoint.name]: { type: 'streamable-http', url: endpoint.url, ...withHeaders(endpoint) } },
     }),
   },
-  /** https://docs.openwebui.com/features/mcp: the value of TOOL_SERVER_CONNECTIONS. */
+  /**
+   * https://docs.openwebui.com/features/mcp: the body of its POST /api/v1/configs/tool_servers. The list alone is the value
+   * of its environment variable of the same name.
+   */
   'open-webui': {
     file: 'TOOL_SERVER_CONNECTIONS',
     body: (endpoint) => ({
-      tool_server_connections: [
+      TOOL_SERVER_CONNECTIONS: [
         {
           ...{ type: 'mcp', url: endpoint.url, path: '' },
-          ...(endpoint.key === null ? { auth_type: 'none' } : { auth_type: 'bearer', key: endpoint.key }),
+          ...{ auth_type: endpoint.key === null ? 'none' : 'bearer', key: endpoint.key ?? '' },
           ...{ config: { enable: true }, info: { id: endpoint.name, name: endpoint.name, description: '' } },
         },
       ],

@@ -2,13 +2,13 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { follow, post } from '../support/calls.ts'
 import { until } from '../support/glovebox.ts'
 import { newKey, type OwnKey } from '../support/keys.ts'
 import { openStory } from '../support/story.ts'
 import { agents, type Outcome, runSession } from './agents.ts'
-import { cases, cellOf, heldThread } from './cases.ts'
+import { cases, cellOf } from './cases.ts'
 import { describeClient } from './describe-client.ts'
+import { whileHeld } from './held-thread.ts'
 import { libraries, type Report, runLibrary } from './libraries.ts'
 import { pythonProgram, runProgram, sessionWithinMs } from './programs.ts'
 import { newClient, proxies } from './proxies.ts'
@@ -28,31 +28,13 @@ beforeAll(async () => {
 })
 afterAll(() => model.close())
 
-/** Does something while another run uses the thread. */
-async function whileHeld<T>(act: () => Promise<T>): Promise<T> {
-  const holder = await follow(
-    story.url,
-    'bash',
-    'echo held; sleep 300',
-    { thread_id: heldThread, timeout: 300 },
-    key.headers,
-  )
-  await holder.said('held')
-  try {
-    return await act()
-  } finally {
-    await post(`${story.url}/v1/executions/${holder.runId}/cancel`, {}, key.headers)
-    await holder.result
-  }
-}
-
 for (const agent of agents) {
   await describeClient(agent.title, agent.client, () => {
     const session = () => ({ model, mcpUrl: `${story.url}/mcp`, key: key.secret })
     let outcome: Outcome
     beforeAll(async () => {
       const turns = cases.map(({ call }) => [call])
-      outcome = await whileHeld(() => runSession(agent, session(), turns))
+      outcome = await whileHeld(story.url, key, () => runSession(agent, session(), turns))
     }, sessionWithinMs)
 
     it('offers the tools to its model, which receives what docs/clients.md says', () => {
@@ -91,7 +73,7 @@ for (const library of libraries) {
     let report: Report
     beforeAll(async () => {
       const task = { url: `${story.url}/mcp`, key: key.secret, calls: cases.map(({ call }) => call) }
-      report = await whileHeld(() => runLibrary(library, task, model))
+      report = await whileHeld(story.url, key, () => runLibrary(library, task, model))
     }, sessionWithinMs)
 
     it('lists the tools, calls one, and receives what docs/clients.md says', () => {

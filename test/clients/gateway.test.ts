@@ -82,7 +82,7 @@ for (const library of libraries.filter(({ client }) => client.startsWith('python
   })
 }
 
-/** The agents whose files `glovebox config` writes, with the name that it has for each. */
+/** The agents whose files `glovebox config` writes, with the name that it has for each; others in ./configured.test.ts. */
 const configured: readonly (readonly [Agent['title'], string])[] = [
   ['Claude Code', 'claude-code'],
   ['Codex', 'codex'],

@@ -21,6 +21,12 @@ export const pinned = {
   'claude-code': { from: 'npm', packages: ['@anthropic-ai/claude-code@2.1.332'] },
   codex: { from: 'npm', packages: ['@openai/codex@0.171.0'] },
   'gemini-cli': { from: 'npm', packages: ['@google/gemini-cli@0.61.0'] },
+  // Only the program for this machine: the packages that lead to it contain further ones.
+  opencode: { from: 'npm', packages: [`opencode-linux-${process.arch}@1.18.33`] },
+  cline: { from: 'npm', packages: [`@cline/cli-linux-${process.arch}@3.0.65`] },
+  goose: { from: 'npm', packages: [`@aaif/goose-binary-linux-${process.arch}@0.20.1`] },
+  continue: { from: 'npm', packages: ['@continuedev/cli@1.5.47', '@continuedev/config-yaml@1.42.0'] },
+  librechat: { from: 'npm', packages: ['librechat-data-provider@0.8.524'] },
   'openai-agents': { from: 'npm', packages: ['@openai/agents@0.20.0', 'zod@4.1.13'] },
   mastra: { from: 'npm', packages: ['@mastra/mcp@2.0.0'] },
   'mcp-use': { from: 'npm', packages: ['mcp-use@1.34.6', 'zod@4.1.13'] },

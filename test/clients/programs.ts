@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers'
 import { type ClientName, installed } from './packages.ts'
 
 /** Longer than any session takes on a busy machine, in ms. */
-export const sessionWithinMs = 120_000
+export const sessionWithinMs = 240_000
 
 const directory = join(import.meta.dirname, 'programs')
 

@@ -55,6 +55,7 @@ export class ScriptedModel {
     const model = new ScriptedModel()
     model.#server.on('connect', (request, socket) => {
       model.outbound.push(request.url ?? '')
+      socket.on('error', () => undefined)
       socket.end('HTTP/1.1 403 Forbidden\r\n\r\n')
     })
     model.#server.listen(0, '127.0.0.1')

@@ -187,6 +187,7 @@ const gemini: Wire = {
 }
 
 interface ChatRequest {
+  stream?: boolean
   tools?: { function: { name: string } }[]
   messages: { role: string; content: string | { type: string; text?: string; image_url?: { url: string } }[] }[]
 }
@@ -207,27 +208,23 @@ const chat: Wire = {
     }
     return { tools: tools.map((tool) => tool.function.name), results }
   },
-  write: (reply, conversation) => {
-    const calls = callsOf(reply).map((call) => ({
+  write: (reply, conversation, body) => {
+    const calls = callsOf(reply).map((call, index) => ({
+      index,
       id: `call_${randomUUID()}`,
       type: 'function',
       function: { name: offeredName(conversation, call), arguments: JSON.stringify(call.arguments) },
     }))
     const message = calls.length > 0 ? { content: null, tool_calls: calls } : { content: 'done' }
-    const choice = {
-      index: 0,
-      finish_reason: calls.length > 0 ? 'tool_calls' : 'stop',
-      message: { role: 'assistant', ...message },
-    }
+    const said = { role: 'assistant', ...message }
+    const choice = { index: 0, finish_reason: calls.length > 0 ? 'tool_calls' : 'stop' }
     const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
-    const answer = {
-      id: 'chatcmpl-1',
-      object: 'chat.completion',
-      created: 1,
-      model: 'scripted',
-      choices: [choice],
-      usage,
+    const head = { id: 'chatcmpl-1', created: 1, model: 'scripted', usage }
+    if ((body as ChatRequest).stream === true) {
+      const chunk = { ...head, object: 'chat.completion.chunk', choices: [{ ...choice, delta: said }] }
+      return { contentType: 'text/event-stream', body: `data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n` }
     }
+    const answer = { ...head, object: 'chat.completion', choices: [{ ...choice, message: said }] }
     return { contentType: 'application/json', body: JSON.stringify(answer) }
   },
 }

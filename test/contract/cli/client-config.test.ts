@@ -42,6 +42,21 @@ describe('the file of a client', () => {
     expect(parse(list).mcpServers).toMatchObject([{ name: 'other' }, { name: 'glovebox', url: endpoint.url }])
   })
 
+  it('keeps the lines of others in YAML as they are, and adds what a new file must have', () => {
+    const long = `${'words '.repeat(40)}end`
+    const before = `name: mine\nroles: [a, b]\nlong: ${long}\n`
+    expect(mergedText('continue', before, endpoint)).toMatch(`${before}version: 1.0.0\nschema: v1\nmcpServers:`)
+    expect(mergedText('goose', 'a: [ b, c ]\n', endpoint)).toMatch('a: [ b, c ]\nextensions:')
+    expect(parse(mergedText('librechat', 'version: 1.2.8\n', endpoint)).version).toBe('1.2.8')
+  })
+
+  it('keeps other servers of a list in JSON, and replaces its own', () => {
+    const other = { type: 'openapi', url: 'x', info: { id: 'other' } }
+    const before = JSON.stringify({ TOOL_SERVER_CONNECTIONS: [{ url: 'old', info: { id: 'glovebox' } }, other] })
+    const { TOOL_SERVER_CONNECTIONS: list } = JSON.parse(mergedText('open-webui', before, endpoint))
+    expect(list).toMatchObject([other, { url: endpoint.url, info: { id: 'glovebox' } }])
+  })
+
   it('keeps other tables in TOML, and replaces its own', () => {
     const before = 'model = "x"\n\n[mcp_servers.glovebox]\nurl = "old"\n\n[mcp_servers.other]\ncommand = "y"\n'
     const after = mergedText('codex', before, endpoint)

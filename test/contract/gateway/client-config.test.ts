@@ -27,13 +27,20 @@ const entries: Record<McpClientName, object> = {
   gemini: { mcpServers: { exa: { httpUrl: url, headers } } },
   zed: { context_servers: { exa: { url, headers } } },
   cline: { mcpServers: { exa: { type: 'streamableHttp', url, disabled: false, headers } } },
-  continue: { mcpServers: [{ name: 'exa', type: 'streamable-http', url, requestOptions: { headers } }] },
-  goose: {
-    extensions: { exa: { type: 'streamable_http', enabled: true, name: 'exa', uri: url, timeout: 300, headers } },
+  continue: {
+    ...{ name: 'Local config', version: '1.0.0', schema: 'v1' },
+    mcpServers: [{ name: 'exa', type: 'streamable-http', url, requestOptions: { headers } }],
   },
-  librechat: { mcpServers: { exa: { type: 'streamable-http', url, headers } } },
+  goose: {
+    extensions: {
+      exa: {
+        ...{ type: 'streamable_http', enabled: true, name: 'exa', description: '', uri: url, timeout: 300, headers },
+      },
+    },
+  },
+  librechat: { version: '1.3.17', mcpServers: { exa: { type: 'streamable-http', url, headers } } },
   'open-webui': {
-    tool_server_connections: [
+    TOOL_SERVER_CONNECTIONS: [
       {
         ...{ type: 'mcp', url, path: '', auth_type: 'bearer', key: 'sb-key' },
         ...{ config: { enable: true }, info: { id: 'exa', name: 'exa', description: '' } },
@@ -50,5 +57,12 @@ describe('the configuration of a client', () => {
   it.each(mcpClientNames)('of %s contains no credential where none is needed', (client) => {
     const text = JSON.stringify(clientConfig(client, { name: 'exa', url, key: null }).body)
     expect([text.includes(url), /Authorization|Bearer|null|AUTH/.test(text)]).toEqual([true, false])
+  })
+
+  it('permits the bridge of Claude Desktop an address without TLS, if the endpoint has one', () => {
+    const { body } = clientConfig('claude', { name: 'exa', url: 'http://10.0.0.1:8080/mcp', key: null })
+    expect(body).toMatchObject({
+      mcpServers: { exa: { args: ['-y', 'mcp-remote', expect.any(String), '--allow-http'] } },
+    })
   })
 })
