@@ -169,13 +169,16 @@ describe('a program that must be installed', () => {
     beforeAll(async () => {
       org = (await createOrg(front.core.adminContext, operator, 'polled')).id
     })
-    const admin = async (method: string, name: string, action = '') => {
+    const request = async (method: string, path: string, body?: object) => {
       token ??= (await createToken(front.core.adminContext, operator, { role: 'admin', name: 'judge' })).secret
-      const url = `${front.url}/admin/v1/orgs/${org}/upstreams/${name}${action}`
       const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
-      const response = await fetch(url, { method, headers })
+      const response = await fetch(`${front.url}/admin/v1${path}`, {
+        ...{ method, headers, ...(body && { body: JSON.stringify(body) }) },
+      })
       return { status: response.status, body: (await response.json()) as Record<string, unknown> }
     }
+    const admin = (method: string, name: string, action = '') =>
+      request(method, `/orgs/${org}/upstreams/${name}${action}`)
     let token: string | undefined
 
     it('is answered with 202, and shows the last line of its installer until its tools were read', async () => {
@@ -194,6 +197,20 @@ describe('a program that must be installed', () => {
       await expect.poll(installation, { timeout: 10_000 }).toBeNull()
       expect(await admin('POST', 'acme/polled', '/test')).toMatchObject({ status: 200, body: { server: 'plain 1' } })
       expect(await admin('POST', 'acme/polled', '/refresh')).toMatchObject({ status: 200 })
+    })
+
+    it('is declared without waiting for its installation, and the answer says so', async () => {
+      const released = join(directory, 'declared')
+      const install = ['sh', '-c', `echo fetching; until [ -e ${released} ]; do sleep 0.05; done`]
+      const declared = { transport: 'stdio', program: { ...plainServer(), install } }
+      const orgs = { polled: { upstreams: { 'acme/declared': declared } } }
+      const applied = await request('POST', '/apply', { orgs })
+      const warnings = ['acme/declared: its program is being installed; its tools are read afterwards.']
+      expect(applied).toMatchObject({ status: 200, body: { warnings } })
+      const details = async () => (await admin('GET', 'acme/declared')).body
+      await expect.poll(details, { timeout: 10_000 }).toMatchObject({ installation: { last_line: 'fetching' } })
+      writeFileSync(released, '')
+      await expect.poll(details, { timeout: 20_000 }).toMatchObject({ installation: null, tools: expect.any(Number) })
     })
 
     it('shows why it could not be installed, until it is', async () => {

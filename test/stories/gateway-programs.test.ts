@@ -160,6 +160,14 @@ describe('a program as an upstream', () => {
     const { code, stderr } = await add('team/slow', ['--secrets-file', settings])
     expect([code, stderr]).toEqual([0, expect.stringContaining('Installing team/slow: fetching 1 of 2\nRegistered')])
     await upstreams('remove', 'team/slow')
+    const program = { ...plainServer(), install: ['sh', '-c', 'echo fetching 2 of 2; sleep 4'] }
+    const declared = { orgs: { acme: { upstreams: { 'team/slow': { transport: 'stdio', program } } } } }
+    const applied = await gloveboxWith({}, 'apply', '-f', file('slow-declared.yaml', JSON.stringify(declared)))
+    expect(applied).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining('Installing team/slow: fetching 2 of 2\n'),
+    })
+    await upstreams('remove', 'team/slow')
   })
 
   it('says what to do when it cannot be installed or started', async () => {

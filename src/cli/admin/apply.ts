@@ -6,6 +6,7 @@ import { Refusal, StartRefused } from '../../base/errors.ts'
 import { operator } from '../../core/admin/admin.ts'
 import { applyDeclaration } from '../../core/admin/declared/apply.ts'
 import { type Applied, type Change, type Declaration, parseProblem } from '../../core/admin/declared/declaration.ts'
+import type { UpstreamRef } from '../../core/admin/upstreams.ts'
 import { note, reporting, send, serverOf, toClientError, withServer } from '../api-client.ts'
 import { type Cli, withExamples } from '../command.ts'
 import { printJson } from '../output.ts'
@@ -15,6 +16,7 @@ import { adminCommand, withAdmin } from './context.ts'
 import { DeclarationFile } from './declared/file.ts'
 import { SecretsFile } from './declared/secrets-file.ts'
 import { toolNames } from './tools.ts'
+import { followed } from './upstream-progress.ts'
 
 interface ApplyOptions {
   file: string
@@ -78,9 +80,12 @@ async function run(cli: Cli, options: ApplyOptions, command: Command, work: Work
     const reported = (on: Apply) => reportMistakes(file, io, () => work(declaration, on, options, io, to))
     if (options.url !== undefined) cli.exit(await reporting(command.name(), io, () => reported(remotely(options, io))))
     else
-      await withAdmin(cli, (session) =>
-        reported((given, how) => applyDeclaration(session, operator, given, { ...how, knownTools: toolNames })),
-      )(command)
+      await withAdmin(cli, (session) => {
+        const follow = <Result>(ref: UpstreamRef, work: Promise<Result>) => followed(session, ref, work)
+        return reported((given, how) =>
+          applyDeclaration(session, operator, given, { ...how, knownTools: toolNames, follow }),
+        )
+      })(command)
   } finally {
     to?.close()
   }

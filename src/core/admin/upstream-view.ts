@@ -71,9 +71,10 @@ const toProgramView = (program: UpstreamProgram | null, envNames: string[]): Ups
 
 /** Returns all settings of a program. */
 export function toProgramSettings(program: UpstreamProgram): Required<ProgramSettings> {
-  const { credentialHosts, memoryBytes, diskBytes, idleMs, lifetimeMs, ...same } = program
+  const { credentialHosts, memoryBytes, diskBytes, idleMs, lifetimeMs, noSecretReason = null, ...same } = program
   return {
     ...same,
+    no_secret_reason: noSecretReason,
     ...{ credential_hosts: credentialHosts, memory_bytes: memoryBytes, disk_bytes: diskBytes },
     ...{ idle_ms: idleMs, lifetime_ms: lifetimeMs },
   }

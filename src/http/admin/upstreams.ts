@@ -61,6 +61,11 @@ const programFields = {
       description: 'Executed once, with the network of package managers; null: what npx and uvx imply.',
     }),
   ),
+  no_secret_reason: Type.Unsafe<string | null>(
+    orNull(Type.String(), {
+      description: 'Why an entry of args or install that looks like a secret is not one; given with them.',
+    }),
+  ),
   image: Type.Unsafe<string | null>(orNull(Type.String(), { description: 'null: the default image.' })),
   network: Network,
   credential_hosts: Type.Array(Type.String(), {

@@ -33,6 +33,27 @@ describe('the installation of a program', () => {
   })
 })
 
+describe('an argument that looks like a secret', () => {
+  const secret = ['--token=', 'ghp_0123456789abcdefghij', 'ABCDEFGHIJ012345'].join('')
+  const no_secret_reason = 'a made-up token of the manual'
+
+  it.each(['args', 'install'] as const)('is refused in %s, and accepted with the reason why it is not one', (field) => {
+    const asked = { command: 'x', [field]: [secret] }
+    expect(() => checkedProgram(asked, null)).toThrow(`program.${field} contains a secret`)
+    expect(() => checkedProgram({ ...asked, no_secret_reason: ' ' }, null)).toThrow('program.no_secret_reason')
+    expect(checkedProgram({ ...asked, no_secret_reason }, null)).toMatchObject({
+      ...{ [field]: [secret], noSecretReason: no_secret_reason },
+    })
+  })
+
+  it('is checked again when the arguments are changed', () => {
+    const old = checkedProgram({ command: 'x', args: [secret], no_secret_reason }, null)
+    expect(checkedProgram({ cpus: 2 }, old)).toMatchObject({ args: [secret], noSecretReason: no_secret_reason })
+    expect(() => checkedProgram({ args: [secret, '-v'] }, old)).toThrow('program.args contains a secret')
+    expect(checkedProgram({ args: ['-v'] }, old).noSecretReason).toBeNull()
+  })
+})
+
 describe('a program that ends by itself', () => {
   it('is started again at once, then after pauses that double up to a minute', () => {
     let nowMs = 0

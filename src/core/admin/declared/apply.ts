@@ -1,6 +1,7 @@
 import { Refusal } from '../../../base/errors.ts'
 import { type Admin, type AdminContext, requireInstance } from '../admin.ts'
 import { createOrg } from '../orgs.ts'
+import { readUnlessInstalling } from '../upstream-installations.ts'
 import { refreshUpstream, type UpstreamRef } from '../upstreams.ts'
 import {
   type Applied,
@@ -31,6 +32,8 @@ export interface ApplyOptions {
   dryRun: boolean
   /** Names of all tools. */
   knownTools: readonly string[]
+  /** Waits for the tools of an upstream and reports progress; absent to install programs in the background. */
+  follow?: <Result>(ref: UpstreamRef, work: Promise<Result>) => Promise<Result>
 }
 
 /** Ends the transaction of a dry run. */
@@ -76,7 +79,7 @@ export async function applyDeclaration(
     if (!(error instanceof RolledBack)) throw error
     return { changes: work.changes, keys: [], warnings: [] }
   }
-  return { changes: work.changes, keys: work.keys, warnings: await readTools(on, admin, work.toRead) }
+  return { changes: work.changes, keys: work.keys, warnings: await readTools(on, admin, work.toRead, options.follow) }
 }
 
 /** Finds or creates the organization. An administrator of one organization sees no other one. */
@@ -109,15 +112,34 @@ async function applyOrg(org: OrgWork, declared: DeclaredOrg, prune: boolean): Pr
   if (secrets) await pruneSecrets(org, secrets)
 }
 
-/** Reads the tools of new and changed upstreams. @returns a sentence for each that does not answer. */
-async function readTools(on: AdminContext, admin: Admin, refs: readonly UpstreamRef[]): Promise<string[]> {
+/**
+ * Reads the tools of new and changed upstreams.
+ * @returns a sentence for each that does not answer, or whose program is installed in the background.
+ */
+async function readTools(
+  on: AdminContext,
+  admin: Admin,
+  refs: readonly UpstreamRef[],
+  follow: ApplyOptions['follow'],
+): Promise<string[]> {
   const warnings: string[] = []
   const waiting = [...refs]
+  const readOne = async (ref: UpstreamRef) => {
+    const refresh = () => refreshUpstream(on, admin, ref)
+    const outcome = follow
+      ? { result: await follow(ref, refresh()) }
+      : await readUnlessInstalling(on, admin, ref, refresh)
+    if ('installing' in outcome) {
+      warnings.push(`${ref.name}: its program is being installed; its tools are read afterwards.`)
+      return
+    }
+    const { changed_tools: changed } = outcome.result
+    if (changed.length > 0) warnings.push(`${ref.name}: suspended until approved: ${changed.join(', ')}.`)
+  }
   const read = async () => {
     for (let ref = waiting.shift(); ref !== undefined; ref = waiting.shift()) {
       try {
-        const { changed_tools: changed } = await refreshUpstream(on, admin, ref)
-        if (changed.length > 0) warnings.push(`${ref.name}: suspended until approved: ${changed.join(', ')}.`)
+        await readOne(ref)
       } catch (error) {
         if (!(error instanceof Refusal)) throw error
         warnings.push(`${ref.name}: its tools could not be read: ${error.message}`)

@@ -18,6 +18,8 @@ export interface UpstreamProgram {
   args: readonly string[]
   /** Executed once before the first start, with the network of package managers; `null` for what `command` implies. */
   install: readonly string[] | null
+  /** Why an argument that looks like a secret is not one; `null` or absent if nothing looks like one. */
+  noSecretReason?: string | null
   /** Name of an image; `null` for the default image. */
   image: string | null
   network: { policy: (typeof networkPolicies)[number]; rules: readonly string[] }
@@ -38,6 +40,8 @@ export interface ProgramSettings {
   command?: string
   args?: readonly string[]
   install?: readonly string[] | null
+  /** Accepts the arguments of the same change although they look like secrets. */
+  no_secret_reason?: string | null
   image?: string | null
   network?: { policy: UpstreamProgram['network']['policy']; rules?: readonly string[] }
   credential_hosts?: readonly string[]
@@ -52,6 +56,7 @@ export interface ProgramSettings {
 const mib = 1024 * 1024
 const argsMax = 256
 const argMaxBytes = 32 * 1024
+const reasonMaxBytes = 500
 const variablesMax = 64
 const variableMaxBytes = 32 * 1024
 /** An administrator of an organization decides on these; the operator decides how many programs run at once. */
@@ -82,11 +87,16 @@ export function checkedProgram(asked: ProgramSettings, old: UpstreamProgram | nu
     }
   }
   const known = { ...defaults, ...old }
-  const { network, credential_hosts: hosts, image, install } = asked
+  const { network, credential_hosts: hosts, image, install, args } = asked
+  // A reason is about the arguments with which it was given.
+  const isNew = args !== undefined || install !== undefined
+  const reason = asked.no_secret_reason ?? (isNew ? null : (known.noSecretReason ?? null))
+  if (reason !== null) checkReason(reason)
   return {
     command,
-    args: asked.args === undefined ? known.args : checkedArgs('program.args', asked.args),
-    install: install === undefined ? known.install : install && checkedInstall(install),
+    args: args === undefined ? known.args : checkedArgs('program.args', args, reason),
+    install: install === undefined ? known.install : install && checkedInstall(install, reason),
+    noSecretReason: reason,
     image: image === undefined ? known.image : image && checkedImage(image),
     network: network === undefined ? known.network : checkedNetwork(network),
     credentialHosts: hosts === undefined ? known.credentialHosts : checkedHosts(hosts),
@@ -126,20 +136,27 @@ export function checkedVariables(env: Readonly<Record<string, string>>): Record<
   return Object.fromEntries(entries)
 }
 
-/** Arguments are visible to every process in the sandbox and in lists, so none may be a secret. */
-function checkedArgs(field: string, args: readonly string[]): readonly string[] {
+/** Arguments are visible to every process in the sandbox and in lists, so none may be a secret. @param reason why what looks like one is not. */
+function checkedArgs(field: string, args: readonly string[], reason: string | null): readonly string[] {
   for (const arg of checkedCount(field, args, argsMax)) {
     if (!isArgument(arg)) throw invalid(field, `must have entries of at most ${argMaxBytes} bytes without NUL`)
   }
-  if (new Redactor().redact(args.join('\n')).text !== args.join('\n')) {
-    throw invalid(field, 'contains a secret; use env or credential, which are stored encrypted')
+  if (reason === null && new Redactor().redact(args.join('\n')).text !== args.join('\n')) {
+    const otherwise = 'if it is not a secret, give the reason in program.no_secret_reason'
+    throw invalid(field, `contains a secret; use env or credential, which are stored encrypted; ${otherwise}`)
   }
   return [...args]
 }
 
-function checkedInstall(install: readonly string[]): readonly string[] {
+function checkReason(reason: string): void {
+  if (!isText(reason) || reason.trim() === '' || Buffer.byteLength(reason) > reasonMaxBytes) {
+    throw invalid('program.no_secret_reason', `must be text of at most ${reasonMaxBytes} bytes`)
+  }
+}
+
+function checkedInstall(install: readonly string[], reason: string | null): readonly string[] {
   if (install.length === 0) throw invalid('program.install', 'must have an entry; null removes it')
-  return checkedArgs('program.install', install)
+  return checkedArgs('program.install', install, reason)
 }
 
 function checkedImage(image: string): string {
