@@ -172,7 +172,7 @@ describe('a call of sandbox_execute', () => {
     const { body } = await ask(call({ code: 'echo first; sleep 60', language: 'bash', timeout: 1 }))
     expect(body.result).toMatchObject({
       isError: true,
-      structuredContent: { ending: { kind: 'timed_out', limit_ms: 1000 }, exit_code: null, stdout: 'first\n' },
+      structuredContent: { ending: { kind: 'timed_out', limit_ms: 1000 }, exit_code: 124, stdout: 'first\n' },
     })
     expect(JSON.stringify(body.result?.content)).toContain('**Ended:** killed after 1 s (timed out)')
   })

@@ -196,12 +196,12 @@ describe('a command in a sandbox', () => {
 
   it('says that a program does not exist', async () => {
     const { body } = await post('/v1/sandboxes/first/commands', { command: 'no-such-program' })
-    expect(body).toMatchObject({ exit_code: null, success: false, ending: { kind: 'not_started' } })
+    expect(body).toMatchObject({ exit_code: 127, success: false, ending: { kind: 'not_started' } })
   })
 
   it('is killed at its timeout', async () => {
     const { body } = await post('/v1/sandboxes/first/commands', { command: 'sleep', args: ['30'], timeout: 0.05 })
-    expect(body).toMatchObject({ exit_code: null, ending: { kind: 'timed_out', limit_ms: 50 } })
+    expect(body).toMatchObject({ exit_code: 124, ending: { kind: 'timed_out', limit_ms: 50 } })
     const long = await post('/v1/sandboxes/first/commands', { command: 'true', timeout: 1e6 })
     expect(long.body.code).toBe('timeout_too_long')
   })

@@ -1,5 +1,5 @@
-import { constants } from 'node:os'
 import type { Readable } from 'node:stream'
+import { exitCodeOf } from '../../base/exit-codes.ts'
 import { request, requestJson, type Server } from '../api-client.ts'
 import { readLines } from '../lines.ts'
 import { printJson } from '../output.ts'
@@ -33,27 +33,6 @@ export interface Output {
   stderr: string
   omitted_bytes: number
   ending: Ending | null
-}
-
-/** Exit codes of a shell for a program that could not be started, and of timeout(1) for one that took too long. */
-const notStartedCode = 127
-const timedOutCode = 124
-
-/** Returns the exit code that a shell would return for a process that has ended so. */
-export function exitCodeOf(ending: Ending): number {
-  switch (ending.kind) {
-    case 'exited':
-      return ending.code
-    case 'signaled':
-      return 128 + (constants.signals[`SIG${ending.signal}` as NodeJS.Signals] ?? Number(ending.signal))
-    case 'not_started':
-      return notStartedCode
-    case 'timed_out':
-      return timedOutCode
-    case 'out_of_memory':
-    case 'sandbox_ended':
-      return 128 + constants.signals.SIGKILL
-  }
 }
 
 /**
@@ -173,7 +152,7 @@ export async function runAttached(
 /** Prints what the server keeps of a process that has ended, in the form of a command that was waited for. */
 async function printEnded(server: Server, path: string, io: ProcessIo): Promise<void> {
   const { ending, stdout, stderr, omitted_bytes } = await requestJson<Output>(server, path)
-  const exit_code = ending?.kind === 'exited' ? ending.code : null
+  const exit_code = ending && exitCodeOf(ending)
   printJson({ exit_code, success: exit_code === 0, ending, stdout, stderr, omitted_bytes }, io)
 }
 

@@ -1,5 +1,6 @@
 /** `glovebox sandbox`: the named sandboxes of a server. */
 import type { Command } from 'commander'
+import { exitCodeOf } from '../../base/exit-codes.ts'
 import {
   everyListed,
   reporting,
@@ -20,7 +21,7 @@ import { listContexts, type RewindOptions, rewind } from './contexts.ts'
 import { copy, type FileOptions, listFiles, placeOf as placeOfFiles } from './files.ts'
 import { pathOf, type SandboxOptions, suffixOf } from './paths.ts'
 import { closePort, listPorts, type OpenOptions, openPort } from './ports.ts'
-import { exitCodeOf, followProcess, type Output, type Process, runAttached, sizeOf } from './processes.ts'
+import { followProcess, type Output, type Process, runAttached, sizeOf } from './processes.ts'
 
 interface StartOptions extends SandboxOptions {
   image?: string

@@ -1,10 +1,11 @@
 import Type from 'typebox'
 import { deliveryModes, type ExecutionStatus, executionStatuses, statusOf } from '../../base/execution-status.ts'
+import { exitCodeOf, exitCodesInWords } from '../../base/exit-codes.ts'
 import { parseExact } from '../../base/json.ts'
 import { languages, type ShownImage } from '../../base/run.ts'
 import { type Delivery, type HistoryRun, type RecordedRun, resultOf } from '../../core/runs/history.ts'
 import { type Transcript, toTranscript } from '../../core/runs/transcript.ts'
-import { endingInWords, exitCodeOf } from '../../tools/execute/ending-words.ts'
+import { endingInWords } from '../../tools/execute/ending-words.ts'
 import { type Asked, endingOnTheWire, succeeded, toStructuredContent } from '../../tools/execute/result.ts'
 import { inBase64 } from '../../tools/execute/rich.ts'
 import { SandboxExecuteOutput } from '../../tools/execute/schema.ts'
@@ -51,7 +52,7 @@ const listed = {
   status: oneOf(executionStatuses),
   success: orNull(Type.Boolean(), { description: 'null while it is running.' }),
   exit_code: orNull(Type.Integer(), {
-    description: '124 timed out, 137 out of memory, 128 + N ended by signal N; null while it is running.',
+    description: exitCodesInWords,
   }),
   ending: orNull(EndingSchema, { description: 'How it ended; null while it is running.' }),
   error: orNull(Type.String(), {

@@ -44,38 +44,3 @@ export function endingInWords(ending: Ending): string {
       return `failed because of a server error (${ending.reason}); the program may have run partially`
   }
 }
-
-/** Returns the exit code that a shell would show; `null` if no program ended. */
-export function exitCodeOf(ending: Ending): number | null {
-  switch (ending.kind) {
-    case 'exited':
-      return ending.code
-    case 'signaled':
-      return 128 + signalNumber(ending.signal)
-    case 'timed_out':
-      return 124
-    case 'out_of_memory':
-    case 'output_limit':
-    case 'disk_quota':
-      return 137
-    case 'cancelled':
-      return 130
-    case 'shutdown':
-      return 143
-    case 'failed':
-      return null
-  }
-}
-
-/** Linux numbers, the same on x86-64 and arm64: https://man7.org/linux/man-pages/man7/signal.7.html */
-const signalNumbers: ReadonlyMap<string, number> = new Map(
-  [
-    ...['HUP', 'INT', 'QUIT', 'ILL', 'TRAP', 'ABRT', 'BUS', 'FPE', 'KILL', 'USR1', 'SEGV', 'USR2', 'PIPE', 'ALRM'],
-    ...['TERM', 'STKFLT', 'CHLD', 'CONT', 'STOP', 'TSTP', 'TTIN', 'TTOU', 'URG', 'XCPU', 'XFSZ', 'VTALRM', 'PROF'],
-    ...['WINCH', 'IO', 'PWR', 'SYS'],
-  ].map((name, index) => [name, index + 1]),
-)
-
-function signalNumber(signal: string): number {
-  return signalNumbers.get(signal) ?? (/^\d{1,2}$/.test(signal) ? Number(signal) : 0)
-}

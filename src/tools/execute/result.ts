@@ -1,4 +1,5 @@
 import { statusOf } from '../../base/execution-status.ts'
+import { exitCodeOf } from '../../base/exit-codes.ts'
 import { type Ending, type RunResult, type Timings, unknownLimits, unmeasured } from '../../base/run.ts'
 import type { Caller } from '../../core/caller.ts'
 import type { Execution } from '../../core/runs/executions.ts'
@@ -123,7 +124,7 @@ export function toStructuredContent(
   return {
     status: statusOf(ending),
     ending: endingOnTheWire(ending),
-    exit_code: ending.kind === 'exited' ? ending.code : null,
+    exit_code: exitCodeOf(ending),
     signal: ending.kind === 'signaled' ? ending.signal : null,
     stdout: stdout.text,
     stderr: stderr.text,

@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { executionStatuses } from '../../base/execution-status.ts'
+import { exitCodesInWords } from '../../base/exit-codes.ts'
 import { networkVerdicts } from '../../base/network.ts'
 import { failureReasons, fileKinds, languages, type Ending as RunEnding } from '../../base/run.ts'
 import { subjectLimit } from '../../core/audit/subjects.ts'
@@ -125,7 +126,7 @@ const anyway = {
     description: 'running: the call returned partial output and the run continues in the background. As over REST.',
   }),
   ending: Type.Optional(Ending),
-  exit_code: nullable('integer', { description: 'null unless the program exited on its own.' }),
+  exit_code: nullable('integer', { description: exitCodesInWords }),
   signal: nullable('string', { description: 'The signal that ended the program, without SIG; null if none did.' }),
   stdout: Type.String({
     description:

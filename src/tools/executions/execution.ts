@@ -1,6 +1,7 @@
 import Type from 'typebox'
 import { Refusal } from '../../base/errors.ts'
 import { statusOf } from '../../base/execution-status.ts'
+import { exitCodeOf } from '../../base/exit-codes.ts'
 import type { Execution } from '../../core/runs/executions.ts'
 import {
   bytesOf,
@@ -74,7 +75,7 @@ export function toExecutionResult(
       ...measured,
       status: ending === null ? 'running' : statusOf(ending),
       ...(ending && { ending: endingOnTheWire(ending) }),
-      exit_code: ending?.kind === 'exited' ? ending.code : null,
+      exit_code: ending && exitCodeOf(ending),
       signal: ending?.kind === 'signaled' ? ending.signal : null,
       stdout: stdout.text,
       stderr: stderr.text,

@@ -1,12 +1,14 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
+import { exitCodeOf } from '../../../src/base/exit-codes.ts'
 import type { Profile } from '../../../src/base/profile.ts'
 import { type Ending, noTimings, type RunResult, toLanguage } from '../../../src/base/run.ts'
 import { compile } from '../../../src/base/schema-check.ts'
 import { noSoftware, type Software } from '../../../src/base/software.ts'
 import type { Transcript } from '../../../src/core/runs/transcript.ts'
+import { toExecution } from '../../../src/http/rest/execution.ts'
 import { Catalog, chooseToolsets, defaultToolsets, productInventory } from '../../../src/tools/catalog.ts'
-import { bytesInWords, endingInWords, exitCodeOf } from '../../../src/tools/execute/ending-words.ts'
+import { bytesInWords, endingInWords } from '../../../src/tools/execute/ending-words.ts'
 import { executionResult, toMarkdown, toStructuredContent, toToolResult } from '../../../src/tools/execute/result.ts'
 import { SandboxExecuteInput } from '../../../src/tools/execute/schema.ts'
 import { toExecutionResult } from '../../../src/tools/executions/execution.ts'
@@ -224,8 +226,18 @@ describe('the structured fields of a result', () => {
     ])
   })
 
-  it('have the exit code that a shell would report', () => {
-    expect(endings.map(exitCodeOf)).toEqual([0, 3, 139, 162, 124, 137, 137, 137, 130, 143, null])
+  it('have the exit code that a shell would report, the same as over REST', () => {
+    const codes = [0, 3, 139, 162, 124, 137, 137, 137, 130, 143, null]
+    const over = (form: (ending: Ending) => { exit_code?: unknown }) => endings.map((ending) => form(ending).exit_code)
+    const delivery = { createdAt: '', completedAt: '', deliveryMode: 'inline' } as const
+    expect(over((ending) => toStructuredContent(transcript('', '', ending), { timings: false }))).toEqual(codes)
+    expect(over((ending) => toExecution(transcript('', '', ending), delivery, { timings: false }))).toEqual(codes)
+    const whole = { maxCharacters: 1_000, offers: () => true }
+    const fetched = (ending: Ending) =>
+      executionResult({ runId: 'trc_1', createdAt: '', ending, output: null, result: null }, whole)
+    expect(over((ending) => fetched(ending).structuredContent ?? {})).toEqual(codes)
+    const processes = [{ kind: 'not_started', reason: 'x' }, { kind: 'sandbox_ended' }] as const
+    expect(processes.map((ending) => exitCodeOf(ending))).toEqual([127, 137])
   })
 
   it('describe every ending differently', () => {

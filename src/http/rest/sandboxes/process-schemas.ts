@@ -50,7 +50,9 @@ export const outputFields = {
 export const CommandResult = named(
   'SandboxCommandResult',
   Type.Object({
-    exit_code: orNull(Type.Integer(), { description: 'null if it did not exit by itself.' }),
+    exit_code: Type.Integer({
+      description: '124 timed out, 127 not started, 137 out of memory or the sandbox ended, 128 + N ended by signal N.',
+    }),
     success: Type.Boolean({ description: 'Whether the exit code is 0.' }),
     ending: ProcessEndingSchema,
     ...outputFields,

@@ -1,5 +1,6 @@
 import type { TObject } from 'typebox'
 import type { RefusalCode } from '../../../base/errors.ts'
+import { exitCodeOf } from '../../../base/exit-codes.ts'
 import type { SandboxRef } from '../../../core/sandboxes/names.ts'
 import { created, type KeyCall, keyOperation, noContent, type Operation, ok } from '../../operation.ts'
 import { encodingOf, wantsLines } from '../execution-output.ts'
@@ -50,7 +51,7 @@ const runCommand = keyOperation({
     const asked = { ...rest, env: env_vars, timeoutMs: ms(timeout), stdin: input }
     const result = await core.sandboxProcesses.run(caller, ref, asked, gone(reply))
     const { ending, durationMs, outputLimitBytes } = result
-    const exitCode = ending.kind === 'exited' ? ending.code : null
+    const exitCode = exitCodeOf(ending)
     return ok({
       exit_code: exitCode,
       success: exitCode === 0,
