@@ -1,10 +1,13 @@
-import { accessSync } from 'node:fs'
-import { describe, expect, it } from 'vitest'
+import { execFileSync } from 'node:child_process'
+import { accessSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { callTool, execute, post } from '../support/calls.ts'
 import { openStory } from '../support/story.ts'
 
-/** How long a run may take, in seconds: programs that retry after a pause take longer. */
-const timeout = 6
+/** In seconds. Starting pip or npm takes most of the time of a run; waiting is counted, not measured. */
+const timeout = 60
 
 const commands: readonly [program: string, command: string][] = [
   ['curl', 'curl -sS https://example.com'],
@@ -34,18 +37,59 @@ const isInstalled = (program: string): boolean => {
 describe('a run without network', () => {
   const story = openStory()
 
+  /** Compiled from test/support/count-waits.c, in base64. */
+  let counter: string
+  const directory = mkdtempSync(join(tmpdir(), 'glovebox-waits-'))
+  beforeAll(() => {
+    const [source, library] = [join(import.meta.dirname, '../support/count-waits.c'), join(directory, 'waits.so')]
+    execFileSync('cc', ['-shared', '-fPIC', '-Wall', '-Wextra', '-Werror', '-s', '-o', library, source, '-ldl'])
+    counter = readFileSync(library, 'base64')
+  })
+  afterAll(() => rmSync(directory, { recursive: true, force: true }))
+
+  /** Runs a command, and prints each pause of it and each wait that nothing ended. */
+  const counting = (command: string) => `
+base64 -d >/tmp/waits.so <<'END'
+${counter}
+END
+(export WAITS=/tmp/waits LD_PRELOAD=/tmp/waits.so; ${command})
+code=$?
+touch /tmp/waits; sed 's/^/waited: /' /tmp/waits
+exit $code`
+
   const textOf = async (language: string, code: string) => {
     const { body } = await callTool(story.url, { language, code, timeout })
     return body.result?.content[0]?.text ?? ''
   }
 
   for (const [program, command] of commands) {
-    it.skipIf(!isInstalled(program))(`fails without retries and says why: ${command}`, async () => {
-      const text = await textOf('bash', command)
+    it.skipIf(!isInstalled(program))(`fails without a pause and says why: ${command}`, async () => {
+      const text = await textOf('bash', counting(command))
       expect(text).toContain('**Exit code:**')
+      expect(text).not.toContain('waited:')
       expect(text).toContain('a run has no network')
     })
   }
+
+  it.skipIf(!isInstalled('pip3'))('pauses between attempts where a program tries several times', async () => {
+    const asked = counting('python3 -m pip install --retries 2 a-package-of-the-index')
+    expect(await textOf('bash', asked)).toMatch(/waited: python3\S* pauses for 500 ms/)
+  })
+
+  // The resolver of C asks there if nothing is configured, and waits for seconds only if its question seems to arrive.
+  it('refuses questions about names at once', async () => {
+    const ask = `
+import socket
+for family, address in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')):
+    asking = socket.socket(family, socket.SOCK_DGRAM)
+    asking.connect((address, 53))
+    asking.send(b'x')
+    try: asking.recv(1)
+    except ConnectionRefusedError: print('refused')
+print(repr(open('/etc/resolv.conf').read()))
+`
+    expect((await execute(story.url, 'python', ask)).stdout).toBe("refused\nrefused\n''\n")
+  })
 
   it('resolves no name, in any language', async () => {
     const programs = [

@@ -52,6 +52,8 @@ export const fixedEnv: Readonly<Record<string, string>> = {
   PYTHONDONTWRITEBYTECODE: '1',
   // There is no network, and a second attempt finds none either: they fail at once.
   PIP_RETRIES: '0',
+  UV_HTTP_RETRIES: '0',
+  CARGO_NET_RETRY: '0',
   // Packages from files are installed in the home directory, which does not affect those of the image.
   PIP_BREAK_SYSTEM_PACKAGES: '1',
   PIP_DISABLE_PIP_VERSION_CHECK: '1',

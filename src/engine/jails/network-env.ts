@@ -43,6 +43,8 @@ const networkEnv: Readonly<Record<string, string>> = {
   ...certificatesEnv('/etc/ssl/certs/ca-certificates.crt'),
   // In place of those for runs without a network, which need not try twice.
   PIP_RETRIES: '2',
+  UV_HTTP_RETRIES: '3',
+  CARGO_NET_RETRY: '3',
   npm_config_fetch_retries: '2',
   APT_CONFIG: '/etc/apt/glovebox-network.conf',
 }
