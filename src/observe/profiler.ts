@@ -1,5 +1,6 @@
 import { Session } from 'node:inspector/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { CpuProfiler } from './cpu-profiler.ts'
 
 /** A function in which the process spends time or memory. */
 export interface HotSpot {
@@ -8,21 +9,14 @@ export interface HotSpot {
   at: string
 }
 
-/** The default of V8 is a fifth of this: more samples than a ranking of functions needs. */
-const samplingUs = 5_000
+const cpuProfiler = new CpuProfiler()
 
 /**
  * Samples the JavaScript that runs in this process.
- * @returns the functions with the most time of their own.
+ * @returns the functions with the most time of their own, and how long the process stood still for the profile.
  */
 export async function cpuProfile(durationMs: number, top: number): Promise<object> {
-  const { profile } = await withSession(async (session) => {
-    await session.post('Profiler.enable')
-    await session.post('Profiler.setSamplingInterval', { interval: samplingUs })
-    await session.post('Profiler.start')
-    await sleep(durationMs)
-    return session.post('Profiler.stop')
-  })
+  const { profile, pausedMs } = await cpuProfiler.profile(durationMs)
   const msOf = new Map<string, HotSpot & { self_ms: number }>()
   const deltas = profile.timeDeltas ?? []
   const nodes = new Map(profile.nodes.map((node) => [node.id, node]))
@@ -31,31 +25,39 @@ export async function cpuProfile(durationMs: number, top: number): Promise<objec
     if (node) addTo(msOf, node.callFrame, 'self_ms', Math.max(deltas[at] ?? 0, 0) / 1000)
   }
   const spots = largest([...msOf.values()], 'self_ms', top)
-  return { duration_ms: durationMs, samples: profile.samples?.length ?? 0, hot_functions: spots }
+  const samples = profile.samples?.length ?? 0
+  return { duration_ms: durationMs, paused_ms: rounded(pausedMs), samples, hot_functions: spots }
 }
 
-/** Samples allocations. @returns the functions that allocated most. */
+/** Between two samples of allocations, in bytes: enough of them for a ranking from a process that does little. */
+const allocatedBytes = 32 * 1024
+
+/**
+ * Samples allocations, also of objects that are gone again. V8 collects garbage before it returns them.
+ * @returns the functions that allocated most, with an estimate, and how long the process stood still for it.
+ */
 export async function allocations(durationMs: number, top: number): Promise<object> {
-  const { profile } = await withSession(async (session) => {
-    await session.post('HeapProfiler.enable')
-    await session.post('HeapProfiler.startSampling')
-    await sleep(durationMs)
-    return session.post('HeapProfiler.stopSampling')
-  })
-  const bytesOf = new Map<string, HotSpot & { bytes: number }>()
-  const visit = (node: typeof profile.head): void => {
-    addTo(bytesOf, node.callFrame, 'bytes', node.selfSize)
-    for (const child of node.children) visit(child)
-  }
-  visit(profile.head)
-  return { duration_ms: durationMs, allocators: largest([...bytesOf.values()], 'bytes', top) }
-}
-
-async function withSession<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
   const session = new Session()
   session.connect()
   try {
-    return await work(session)
+    await session.post('HeapProfiler.enable')
+    await session.post('HeapProfiler.startSampling', {
+      samplingInterval: allocatedBytes,
+      includeObjectsCollectedByMajorGC: true,
+      includeObjectsCollectedByMinorGC: true,
+    })
+    await sleep(durationMs)
+    const startedMs = performance.now()
+    const { profile } = await session.post('HeapProfiler.stopSampling')
+    const pausedMs = performance.now() - startedMs
+    const bytesOf = new Map<string, HotSpot & { bytes: number }>()
+    const visit = (node: typeof profile.head): void => {
+      if (node.selfSize > 0) addTo(bytesOf, node.callFrame, 'bytes', node.selfSize)
+      for (const child of node.children) visit(child)
+    }
+    visit(profile.head)
+    const spots = largest([...bytesOf.values()], 'bytes', top)
+    return { duration_ms: durationMs, paused_ms: rounded(pausedMs), allocators: spots }
   } finally {
     session.disconnect()
   }
@@ -88,4 +90,6 @@ const largest = <Field extends string>(
   spots
     .sort((a, b) => b[field] - a[field])
     .slice(0, top)
-    .map((spot) => ({ ...spot, [field]: Math.round(spot[field] * 100) / 100 }))
+    .map((spot) => ({ ...spot, [field]: rounded(spot[field]) }))
+
+const rounded = (amount: number): number => Math.round(amount * 100) / 100

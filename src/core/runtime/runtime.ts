@@ -85,8 +85,8 @@ export const recentMs = 10 * 60_000
 /** Upstreams whose crashes are reported, those with the most. */
 const crashingMax = 50
 
-/** Reports whose making blocks the process. */
-const costly: ReadonlySet<InspectionTopic> = new Set(['cpu_profile', 'allocations', 'stacks'])
+/** Reports whose making blocks the process, and how long each is returned again, in milliseconds. */
+const costlyMs: Partial<Record<InspectionTopic, number>> = { allocations: 5 * 60_000, stacks: 60_000 }
 
 /** Entries of a report that is kept. */
 const topMax = 100
@@ -219,8 +219,8 @@ export class Runtime {
   }
 
   /**
-   * Returns a report of this process, of the runner, or of both; of profiles and stacks the last one, if it is less than a
-   * minute old.
+   * Returns a report of this process, of the runner, or of both; of what blocks a process the last one, if it is less than
+   * some minutes old.
    * @throws Refusal `unavailable` for a missing runner.
    */
   async inspect(
@@ -228,7 +228,8 @@ export class Runtime {
     process: ProcessName | undefined,
     options: InspectOptions = {},
   ): Promise<Partial<Record<ProcessName, object>>> {
-    if (costly.has(topic)) return this.#inspectOnce(topic, process, options)
+    const keptMs = costlyMs[topic]
+    if (keptMs !== undefined) return this.#inspectOnce(topic, keptMs, process, options)
     const front = () => inspectProcess(topic, options, this.#deps.log)
     const runner = () => this.#deps.runner.inspect(topic, options)
     return ofProcesses(process, front, runner)
@@ -237,16 +238,17 @@ export class Runtime {
   /** The last report of each process is shared by all callers, so it has more entries than most of them want. */
   async #inspectOnce(
     topic: InspectionTopic,
+    keptMs: number,
     process: ProcessName | undefined,
     { top, ...options }: InspectOptions,
   ): Promise<Partial<Record<ProcessName, object>>> {
     const { runner, log } = this.#deps
     const long = { ...options, top: topMax }
     const front = async () =>
-      shortened(await this.#costly.get(`${topic} front`, () => inspectProcess(topic, long, log)), top)
+      shortened(await this.#costly.get(`${topic} front`, keptMs, () => inspectProcess(topic, long, log)), top)
     const { runnerId, epoch } = runner.identity ?? {}
     const ofRunner = async () =>
-      shortened(await this.#costly.get(`${topic} ${runnerId} ${epoch}`, () => runner.inspect(topic, long)), top)
+      shortened(await this.#costly.get(`${topic} ${runnerId} ${epoch}`, keptMs, () => runner.inspect(topic, long)), top)
     return ofProcesses(process, front, ofRunner)
   }
 

@@ -100,7 +100,7 @@ export const nodeTools: readonly RuntimeTool[] = [
     name: 'get_hot_threads',
     title: 'Where processor time goes',
     description:
-      'Samples the JavaScript of each process and returns the functions with the most time of their own; within a minute, the last result.',
+      'Samples the JavaScript of each process and returns the functions with the most time of their own. The first call in five minutes blocks each process for about a tenth of a second.',
     topic: 'cpu_profile',
     top: 5,
   }),
@@ -108,7 +108,7 @@ export const nodeTools: readonly RuntimeTool[] = [
     name: 'get_top_allocators',
     title: 'What allocates memory',
     description:
-      'Samples allocations and returns the functions that allocated most; within a minute, the last result. Contains no data.',
+      'Samples allocations and returns the functions that allocated most, at most five minutes old. Collects garbage. Contains no data.',
     topic: 'allocations',
     top: 10,
   }),
