@@ -7,6 +7,30 @@ export const packageCacheHost = 'packages.glovebox.internal'
 export const cachedManagers = ['pip', 'npm', 'apt'] as const
 export type CachedManager = (typeof cachedManagers)[number]
 
+/** What became of a request: passed on as a document, answered from the disk, downloaded, not available, or failed. */
+export const packageOutcomes = ['document', 'kept', 'downloaded', 'absent', 'failed'] as const
+export type PackageOutcome = (typeof packageOutcomes)[number]
+
+/** Of one package manager, since the broker started. */
+export interface PackageTotals {
+  requests: Partial<Record<PackageOutcome, number>>
+  /** To programs. */
+  servedBytes: number
+  /** From the index. */
+  fetchedBytes: number
+}
+
+/** What the package cache contains, and what it did since the broker started. */
+export interface PackageCacheTotals {
+  files: number
+  /** Of all files, and what they may have. */
+  usedBytes: number
+  sizeBytes: number
+  /** Files that were removed to make room. */
+  evicted: number
+  managers: Partial<Record<CachedManager, PackageTotals>>
+}
+
 /** What the broker needs for it. */
 export interface PackageCacheSettings {
   /** Addresses of the indexes, with the credentials that they require. BOUNDARY: never logged, and never in an answer. */

@@ -211,7 +211,7 @@ export async function createCore({ store, runner, metrics, log, ...deps }: CoreD
   const webhooks = new Webhooks({ store, vault, outbound: observed(deps.webhooks.outbound, metrics), toBody, log })
   const threadLocks = new ThreadLocks(store, log)
   const profiles = new Profiles(store, vault, deps.profiles, deps.readProfile)
-  const packages = new PackageLayers({ store, runner, profiles, limits: deps.packageLimits, log })
+  const packages = new PackageLayers({ store, runner, profiles, limits: deps.packageLimits, metrics, log })
   const volumes = new Volumes(store, runner, packages)
   const registered = new RegisteredSecretsOfOrgs(store, vault)
   const secrets = new NetworkSecrets(store, vault)

@@ -8,6 +8,7 @@ import { answerQuery } from './dns.ts'
 import { EgressJail } from './jail.ts'
 import { JailListener } from './listener.ts'
 import { ownAddresses } from './own-addresses.ts'
+import type { PackageCache } from './packages/package-cache.ts'
 import type { BrokerNetwork, FromBroker, SocketKind, ToBroker } from './protocol.ts'
 import { Resolver } from './resolver.ts'
 import type { Surroundings } from './surroundings.ts'
@@ -42,6 +43,8 @@ export class Broker {
   readonly #surroundings: Surroundings
   readonly #accounts: Accounts
   #sentTotals = ''
+  #sentPackageTotals = ''
+  #packages: PackageCache | undefined
   readonly #served = new Map<number, Served>()
 
   /** @param roots authorities whose certificates of servers are accepted, in PEM. */
@@ -68,7 +71,10 @@ export class Broker {
         const packages = import('./packages/package-cache.ts').then(
           ({ PackageCache }) => new PackageCache(settings, this.#surroundings),
         )
-        packages.catch((error: unknown) => this.#log.error({ err: error }, 'package cache cannot be used'))
+        packages.then(
+          (cache) => (this.#packages = cache),
+          (error: unknown) => this.#log.error({ err: error }, 'package cache cannot be used'),
+        )
         this.#surroundings.packages = packages
         return
       }
@@ -92,11 +98,21 @@ export class Broker {
   }
 
   #sendTotals(): void {
+    this.#sendPackageTotals()
     const { totals } = this.#accounts
     const text = JSON.stringify(totals)
     if (text === this.#sentTotals) return
     this.#sentTotals = text
     this.#channel.send({ type: 'totals', totals })
+  }
+
+  #sendPackageTotals(): void {
+    if (this.#packages === undefined) return
+    const { totals } = this.#packages
+    const text = JSON.stringify(totals)
+    if (text === this.#sentPackageTotals) return
+    this.#sentPackageTotals = text
+    this.#channel.send({ type: 'package_totals', totals })
   }
 
   #of(jail: number): Served {

@@ -12,7 +12,7 @@ import type {
   NetworkTotals,
   NetworkUse,
 } from '../base/network.ts'
-import { type PackageCacheSettings, packageCacheHost } from '../base/package-cache.ts'
+import { type PackageCacheSettings, type PackageCacheTotals, packageCacheHost } from '../base/package-cache.ts'
 import { kernel } from '../kernel/kernel.ts'
 import type { Log } from '../observe/log.ts'
 import { machineIndexes } from './machine-indexes.ts'
@@ -92,6 +92,8 @@ export class Egress {
   #count = 0
   /** Of the broker that runs, some hundred milliseconds old; absent before the first connection. */
   totals: Record<NetworkKind, NetworkTotals> | undefined
+  /** Like `totals`; absent without a package cache. */
+  packageTotals: PackageCacheTotals | undefined
   #isClosing = false
 
   /** @param command starts the broker, without privileges. @param packages of its package cache. */
@@ -284,6 +286,7 @@ export class Egress {
     })
     broker.on('message', (message: FromBroker) => {
       if (message.type === 'totals') this.totals = message.totals
+      else if (message.type === 'package_totals') this.packageTotals = message.totals
       else this.#settle(message.type === 'ready' ? 'ready' : `${message.type} ${message.jail}`, message)
     })
     broker.on('error', (error) => this.#log.error({ err: error }, 'broker could not be used'))

@@ -6,7 +6,7 @@ import type {
   NetworkTotals,
   NetworkUse,
 } from '../base/network.ts'
-import type { PackageCacheSettings } from '../base/package-cache.ts'
+import type { PackageCacheSettings, PackageCacheTotals } from '../base/package-cache.ts'
 
 /** The port of the proxy on the loopback of a jail. */
 export { proxyPort } from '../engine/jails/network-env.ts'
@@ -43,6 +43,8 @@ export type FromBroker =
   | { type: 'ready' }
   /** Sent when they have changed, at most some times a second. */
   | { type: 'totals'; totals: Record<NetworkKind, NetworkTotals> }
+  /** As `totals`, if there is a package cache. */
+  | { type: 'package_totals'; totals: PackageCacheTotals }
   | { type: 'opened'; jail: number }
   | { type: 'authority'; jail: number; authority: Authority }
   | { type: 'counts'; jail: number; counts: NetworkCounts }

@@ -39,6 +39,7 @@ export async function servePackages(
     status,
     headers: answered,
     body,
+    count,
   } = await (await packages).answer(line.method, path, accept, jail.orgId, gone.signal)
   body.on('error', () => response.destroy())
   if (response.destroyed) return void body.destroy()
@@ -48,5 +49,8 @@ export async function servePackages(
     return void response.end()
   }
   response.once('close', () => body.destroy())
-  pump(body, response, (bytes) => jail.count(use, bytes, false))
+  pump(body, response, (bytes) => {
+    count(bytes)
+    return jail.count(use, bytes, false)
+  })
 }

@@ -1,11 +1,14 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { type NetworkKind, type NetworkTotals, networkKinds } from '../base/network.ts'
+import type { PackageCacheTotals } from '../base/package-cache.ts'
 import type { Ending, Language, Timings } from '../base/run.ts'
 import { BoundedLabel } from './bounded-label.ts'
 import { Observations } from './observations.ts'
 import type { SpanOutcome } from './otlp.ts'
+import { PackageMetrics } from './package-metrics.ts'
 import { PreviewMetrics } from './preview-metrics.ts'
 import { type ProcessFigures, processFigures } from './process-figures.ts'
+import { spansOf } from './run-spans.ts'
 import { RuntimeMetrics, type RuntimeSnapshot } from './runtime-metrics.ts'
 import type { Tracing } from './tracing.ts'
 
@@ -25,6 +28,8 @@ export interface RunnerFigures {
   storageFreeBytes?: number
   /** Absent before the first connection. */
   network?: Record<NetworkKind, NetworkTotals>
+  /** Absent without a package cache, and before the first connection. */
+  packages?: PackageCacheTotals
   process: ProcessFigures
 }
 
@@ -66,22 +71,6 @@ export type ProgramMetric = 'start' | 'restart' | 'crash' | 'install' | 'failed_
 
 const slotStates = ['ready', 'idle', 'busy', 'undying'] as const
 
-/** Returns the span of a run and those of its phases: the queue, the slot, its jail, and the program in it. */
-const spansOf = (
-  runId: string,
-  language: Language,
-  ending: Ending['kind'],
-  { queueMs, slotMs, jailMs, hostMs, runMs, drainMs, recordMs = 0 }: Timings,
-): Parameters<Tracing['record']> => [
-  `run ${language}`,
-  {
-    ...{ 'runner queue': queueMs, 'runner slot': slotMs, 'runner jail': jailMs, 'runner interpreter': hostMs },
-    ...{ 'jail program': runMs, 'runner drain': drainMs, 'store ending': recordMs },
-  },
-  { 'glovebox.run_id': runId, 'glovebox.language': language, 'glovebox.ending': ending },
-  ending === 'failed',
-]
-
 /** From a tenth of a millisecond, which a warm slot takes, to the longest run of usual profiles. */
 const bucketsSeconds = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
@@ -96,6 +85,7 @@ export class Metrics {
   /** What is remembered of the latest work, for reports. */
   readonly recent = new Observations()
   readonly previews = new PreviewMetrics(this.#all)
+  readonly packages = new PackageMetrics(this.#all)
   readonly #runs = this.#counter('runs_total', 'Runs that ended, by language and kind of ending.', [
     'language',
     'ending',
@@ -267,6 +257,7 @@ export class Metrics {
     this.#cpu.reset()
     this.#busy.reset()
     this.#runnerUp.set(runner === undefined ? 0 : 1)
+    this.packages.tell(runner?.packages)
     if (runner) this.#tellRunner(runner)
     else this.#forgetRunner()
     this.#tellProcess('front', processFigures())

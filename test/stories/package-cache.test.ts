@@ -90,6 +90,46 @@ describe('the package cache', { timeout: 240_000 }, () => {
     expect(files()).toEqual(['/files/parting-1.0-py3-none-any.whl'])
   })
 
+  it('shows in the metrics and in a runtime tool what it did', async () => {
+    const { stdout } = await runCommand(place, ['tokens', 'create', '--role', 'member', '--name', 'metrics'])
+    const headers = { authorization: `Bearer ${stdout.trim()}` }
+    const read = async () => (await fetch(`${server.url}/metrics`, { headers })).text()
+    const figure = (text: string, name: string) =>
+      Number(
+        text
+          .split('\n')
+          .find((line) => line.startsWith(`${name} `))
+          ?.slice(name.length),
+      )
+    const cache = 'glovebox_package_cache'
+    // The broker reports twice a second.
+    await until(
+      async () => figure(await read(), `${cache}_requests_total{manager="npm",outcome="kept"}`) > 0,
+      'figures',
+    )
+    const text = await read()
+    for (const manager of ['pip', 'npm']) {
+      expect(figure(text, `${cache}_requests_total{manager="${manager}",outcome="document"}`)).toBeGreaterThan(0)
+      expect(figure(text, `${cache}_requests_total{manager="${manager}",outcome="downloaded"}`)).toBeGreaterThan(0)
+      const bytes = (direction: string) =>
+        figure(text, `${cache}_bytes_total{manager="${manager}",direction="${direction}"}`)
+      expect(bytes('fetched')).toBeGreaterThan(0)
+      expect(bytes('served')).toBeGreaterThan(0)
+    }
+    expect(figure(text, `${cache}_used_bytes`)).toBeGreaterThan(0)
+    expect(figure(text, `${cache}_size_bytes`)).toBeGreaterThan(figure(text, `${cache}_used_bytes`))
+    expect(figure(text, 'glovebox_package_installations_total{outcome="installed"}')).toBe(1)
+    expect(figure(text, 'glovebox_package_installation_seconds_total{outcome="installed"}')).toBeGreaterThan(0)
+    expect(text).not.toMatch(/greeting|parting/)
+    const body = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'cache_get_packages' } }
+    const { result } = (
+      await post<{ result: { structuredContent: object } }>(`${server.url}/runtime/rpc`, body, headers)
+    ).body
+    expect(result.structuredContent).toMatchObject({
+      package_cache: { files: expect.any(Number), managers: { pip: { requests: { kept: expect.any(Number) } } } },
+    })
+  })
+
   it('serves programs that know no proxy, and nothing but packages', async () => {
     const code = `
 get() { env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY curl -s -o /dev/null -w '%{http_code} ' "$@"; }

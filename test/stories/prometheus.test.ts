@@ -67,7 +67,7 @@ describe.skipIf(prometheus === undefined)('Prometheus of Debian', () => {
       cpSync(join(deploy, 'prometheus'), directory, { recursive: true })
       writeFileSync(join(directory, 'token'), token)
       const { stdout } = await execute(program('promtool'), ['check', 'config', join(directory, 'prometheus.yml')])
-      expect(stdout).toContain('14 rules found')
+      expect(stdout).toContain('16 rules found')
     } finally {
       rmSync(directory, { recursive: true })
     }

@@ -8,6 +8,7 @@ import type { ProfilePackages } from '../../base/packages.ts'
 import type { Profile } from '../../base/profile.ts'
 import type { RunVolume } from '../../base/run.ts'
 import { fault, type Log } from '../../observe/log.ts'
+import type { Metrics } from '../../observe/metrics.ts'
 import type { Runner } from '../../runner/protocol/messages.ts'
 import type { PackageLayerRow } from '../../store/package-layers.ts'
 import type { Store } from '../../store/store.ts'
@@ -32,6 +33,7 @@ export interface PackageDeps {
   runner: Runner
   profiles: Profiles
   limits: PackageLimits
+  metrics: Pick<Metrics, 'packages'>
   log: Log
 }
 
@@ -178,8 +180,10 @@ export class PackageLayers {
     }
     const { promise: done, resolve } = Promise.withResolvers<void>()
     this.#building.set(key, { orgId, id: row.id, done })
+    this.#deps.metrics.packages.installing(this.#building.size)
     const end = () => {
       this.#building.delete(key)
+      this.#deps.metrics.packages.installing(this.#building.size)
       resolve()
     }
     try {
@@ -198,17 +202,21 @@ export class PackageLayers {
 
   /** Installs packages, and records what became of it. */
   async #build(row: PackageLayerRow, caller: Caller, needed: Needed, key: string): Promise<void> {
-    const { store, log } = this.#deps
+    const { store, metrics, log } = this.#deps
     const startedMs = monotonicMs()
     const about = { org_id: row.orgId, profile: row.profile }
     const problem = await this.#install(row, caller, needed, key)
+    const tookMs = monotonicMs() - startedMs
     if (problem === undefined && !this.#isClosed) {
+      metrics.packages.installed('installed', tookMs)
       await store.packageLayers.update(row.id, { state: 'ready', failures: 0 })
       this.#ready.set(key, toVolume(row.id, row.quotaBytes))
-      log.info({ ...about, took_ms: Math.round(monotonicMs() - startedMs) }, 'installed the packages of a profile')
+      log.info({ ...about, took_ms: Math.round(tookMs) }, 'installed the packages of a profile')
       return
     }
-    if (problem === undefined || problem === null) return this.#remove(row)
+    const isInterrupted = problem === undefined || problem === null
+    metrics.packages.installed(isInterrupted ? 'interrupted' : 'failed', tookMs)
+    if (isInterrupted) return this.#remove(row)
     // What cannot be removed now is removed with the row.
     await this.#discard(row).catch(ignoreRefusal)
     const failures = row.failures + 1

@@ -109,6 +109,7 @@ export class Download {
       this.#file = await this.#store.begin()
       const hash = checksum && createHash(checksum.algorithm)
       for await (const piece of answer.body as AsyncIterable<Buffer>) {
+        upstream.count(piece.length)
         if (this.#writtenBytes + piece.length > this.#store.fileMaxBytes) throw tooLarge(this.#store)
         await this.#file.grow(piece.length)
         await this.#file.handle.write(piece, 0, piece.length, this.#writtenBytes)

@@ -147,6 +147,7 @@ export class Indexes {
       let bytes = 0
       for await (const piece of body as AsyncIterable<Buffer>) {
         bytes += piece.length
+        this.#upstream.count(piece.length)
         if (bytes > Math.min(documentMaxBytes, this.#store.fileMaxBytes))
           throw this.#problem('its document is larger than the cache accepts')
         pieces.push(piece)

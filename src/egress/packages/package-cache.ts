@@ -2,7 +2,14 @@ import { createHash } from 'node:crypto'
 import type { FileHandle } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { LRUCache } from 'lru-cache'
-import { type CachedManager, cachedManagers, type PackageCacheSettings } from '../../base/package-cache.ts'
+import {
+  type CachedManager,
+  cachedManagers,
+  type PackageCacheSettings,
+  type PackageCacheTotals,
+  type PackageOutcome,
+  type PackageTotals,
+} from '../../base/package-cache.ts'
 import { NetworkRefused } from '../decision.ts'
 import { FairLookups } from '../fair-lookups.ts'
 import type { Surroundings } from '../surroundings.ts'
@@ -34,13 +41,19 @@ export interface PackageAnswer {
   headers: Record<string, string | number>
   /** Ends with an error when the file turns out to be another one. The caller reads or destroys it. */
   body: Readable
+  /** Counts bytes of the body that were passed on. */
+  count: (bytes: number) => void
 }
 
 interface Source {
   upstream: Upstream
   indexes: Indexes
   archive: DebianArchive
+  totals: PackageTotals
 }
+
+/** An answer, and how it is counted. */
+type Answered = Omit<PackageAnswer, 'count'> & { outcome: PackageOutcome }
 
 /**
  * Serves the packages of indexes that the operator configured, and keeps them. What it keeps was compared with the checksum that
@@ -65,13 +78,17 @@ export class PackageCache {
       if (address === undefined) continue
       const upstream = new Upstream(address, settings.allow, surroundings)
       const indexes = new Indexes(manager, upstream, this.#store, this.#reader)
-      this.#sources.set(manager, { upstream, indexes, archive: new DebianArchive(indexes) })
+      this.#sources.set(manager, { upstream, indexes, archive: new DebianArchive(indexes), totals: newTotals() })
     }
   }
 
-  /** On the disk, in bytes. */
-  get usedBytes(): number {
-    return this.#store.usedBytes
+  /** What it contains, and what it did since it was opened. */
+  get totals(): PackageCacheTotals {
+    const managers = [...this.#sources].map(([manager, { totals, upstream }]) => [
+      manager,
+      { ...totals, fetchedBytes: upstream.fetchedBytes },
+    ])
+    return { ...this.#store.figures, managers: Object.fromEntries(managers) }
   }
 
   /**
@@ -81,15 +98,15 @@ export class PackageCache {
    * @throws Error when it does not.
    */
   async answer(method: string, path: string, accept: string, orgId: string, gone: AbortSignal): Promise<PackageAnswer> {
-    try {
-      if (method !== 'GET' && method !== 'HEAD')
-        throw new PackageProblem(405, 'the package cache answers GET and HEAD only')
-      return await this.#get(method, path, accept, orgId, gone)
-    } catch (error) {
-      if (error instanceof PackageProblem) return textAnswer(error.status, error.message)
-      if (error instanceof NetworkRefused) return textAnswer(503, error.message)
-      throw error
+    const asked = askedFor(path)
+    const source = asked && this.#sources.get(asked.manager)
+    const { outcome, ...answer } = await this.#answered(source, asked, { method, path, accept, orgId, gone })
+    const totals = source?.totals ?? newTotals()
+    totals.requests[outcome] = (totals.requests[outcome] ?? 0) + 1
+    const count = (bytes: number) => {
+      totals.servedBytes += bytes
     }
+    return { ...answer, count }
   }
 
   async close(): Promise<void> {
@@ -97,12 +114,24 @@ export class PackageCache {
     await Promise.all([...this.#sources.values()].map(({ upstream }) => upstream.close()))
   }
 
-  async #get(method: string, path: string, accept: string, orgId: string, gone: AbortSignal): Promise<PackageAnswer> {
-    const asked = askedFor(path)
-    const source = asked && this.#sources.get(asked.manager)
-    if (asked === undefined || source === undefined)
-      throw new PackageProblem(404, 'the package cache has no such page: it serves packages of configured indexes')
-    if (asked.manager === 'apt') return this.#fromArchive(source, asked, method, orgId, gone)
+  async #answered(source: Source | undefined, asked: Asked | undefined, request: AskedBy): Promise<Answered> {
+    try {
+      if (request.method !== 'GET' && request.method !== 'HEAD')
+        throw new PackageProblem(405, 'the package cache answers GET and HEAD only')
+      if (asked === undefined || source === undefined)
+        throw new PackageProblem(404, 'the package cache has no such page: it serves packages of configured indexes')
+      return asked.manager === 'apt'
+        ? await this.#fromArchive(source, asked, request)
+        : await this.#fromIndex(source, asked, request)
+    } catch (error) {
+      if (error instanceof PackageProblem) return textAnswer(error.status, error.message)
+      if (error instanceof NetworkRefused) return textAnswer(503, error.message)
+      throw error
+    }
+  }
+
+  async #fromIndex(source: Source, asked: AskedPackage, request: AskedBy): Promise<Answered> {
+    const { method, path, accept, orgId, gone } = request
     const { manager, name, file } = asked
     if (manager === 'pip' && file === undefined && !path.split('?', 1)[0]!.endsWith('/'))
       return { ...textAnswer(301, 'it is a directory'), headers: { location: `/pip/${name}/` } }
@@ -116,7 +145,8 @@ export class PackageCache {
     }
     const found = index.files.get(file)
     if (found === undefined) throw new PackageProblem(404, 'the index does not list this file')
-    if (method === 'HEAD') return { status: 200, headers: fileHeaders(undefined), body: Readable.from([]) }
+    if (method === 'HEAD')
+      return { status: 200, headers: fileHeaders(undefined), body: Readable.from([]), outcome: 'document' }
     return this.#file(source.upstream, found, orgId, gone)
   }
 
@@ -124,11 +154,9 @@ export class PackageCache {
   async #fromArchive(
     { upstream, indexes, archive }: Source,
     { path, encoded, kind, checksum: named, list }: ArchivePath,
-    method: string,
-    orgId: string,
-    gone: AbortSignal,
-  ): Promise<PackageAnswer> {
-    let answer: PackageAnswer
+    { method, orgId, gone }: AskedBy,
+  ): Promise<Answered> {
+    let answer: Answered
     if (kind === 'document') {
       const { body } = await indexes.get(path, `./${encoded}`, 'unchanged', orgId)
       answer = this.#document(body, 'application/octet-stream', orgId, gone)
@@ -142,7 +170,7 @@ export class PackageCache {
     return answer
   }
 
-  #document(bytes: Uint8Array, type: string, orgId: string, gone: AbortSignal): PackageAnswer {
+  #document(bytes: Uint8Array, type: string, orgId: string, gone: AbortSignal): Answered {
     const unread = this.#unread.get(orgId) ?? 0
     if (unread > 0 && unread + bytes.length > unreadMaxBytes)
       throw new PackageProblem(503, 'too many documents of package indexes are being sent to this organization')
@@ -158,21 +186,18 @@ export class PackageCache {
       status: 200,
       headers: { 'content-type': type, 'content-length': bytes.length },
       body: Readable.from([bytes]),
+      outcome: 'document',
     }
   }
 
-  async #file(
-    upstream: Upstream,
-    { url, checksum }: IndexFile,
-    orgId: string,
-    gone: AbortSignal,
-  ): Promise<PackageAnswer> {
+  async #file(upstream: Upstream, { url, checksum }: IndexFile, orgId: string, gone: AbortSignal): Promise<Answered> {
     const key = checksum && `${checksum.algorithm}-${checksum.hex}`
     const kept = key && checksum && (await this.#kept(key, checksum, gone))
     if (kept) return kept
     const wanted = { url, ...(checksum && { checksum }), ...(key && { key }) }
     const { download, pieces } = await this.#follow(upstream, wanted, orgId, gone)
-    return { status: 200, headers: fileHeaders(download.lengthBytes), body: readableOf(pieces) }
+    const headers = fileHeaders(download.lengthBytes)
+    return { status: 200, headers, body: readableOf(pieces), outcome: 'downloaded' }
   }
 
   /** Follows the download of a file, or begins it; it takes its place until it has ended. */
@@ -198,7 +223,7 @@ export class PackageCache {
     return { download, pieces: await following }
   }
 
-  async #kept(key: string, checksum: Checksum, gone: AbortSignal): Promise<PackageAnswer | undefined> {
+  async #kept(key: string, checksum: Checksum, gone: AbortSignal): Promise<Answered | undefined> {
     const file = await this.#store.read(key)
     if (file === undefined) return undefined
     const { handle, bytes } = file
@@ -216,9 +241,12 @@ export class PackageCache {
       this.#compared.delete(key)
       this.#store.remove(key)
     }
-    return { status: 200, headers: fileHeaders(bytes), body: readableOf(compared(handle, bytes, checksum, damaged)) }
+    const body = readableOf(compared(handle, bytes, checksum, damaged))
+    return { status: 200, headers: fileHeaders(bytes), body, outcome: 'kept' }
   }
 }
+
+const newTotals = (): PackageTotals => ({ requests: {}, servedBytes: 0, fetchedBytes: 0 })
 
 interface Followed {
   download: Download
@@ -269,6 +297,15 @@ interface AskedPackage {
   file: string | undefined
 }
 
+/** A request, and for whom it is. */
+interface AskedBy {
+  method: string
+  path: string
+  accept: string
+  orgId: string
+  gone: AbortSignal
+}
+
 type Asked = AskedPackage | ({ manager: 'apt' } & ArchivePath)
 
 /** BOUNDARY: parses the path of a request. @returns undefined for none that the cache answers. */
@@ -302,8 +339,9 @@ const fileHeaders = (lengthBytes: number | undefined): Record<string, string | n
   ...(lengthBytes !== undefined && { 'content-length': lengthBytes }),
 })
 
-function textAnswer(status: number, text: string): PackageAnswer {
+function textAnswer(status: number, text: string): Answered {
   const body = Buffer.from(`${text}\n`)
   const headers = { 'content-type': 'text/plain; charset=utf-8', 'content-length': body.length }
-  return { status, headers, body: Readable.from([body]) }
+  const outcome = status < 400 ? 'document' : status < 500 ? 'absent' : 'failed'
+  return { status, headers, body: Readable.from([body]), outcome }
 }

@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, rmSync, statSync, utimesSync } from 'node:fs'
 import { type FileHandle, open, rename, rm, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { PackageCacheTotals } from '../../base/package-cache.ts'
 import { PackageProblem } from './problem.ts'
 
 /** How often the free space of the disk is looked at while a file is written. */
@@ -39,6 +40,7 @@ export class PackageStore {
   readonly #entries = new Map<string, Entry>()
   /** Of all files, also unfinished ones. */
   #usedBytes = 0
+  #evicted = 0
   #count = 0
 
   /** Opens it; removes what an earlier process did not finish. @throws Error when the directory cannot be used. */
@@ -61,8 +63,10 @@ export class PackageStore {
     return Math.floor(this.#sizeBytes / shareOfOne)
   }
 
-  get usedBytes(): number {
-    return this.#usedBytes
+  /** What it contains, and how many files made room. */
+  get figures(): Pick<PackageCacheTotals, 'files' | 'usedBytes' | 'sizeBytes' | 'evicted'> {
+    const [usedBytes, sizeBytes] = [this.#usedBytes, this.#sizeBytes]
+    return { files: this.#entries.size, usedBytes, sizeBytes, evicted: this.#evicted }
   }
 
   /** Opens a file. @returns undefined when it has none with this key. The caller closes it, also after it was removed. */
@@ -150,6 +154,7 @@ export class PackageStore {
     for (const key of this.#entries.keys()) {
       if (this.#usedBytes + moreBytes <= this.#sizeBytes) return
       this.remove(key)
+      this.#evicted += 1
     }
   }
 
@@ -165,6 +170,7 @@ export class PackageStore {
         if (freedBytes >= missingBytes) break
         freedBytes += bytes
         this.remove(key)
+        this.#evicted += 1
       }
     }
   }

@@ -26,6 +26,8 @@ export interface UpstreamAnswer {
 export class Upstream {
   /** Ends with a slash, and has no credentials. */
   readonly base: URL
+  /** Of bodies that were read; see `count`. */
+  #fetchedBytes = 0
   readonly #authorization: string | undefined
   readonly #own
   readonly #others
@@ -95,6 +97,15 @@ export class Upstream {
         isOwn ? 'it cannot be reached' : 'it leads to an address that cannot be reached, or is not public',
       )
     }
+  }
+
+  /** Counts bytes of a body that was read. */
+  count(bytes: number): void {
+    this.#fetchedBytes += bytes
+  }
+
+  get fetchedBytes(): number {
+    return this.#fetchedBytes
   }
 
   /** Whether an address of a host belongs to this machine, without a permission for it. */

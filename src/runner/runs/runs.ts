@@ -178,6 +178,7 @@ export class Runs {
       filesystemsMounted: this.#storage?.mounts.size.mounted ?? 0,
       ...(this.#storage && { storageFreeBytes: this.#storage.watch.room.freeBytes }),
       ...(this.#egress?.totals && { network: this.#egress.totals }),
+      ...(this.#egress?.packageTotals && { packages: this.#egress.packageTotals }),
       process: processFigures(),
     }
   }

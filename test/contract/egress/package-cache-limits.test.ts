@@ -81,6 +81,41 @@ describe('the package cache in a jail', () => {
     expect(await answerTo(jail, '/pip/one/')).toContain('is not listed')
   })
 
+  it('counts requests by what became of them, and the bytes of both sides', async () => {
+    const bytes = 300_000
+    const own = await serveWheels({ 'one-1.0.whl': randomBytes(bytes) })
+    const settings = { upstreams: { pip: `${own.url}/simple`, npm: `${own.url}/npm` }, allow: [], reserveBytes: 0 }
+    const place = mkdtempSync(join(tmpdir(), 'glovebox-packages-'))
+    const counting = new PackageCache(
+      { ...settings, directory: place, sizeBytes: 2 ** 30 },
+      { isOwn: () => true, roots: [] },
+    )
+    try {
+      const jail = await openJail({ rules: [host] }, {}, '127.0.0.1', [], undefined, Promise.resolve(counting))
+      await answerTo(jail, '/pip/one/')
+      for (let times = 0; times < 3; times++) await answerTo(jail, '/pip/one/one-1.0.whl')
+      await answerTo(jail, '/pip/one/two-1.0.whl')
+      await answerTo(jail, '/pip/one/one-1.0.whl', '', 'POST')
+      await answerTo(jail, '/elsewhere/')
+      own.close()
+      expect(await answerTo(jail, '/pip/other/')).toContain('502')
+      const { managers, ...all } = counting.totals
+      // The page and the file.
+      expect(all).toMatchObject({ files: 2, sizeBytes: 2 ** 30, evicted: 0 })
+      expect(all.usedBytes).toBeGreaterThan(bytes)
+      expect(managers.pip?.requests).toEqual({ document: 1, downloaded: 1, kept: 2, absent: 2, failed: 1 })
+      expect(managers.pip?.fetchedBytes).toBeGreaterThan(bytes)
+      expect(managers.pip?.fetchedBytes).toBeLessThan(2 * bytes)
+      expect(managers.pip?.servedBytes).toBeGreaterThan(3 * bytes)
+      expect(managers.npm).toEqual({ requests: {}, fetchedBytes: 0, servedBytes: 0 })
+      expect(managers.apt).toBeUndefined()
+    } finally {
+      await counting.close()
+      own.close()
+      rmSync(place, { recursive: true })
+    }
+  })
+
   it('is not reached through a path that the policy does not allow', async () => {
     const jail = await jailWith({ rules: [`GET ${host}/pip/one/`] })
     expect(await answerTo(jail, '/pip/one/')).toContain('one-1.0.whl')

@@ -184,7 +184,7 @@ describe('the package cache', () => {
     expect(endless.bytes.length).toBeLessThanOrEqual(16 * MiB)
     expect(await get(cache, '/pip/one/short.whl')).toMatchObject({ status: 502 })
     expect(await get(cache, '/pip/one/announced.whl')).toMatchObject({ status: 507 })
-    const pages = cache.usedBytes
+    const pages = cache.totals.usedBytes
     expect(pages).toBeLessThan(10_000)
     expect(kept()).toEqual([])
   })
@@ -239,7 +239,7 @@ describe('the package cache', () => {
     await get(cache, '/pip/one/one-1.whl')
     await get(cache, '/pip/one/one-5.whl')
     expect(kept().sort()).toEqual([1, 3, 4, 5].map((n) => `sha256-${sha256(wheels[`one-${n}.whl`]!)}`).sort())
-    expect(cache.usedBytes).toBeLessThanOrEqual(64 * MiB)
+    expect(cache.totals.usedBytes).toBeLessThanOrEqual(64 * MiB)
     await cache.close()
     // A smaller size holds from the next start on.
     openCache(index, 32 * MiB)
