@@ -52,6 +52,11 @@ export const refusalTexts = {
     message: 'The content type must be application/json.',
     hint: 'Send the header Content-Type: application/json.',
   },
+  name_unknown: {
+    kind: 'not_found',
+    message: '{what} does not exist.',
+    hint: 'Call {tool} for the names.',
+  },
   not_found: {
     kind: 'not_found',
     message: '{what} does not exist.',
@@ -93,6 +98,16 @@ export const refusalTexts = {
     kind: 'unauthenticated',
     message: 'No API key was sent. Send the header Authorization: Bearer KEY, or x-api-key: KEY.',
     hint: 'Add the header to the configuration of the client. An operator creates a key with glovebox keys create.',
+  },
+  token_missing: {
+    kind: 'unauthenticated',
+    message: 'No admin token was sent. Send the header Authorization: Bearer TOKEN.',
+    hint: 'An owner creates a token with glovebox tokens create. API keys are not accepted here.',
+  },
+  token_invalid: {
+    kind: 'unauthenticated',
+    message: 'Invalid or revoked admin token.',
+    hint: 'Send an admin token, which begins with gba_. API keys are not accepted here. glovebox tokens list shows the valid ones.',
   },
   login_expired: {
     kind: 'unauthenticated',

@@ -79,7 +79,8 @@ export function refusalHeaders(reply: FastifyReply, refusal: Refusal): void {
   const { retryAfterSeconds, allowed } = refusal.details
   if (typeof retryAfterSeconds === 'number') reply.header('retry-after', retryAfterSeconds)
   if (refusal.code === 'method_not_allowed') reply.header('allow', String(allowed))
-  if (refusal.code === 'unauthorized') reply.header('www-authenticate', 'Bearer')
+  if (refusal.code === 'unauthorized' || refusal.code === 'token_invalid') reply.header('www-authenticate', 'Bearer')
   // Clients of MCP start OAuth where a challenge names Bearer.
-  if (refusal.code === 'key_missing') reply.header('www-authenticate', 'ApiKey realm="glovebox"')
+  if (refusal.code === 'key_missing' || refusal.code === 'token_missing')
+    reply.header('www-authenticate', 'ApiKey realm="glovebox"')
 }

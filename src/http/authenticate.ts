@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { BlockList, isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { monotonicMs } from '../base/clock.ts'
-import { Refusal, StartRefused } from '../base/errors.ts'
+import { Refusal, type RefusalCode, StartRefused } from '../base/errors.ts'
 import { type Admin, requireInstance } from '../core/admin/admin.ts'
 import { authenticateAdminByHash, tokenPrefix } from '../core/admin/tokens.ts'
 import type { Caller } from '../core/caller.ts'
@@ -16,7 +16,7 @@ import { type ReadForwarded, toBlockList, withoutPort } from './forwarded.ts'
 
 /**
  * Identifies the sender of a request.
- * @throws Refusal `key_missing`, `unauthorized`, `too_many_failures`, `profile_gone`.
+ * @throws Refusal `key_missing`, `unauthorized`, `token_missing`, `token_invalid`, `too_many_failures`, `profile_gone`.
  */
 export type Authenticate<Who> = (request: Sender) => Who | Promise<Who>
 
@@ -58,15 +58,21 @@ async function asDeveloper(core: Core): Promise<Authenticate<Caller>> {
   }
 }
 
+/** How a request is refused that sends no secret, or a wrong one. */
+type SecretRefusals = readonly [missing: RefusalCode, wrong: RefusalCode]
+const ofKeys: SecretRefusals = ['key_missing', 'unauthorized']
+const ofTokens: SecretRefusals = ['token_missing', 'token_invalid']
+
 /** Authenticates by a secret. Only failures are limited, so a valid secret is never delayed. */
 function bySecret<Who>(
   who: (secret: string) => Promise<Who>,
+  [missing, wrong]: SecretRefusals,
   failures: AuthFailureLimiter,
   forwarded: ReadForwarded,
 ): Authenticate<Who> {
   return async (request) => {
     // A client without a key is not configured yet. It guesses nothing, so it is not counted.
-    if (sendsNoSecret(request.headers)) throw new Refusal('key_missing')
+    if (sendsNoSecret(request.headers)) throw new Refusal(missing)
     try {
       const secret = secretOf(request.headers)
       if (secret === undefined) throw new Refusal('unauthorized')
@@ -75,7 +81,7 @@ function bySecret<Who>(
       if (!(error instanceof Refusal) || error.code !== 'unauthorized') throw error
       const network = clientNetwork(forwarded(request.raw).address)
       const retryAfterSeconds = failures.count(network, monotonicMs())
-      throw retryAfterSeconds === 0 ? error : new Refusal('too_many_failures', { retryAfterSeconds })
+      throw retryAfterSeconds === 0 ? new Refusal(wrong) : new Refusal('too_many_failures', { retryAfterSeconds })
     }
   }
 }
@@ -104,7 +110,7 @@ export async function authenticator(
   logins: Logins,
 ): Promise<Authentication> {
   const failures = new AuthFailureLimiter()
-  const byToken = bySecret((secret) => core.authenticateAdmin(secret), failures, forwarded)
+  const byToken = bySecret((secret) => core.authenticateAdmin(secret), ofTokens, failures, forwarded)
   const admin: Authenticate<Admin> = (request) => {
     const login = sendsNoSecret(request.headers) ? logins.find(request.headers, request.raw.method ?? 'GET') : undefined
     if (login === undefined) return byToken(request)
@@ -125,7 +131,7 @@ export async function authenticator(
     (request) =>
       secretOf(request.headers)?.startsWith(tokenPrefix) ? asCaller(request) : caller(request)
   if (!dev) {
-    const caller = bySecret((secret) => core.authenticate(secret), failures, forwarded)
+    const caller = bySecret((secret) => core.authenticate(secret), ofKeys, failures, forwarded)
     const operator = async (request: Sender) => requireInstance(await admin(request), 'member')
     return { admin, caller, operator, callerOrAdmin: orAdmin(caller), runtime: ofInstance }
   }

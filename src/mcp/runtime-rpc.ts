@@ -1,3 +1,4 @@
+import { closestName } from '../base/closest-name.ts'
 import { Refusal } from '../base/errors.ts'
 import { parseJson } from '../base/json.ts'
 import type { Admin } from '../core/admin/admin.ts'
@@ -136,9 +137,18 @@ function initialize(params: Params, { serverVersion }: RuntimeRpcContext): objec
 async function callTool(params: Params, { runtime, admin, log }: RuntimeRpcContext): Promise<object> {
   const name = stringParam(params, 'name')
   const tool = findRuntimeTool(name)
-  if (tool === undefined) throw new Refusal('unknown_tool', { tool: name.slice(0, 128) })
+  if (tool === undefined) throw new Refusal('unknown_tool', { tool: meantBy(name) })
   const report = await orFault(log, tool.call(runtime, admin, own(params, 'arguments') ?? own(params, 'args')))
   return { content: [{ type: 'text', text: JSON.stringify(report) }], structuredContent: report, isError: false }
+}
+
+/** Returns the name as it was given, and the tool that was probably meant. */
+function meantBy(name: string): string {
+  const meant = closestName(
+    name,
+    runtimeTools.map((tool) => tool.name),
+  )
+  return `${name.slice(0, 128)}${meant === undefined ? '' : `. Did you mean ${meant}?`}`
 }
 
 /** @throws Refusal `tool_failed` instead of an unexpected error, which is logged. */

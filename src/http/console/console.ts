@@ -106,11 +106,11 @@ export const consoleOperations: readonly Operation[] = [
     group,
     summary: 'Log a browser in: sets a cookie that stands for the admin token of the request',
     answers: { 200: LoginView },
-    refusals: ['key_missing'],
+    refusals: ['token_missing'],
     handle: async ({ server: { logins, forwarded }, context, admin, request, reply }) => {
       const token = secretOf(request.headers)
       // A login does not prolong itself.
-      if (token === undefined) throw new Refusal('key_missing')
+      if (token === undefined) throw new Refusal('token_missing')
       await recordLogin(context, admin)
       const { secret, login } = logins.begin(admin.id, token)
       reply.header('set-cookie', loginCookie(forwarded(request.raw).protocol, secret))

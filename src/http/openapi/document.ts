@@ -7,13 +7,14 @@ import { ErrorBody } from '../schemas.ts'
 import { NamedSchemas } from './named-schemas.ts'
 
 const openRefusals: readonly RefusalCode[] = ['host_not_allowed', 'origin_not_allowed', 'fault']
-const tokenRefusals: readonly RefusalCode[] = [...openRefusals, 'key_missing', 'unauthorized', 'too_many_failures']
+const keyRefusals: readonly RefusalCode[] = [...openRefusals, 'key_missing', 'unauthorized', 'too_many_failures']
+const tokenRefusals: readonly RefusalCode[] = [...openRefusals, 'token_missing', 'token_invalid', 'too_many_failures']
 
 /** What every request can be refused with, by the credential that it requires. */
 const accessRefusals: Readonly<Record<Access, readonly RefusalCode[]>> = {
   open: openRefusals,
-  key: [...tokenRefusals, 'permission_denied', 'profile_gone'],
-  'key or admin token': [...tokenRefusals, 'permission_denied', 'profile_gone', 'address_not_allowed'],
+  key: [...keyRefusals, 'permission_denied', 'profile_gone'],
+  'key or admin token': [...keyRefusals, 'token_invalid', 'permission_denied', 'profile_gone', 'address_not_allowed'],
   'admin token': tokenRefusals,
   runtime: tokenRefusals,
   operator: tokenRefusals,

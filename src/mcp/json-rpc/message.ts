@@ -34,6 +34,7 @@ const uriMax = 16_384
 
 /** Parses one JSON-RPC 2.0 message: https://www.jsonrpc.org/specification */
 export function parseMessage(value: unknown): Message {
+  if (Array.isArray(value)) return invalid(null, 'a message must be an object; batches are not supported')
   if (!isObject(value)) return invalid(null, 'a message must be an object')
   const id = own(value, 'id')
   const method = own(value, 'method')

@@ -9,7 +9,7 @@ const key = { key: Type.String({ maxLength: 512, description: 'A key of the cach
 
 function cacheNamed({ caches }: Runtime, name: string): Cache {
   const cache = Object.hasOwn(caches, name) ? caches[name] : undefined
-  if (cache === undefined) throw new Refusal('not_found', { what: `The cache ${name}` })
+  if (cache === undefined) throw new Refusal('name_unknown', { what: `The cache ${name}`, tool: 'cache_get_names' })
   return cache
 }
 
@@ -52,6 +52,13 @@ export const cacheTools: readonly RuntimeTool[] = [
       const full = allStats(runtime).filter(({ size, max }) => max > 0 && size >= max)
       return { status: full.length === 0 ? 'healthy' : 'warning', full: full.map(({ name }) => name) }
     },
+  }),
+  runtimeTool({
+    name: 'cache_get_packages',
+    title: 'Package cache',
+    description:
+      'Files, size, requests by outcome and bytes of the package cache for each package manager, since the broker started; null without a package cache, and before the first run with a network.',
+    run: async ({ runner }) => ({ package_cache: (await runner.stats()).packages ?? null }),
   }),
   runtimeTool({
     name: 'cache_get_keys',

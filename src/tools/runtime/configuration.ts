@@ -9,7 +9,8 @@ const debugMinutesMax = 24 * 60
 
 const settingNamed = ({ facts }: Runtime, path: string): SettingView => {
   const setting = facts.settings.find(({ name }) => name === path)
-  if (setting === undefined) throw new Refusal('not_found', { what: `The setting ${path.slice(0, 128)}` })
+  if (setting === undefined)
+    throw new Refusal('name_unknown', { what: `The setting ${path.slice(0, 128)}`, tool: 'runtime_get_config' })
   return setting
 }
 
@@ -118,7 +119,8 @@ export const configurationTools: readonly RuntimeTool[] = [
     input: { name: Type.String({ maxLength: 64, description: 'Name of the language, such as python.' }) },
     run: ({ runner: { software } }, { name }) => {
       const interpreter = software.interpreters.find(({ language }) => language === name)
-      if (interpreter === undefined) throw new Refusal('not_found', { what: `The language ${name}` })
+      if (interpreter === undefined)
+        throw new Refusal('name_unknown', { what: `The language ${name}`, tool: 'runtime_get_component_summary' })
       return { ...interpreter, ...(name === 'python' && { packages: software.pythonPackages }) }
     },
   }),

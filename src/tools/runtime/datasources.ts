@@ -10,7 +10,8 @@ const metadata = 'metadata'
 const dsn = { dsn: Type.String({ maxLength: 64, description: 'Name of the datasource, of datasource_get_names.' }) }
 
 function requireKnown(name: string): void {
-  if (name !== metadata) throw new Refusal('not_found', { what: `The datasource ${name}` })
+  if (name !== metadata)
+    throw new Refusal('name_unknown', { what: `The datasource ${name}`, tool: 'datasource_get_names' })
 }
 
 async function describe({ store }: Runtime): Promise<object> {

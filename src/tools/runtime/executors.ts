@@ -48,7 +48,8 @@ export const executorTools: readonly RuntimeTool[] = [
     input: name,
     run: async (runtime, { name: wanted }) => {
       const known = executorNames.find((one) => one === wanted)
-      if (known === undefined) throw new Refusal('not_found', { what: `The executor ${wanted}` })
+      if (known === undefined)
+        throw new Refusal('name_unknown', { what: `The executor ${wanted}`, tool: 'executor_get_names' })
       return { name: known, figures: executorsOf(runtime, await engineOf(runtime))[known] }
     },
   }),

@@ -39,7 +39,7 @@ async function modulesOf(runtime: Runtime): Promise<Module[]> {
 
 async function moduleNamed(runtime: Runtime, name: string): Promise<Module> {
   const found = (await modulesOf(runtime)).find((one) => one.name === name)
-  if (found === undefined) throw new Refusal('not_found', { what: `The module ${name}` })
+  if (found === undefined) throw new Refusal('name_unknown', { what: `The module ${name}`, tool: 'module_get_names' })
   return found
 }
 

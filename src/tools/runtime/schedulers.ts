@@ -19,12 +19,14 @@ const taskName = {
 
 function taskNamed({ jobs }: Runtime, name: string): BackgroundJob {
   const job = Object.hasOwn(jobs, name) ? jobs[name] : undefined
-  if (job === undefined) throw new Refusal('not_found', { what: `The task ${name}` })
+  if (job === undefined)
+    throw new Refusal('name_unknown', { what: `The task ${name}`, tool: 'scheduler_get_all_tasks' })
   return job
 }
 
 function requireScheduler(name: string): void {
-  if (name !== scheduler) throw new Refusal('not_found', { what: `The scheduler ${name}` })
+  if (name !== scheduler)
+    throw new Refusal('name_unknown', { what: `The scheduler ${name}`, tool: 'scheduler_get_names' })
 }
 
 const describe = (name: string, job: BackgroundJob) => {

@@ -62,7 +62,8 @@ export const serverTools: readonly RuntimeTool[] = [
     input: { route: Type.String({ maxLength: 256, description: 'Method and path, such as POST /mcp.' }) },
     run: ({ metrics }, { route }) => {
       const figures = metrics.recent.routes.get(route)
-      if (figures === undefined) throw new Refusal('not_found', { what: `The route ${route}` })
+      if (figures === undefined)
+        throw new Refusal('name_unknown', { what: `The route ${route}`, tool: 'routes_get_all' })
       return figures
     },
   }),
