@@ -55,7 +55,7 @@ class Code:
             return None, None, relative, data
         server.open(relative, data)
         params = {"textDocument": {"uri": server.uri(relative)}, "position": {"line": line - 1, "character": col - 1}, **(extra or {})}
-        return server, server.request(method, params), relative, data
+        return server, server.ask(method, params), relative, data
 
     def definition(self, file_path, line, col):
         server, answer, relative, data = self.ask("textDocument/definition", file_path, line, col)

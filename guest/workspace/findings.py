@@ -20,7 +20,11 @@ HOW = {
     "ruff": "Install it with: pip install ruff",
     "mypy": "Install it with: pip install mypy",
     "golangci-lint": "Install it with: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest",
-    "npx": "Use an image with Node.js and npm.",
+    "pnpm": "Install it with: npm install -g pnpm",
+    "yarn": "Install it with: npm install -g yarn",
+    "bun": "Install it with: npm install -g bun",
+    "eslint": "Install it with: npm install --save-dev eslint",
+    "tsc": "Install it with: npm install --save-dev typescript",
     "git": "Install git, or use an image that has it.",
 }
 
@@ -63,10 +67,16 @@ class Project:
             return {}
 
     def manager(self):
-        for lock, name in (("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lockb", "bun"), ("package-lock.json", "npm")):
-            if self.exists(lock):
-                return name
-        return "npm"
+        """Returns the package manager of the lock file, which is installed."""
+        managers = (("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lockb", "bun"), ("bun.lock", "bun"))
+        name = next((name for lock, name in managers if self.exists(lock)), "npm")
+        need(name, HOW[name])
+        return name
+
+    def package_program(self, name):
+        """Returns the path of a program of the packages of the project, or of PATH."""
+        path = os.path.join(self.root.path, "node_modules", ".bin", name)
+        return path if os.access(path, os.X_OK) else need(name, HOW[name])
 
     def script(self, name):
         scripts = self.package().get("scripts")
@@ -132,7 +142,6 @@ class Project:
     def tests_node(self, timeout, only):
         if self.script("test"):
             manager = self.manager()
-            need(manager, HOW["npm"])
             return self.report([manager, "run", "--silent", "test"] if manager == "npm" else [manager, "run", "test"], timeout, node_failures)
         pattern = ["--test-name-pattern=" + "|".join(re.escape(name) for name in only)] if only else []
         return self.report([need("node", "Use an image with Node.js."), "--test", "--test-reporter=spec", *pattern], timeout, node_failures)
@@ -180,7 +189,7 @@ class Project:
         elif self.script("lint"):
             command = [self.manager(), "run", "lint"]
         else:
-            command = [need("npx", HOW["npx"]), "--no-install", "eslint", ".", "--format=json"]
+            command = [self.package_program("eslint"), ".", "--format=json"]
         return {**self.report(command, timeout, lint_findings), "language": language}
 
     def typecheck(self, timeout=120, language=None):
@@ -194,7 +203,7 @@ class Project:
         elif self.script("typecheck"):
             command = [self.manager(), "run", "typecheck"]
         else:
-            command = [need("npx", HOW["npx"]), "--no-install", "tsc", "--noEmit", "--pretty", "false"]
+            command = [self.package_program("tsc"), "--noEmit", "--pretty", "false"]
         return {**self.report(command, timeout, lint_findings), "language": language}
 
     def run_script(self, name, timeout=300, language=None):
@@ -204,7 +213,6 @@ class Project:
             scripts = self.package().get("scripts")
             names = ", ".join(scripts) if isinstance(scripts, dict) and scripts else "none"
             raise Refused(f"package.json has no script {name!r}; scripts: {names}")
-        need(self.manager(), HOW["npm"])
         return self.report([self.manager(), "run", name], timeout)
 
     def last_failures(self, reader, limit=50):

@@ -19,6 +19,11 @@ ANSWER_SECONDS = 60
 MESSAGE_MAX = 32 * 1024 * 1024
 OPEN_FILES_MAX = 64
 STARTS_MAX = 5
+# https://rust-analyzer.github.io/book/contributing/lsp-extensions.html#server-status
+STATUS = "experimental/serverStatus"
+# The server has begun to read other content meanwhile: https://microsoft.github.io/language-server-protocol/specification
+CONTENT_MODIFIED = -32801
+ATTEMPTS_MAX = 5
 
 
 class LanguageServer:
@@ -34,6 +39,11 @@ class LanguageServer:
         self.next_id = 0
         self.versions = {}
         self.used = time.monotonic()
+        # Until it has read the project, rust-analyzer answers with nothing. The others answer when they have.
+        self.is_ready = threading.Event()
+        self.has_ended = False
+        if language != "rust":
+            self.is_ready.set()
         threading.Thread(target=self.read, daemon=True).start()
         uri = self.uri("")
         self.request("initialize", {
@@ -43,6 +53,7 @@ class LanguageServer:
                 "textDocument": {"definition": {"linkSupport": False}, "references": {}, "rename": {"prepareSupport": False},
                                  "documentSymbol": {"hierarchicalDocumentSymbolSupport": True}},
                 "workspace": {"workspaceEdit": {"documentChanges": True}, "configuration": True, "workspaceFolders": True},
+                "experimental": {"serverStatusNotification": True},
             },
         })
         self.notify("initialized", {})
@@ -70,22 +81,39 @@ class LanguageServer:
     def notify(self, method, params):
         self.send({"method": method, "params": params})
 
+    def ask(self, method, params):
+        """Returns the answer to a question about the project, once the server has read it."""
+        self.used = time.monotonic()
+        if not self.is_ready.wait(ANSWER_SECONDS):
+            raise Refused(f"the language server of {self.language} is still reading the project; retry later")
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt > 0:
+                time.sleep(0.2 * attempt)
+            answer = self.reply(method, params)
+            if (answer.get("error") or {}).get("code") != CONTENT_MODIFIED:
+                break
+        return result_of(method, answer)
+
     def request(self, method, params):
+        return result_of(method, self.reply(method, params))
+
+    def reply(self, method, params):
         with self.lock:
             self.next_id += 1
             number = self.next_id
             entry = self.waiting[number] = [threading.Event(), None]
+            if self.has_ended:
+                entry[0].set()
         self.used = time.monotonic()
         self.send({"id": number, "method": method, "params": params})
         entry[0].wait(ANSWER_SECONDS)
-        self.waiting.pop(number, None)
+        with self.lock:
+            self.waiting.pop(number, None)
         if entry[1] is None:
             if self.alive():
                 raise Refused(f"the language server of {self.language} did not answer within {ANSWER_SECONDS} seconds; retry later")
             raise Refused(f"the language server of {self.language} exited; it is restarted with the next call")
-        if "error" in entry[1]:
-            raise Refused(f"{method}: {str(entry[1]['error'].get('message'))[:500]}")
-        return entry[1].get("result")
+        return entry[1]
 
     def read(self):
         out = self.process.stdout
@@ -110,12 +138,20 @@ class LanguageServer:
                 elif "method" in message and "id" in message:
                     result = [None] * len(message.get("params", {}).get("items", [])) if message["method"] == "workspace/configuration" else None
                     self.send({"id": message["id"], "result": result})
-        except (OSError, ValueError):
+                elif message.get("method") == STATUS:
+                    if message["params"].get("quiescent"):
+                        self.is_ready.set()
+                    else:
+                        self.is_ready.clear()
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
             pass
         finally:
             self.stop()
-            for entry in list(self.waiting.values()):
-                entry[0].set()
+            with self.lock:
+                self.has_ended = True
+                for entry in self.waiting.values():
+                    entry[0].set()
+            self.is_ready.set()
 
     def open(self, path, data):
         """Hands the current text of a file to the server."""
@@ -139,6 +175,12 @@ class LanguageServer:
     def stop(self):
         kill_group(self.process)
         self.process.wait()
+
+
+def result_of(method, answer):
+    if answer.get("error"):
+        raise Refused(f"{method}: {str(answer['error'].get('message'))[:500]}")
+    return answer.get("result")
 
 
 class LanguageServers:
