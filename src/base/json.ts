@@ -30,7 +30,7 @@ const closeBrace = 0x7d
 export function parseJson(bytes: Buffer): unknown {
   if (bytes.length === 0) throw unreadable('it is empty')
   if (!isUtf8(bytes)) throw unreadable('it is not UTF-8')
-  const text = bytes.subarray(0, 3).equals(byteOrderMark) ? bytes.subarray(3) : bytes
+  const text = bytes[0] === byteOrderMark[0] && bytes.subarray(0, 3).equals(byteOrderMark) ? bytes.subarray(3) : bytes
   const hasLongNumber = checkShape(text, unreadable)
   try {
     return hasLongNumber ? parseExact(text.toString('utf8')) : JSON.parse(text.toString('utf8'))
@@ -93,8 +93,20 @@ function checkShape(bytes: Buffer, refused: (problem: string) => Error): boolean
 /** Bytes that are looked at one by one after an escaped quote: where there are many, a search for each takes ten times as long. */
 const escapedStretch = 256
 
+/** Bytes of a string that are looked at one by one, before the rest is searched: calling the search takes as long as that. */
+const shortString = 32
+
 /** @returns where the closing quote stands, or the end of the text. */
 function endOfString(bytes: Buffer, start: number): number {
+  let at = start
+  for (const near = Math.min(start + shortString, bytes.length); at < near; at++) {
+    if (bytes[at] === quote) return at
+    if (bytes[at] === backslash) at++
+  }
+  return endOfLongString(bytes, at)
+}
+
+function endOfLongString(bytes: Buffer, start: number): number {
   for (let at = bytes.indexOf(quote, start); at !== -1; at = bytes.indexOf(quote, at)) {
     let backslashes = 0
     while (at - 1 - backslashes >= start && bytes[at - 1 - backslashes] === backslash) backslashes++

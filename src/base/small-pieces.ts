@@ -2,14 +2,17 @@ import type { Readable } from 'node:stream'
 import { Pace } from './pace.ts'
 
 /** Larger pieces are passed on as they are. */
-const smallBytes = 1024
+export const smallBytes = 1024
 const joinedBytes = 16 * 1024
 /** Pieces of one turn of the event loop after which their stream waits. A program that writes lines sends fewer. */
-const perTurn = 256
+export const perTurn = 256
 /** Beyond that, of all streams of a process together: a tenth of a processor. Each costs about a microsecond. */
 const perSecond = 100_000
 
 const pace = new Pace()
+
+/** Counts the small pieces of a stream in one turn. @returns for how many milliseconds the stream must wait after it. */
+export const waitAfter = (pieces: number): number => (pieces > perTurn ? pace.count(pieces, perSecond) : 0)
 
 /**
  * BOUNDARY: joins the small pieces that arrive in one turn of the event loop, and slows a stream of many of them down. The
@@ -38,7 +41,7 @@ export function joinSmallPieces(stream: Readable): void {
     if (!hasEnded && !stream.destroyed) read(0)
   }
   const endTurn = () => {
-    const waitMs = pieces > perTurn ? pace.count(pieces, perSecond) : 0
+    const waitMs = waitAfter(pieces)
     pieces = 0
     if (stream.destroyed) return
     flush()

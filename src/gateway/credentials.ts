@@ -1,20 +1,26 @@
+import { LRUCache } from 'lru-cache'
 import { Refusal } from '../base/errors.ts'
 import type { UpstreamCredential } from '../core/upstreams/secrets.ts'
 import type { UpstreamTarget } from '../core/upstreams/upstreams.ts'
 
 /** The URL, headers and body change that authenticate one request. */
 export interface Authorized {
-  /** Address of the upstream; includes the credential if it is sent in the query. */
-  url: URL
+  /** Address of the upstream; includes the credential if it is sent in the query. Shared, so it must not be changed. */
+  url: Readonly<URL>
   headers: Record<string, string>
   /** Adds the credential to a message; `undefined` if it is not sent in the body. */
   intoBody: ((message: unknown) => void) | undefined
 }
 
+/** Maximum number of parsed addresses that are cached. */
+const urlsMax = 1_000
+
 /** Distributes requests over the values of each credential. */
 export class Credentials {
   /** Index of the next value, by ID of the upstream. */
   readonly #turns = new Map<string, number>()
+  /** Addresses without credentials. */
+  readonly #urls = new LRUCache<string, URL>({ max: urlsMax })
 
   /**
    * Returns how to authenticate the next request to an upstream. Uses the values of its credential in turn.
@@ -22,15 +28,18 @@ export class Credentials {
    */
   authorize(target: UpstreamTarget): Authorized {
     const { credential, headers } = target.secrets
-    const url = new URL(target.url)
+    const url = this.#urls.get(target.url) ?? new URL(target.url)
+    this.#urls.set(target.url, url)
     if (credential === null) return { url, headers: { ...headers }, intoBody: undefined }
     const value = this.#next(target, credential)
     switch (credential.in) {
       case 'header':
         return { url, headers: { ...headers, [credential.name]: value }, intoBody: undefined }
-      case 'query':
-        url.searchParams.set(credential.name, value)
-        return { url, headers: { ...headers }, intoBody: undefined }
+      case 'query': {
+        const own = new URL(url)
+        own.searchParams.set(credential.name, value)
+        return { url: own, headers: { ...headers }, intoBody: undefined }
+      }
       case 'env':
         throw new Refusal('upstream_misconfigured', {
           ...{ upstream: target.name, problem: 'its credential is a variable, which only a program has' },

@@ -52,7 +52,9 @@ export class EventBoundary {
 export const discardPartialEvent = '\nevent: incomplete\n\n'
 
 /** Wraps a JSON body into one event as it arrives. Replaces line breaks by spaces, since JSON strings contain none. */
-export async function* asEvent(body: AsyncIterable<Uint8Array>): AsyncGenerator<string | Uint8Array, void, undefined> {
+export async function* asEvent(
+  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+): AsyncGenerator<string | Uint8Array, void, undefined> {
   yield 'event: message\ndata: '
   for await (const piece of body) {
     const line = Buffer.from(piece)

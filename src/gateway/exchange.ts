@@ -24,10 +24,10 @@ export interface UpstreamAnswer {
 }
 
 /** Headers of a client that are forwarded. Credentials and cookies are never forwarded. */
-const requestHeaders: ReadonlySet<string> = new Set([
+const requestHeaders: readonly string[] = [
   ...['mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name', 'last-event-id'],
   ...[...traceHeaders, 'accept-language'],
-])
+]
 /** Headers that repeat arguments of a call (`x-mcp-header`). */
 const argumentHeader = /^mcp-param-[a-z0-9-]{1,64}$/
 const responseHeaders: readonly string[] = ['mcp-session-id', 'mcp-protocol-version', 'retry-after', 'content-language']
@@ -45,8 +45,15 @@ export function passedOn({ headers, method }: RelayRequest): Record<string, stri
     'user-agent': 'glovebox',
     ...(method === 'POST' && { 'content-type': 'application/json' }),
   }
-  for (const [name, value] of Object.entries(headers)) {
-    if (typeof value === 'string' && (requestHeaders.has(name) || argumentHeader.test(name))) passed[name] = value
+  for (const name of requestHeaders) {
+    const value = headers[name]
+    if (typeof value === 'string') passed[name] = value
+  }
+  for (const name in headers) {
+    if (name.startsWith('mcp-p') && argumentHeader.test(name)) {
+      const value = headers[name]
+      if (typeof value === 'string') passed[name] = value
+    }
   }
   return passed
 }

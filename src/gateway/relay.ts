@@ -3,7 +3,6 @@ import { Readable } from 'node:stream'
 import type { Agent } from 'undici'
 import { monotonicMs } from '../base/clock.ts'
 import { Refusal } from '../base/errors.ts'
-import { joinSmallPieces } from '../base/small-pieces.ts'
 import type { Caller } from '../core/caller.ts'
 import type { Core } from '../core/core.ts'
 import { loginRequired } from '../core/upstreams/login-required.ts'
@@ -14,6 +13,7 @@ import type { CallRates } from './call-rates.ts'
 import { deferred } from './connected-answers.ts'
 import type { ConnectedUpstreams } from './connected-upstreams.ts'
 import type { Credentials } from './credentials.ts'
+import { requestDirectly } from './direct-answer.ts'
 import { LegacyUpstreams } from './eras/legacy-upstreams.ts'
 import type { SendMessage } from './eras/messages.ts'
 import { ModernUpstreams } from './eras/modern-upstreams.ts'
@@ -29,7 +29,7 @@ import {
   sessionHeaders,
   type UpstreamAnswer,
 } from './exchange.ts'
-import { toRefusal, UpstreamTimeout } from './failures.ts'
+import { toRefusal } from './failures.ts'
 import { countedRequests, isRestricted, mayCall, requireAllowed, sketchOf, tryParse } from './message.ts'
 import type { AccessTokens } from './oauth/access-tokens.ts'
 import { type Call, type RelayReply, streamed } from './reply.ts'
@@ -269,34 +269,19 @@ export class Relay {
     if (transport !== 'http') return this.#deps.connected[transport].exchange(call)
     const { target, request, message } = call
     const { url, headers: own, intoBody } = this.#deps.credentials.authorize(target)
-    const { timeoutMs } = target
-    const ending = new AbortController()
-    const timer = setTimeout(() => ending.abort(new UpstreamTimeout()), timeoutMs)
-    // Cheaper than AbortSignal.any, and this is done for each call.
-    const leave = () => ending.abort(request.signal.reason)
-    const settle = () => request.signal.removeEventListener('abort', leave)
-    request.signal.addEventListener('abort', leave, { once: true })
-    if (request.signal.aborted) leave()
     const isLong = request.method === 'GET'
-    try {
-      const { statusCode, headers, body } = await this.#deps.agent.request({
-        ...{ origin: url.origin, path: `${url.pathname}${url.search}`, method: request.method },
+    return requestDirectly(
+      this.#deps.agent,
+      {
+        ...{ ...placeOf(url), method: request.method },
         headers: { ...passedOn(request), ...more, ...own },
         body: request.method === 'POST' ? bodyToSend(request.body, message, target, intoBody) : null,
-        signal: ending.signal,
         headersTimeout: 0,
         // The stream of a GET is silent until the upstream sends a message.
         bodyTimeout: isLong ? 0 : idleMs,
-      })
-      body.once('close', settle)
-      joinSmallPieces(body)
-      return { status: statusCode, headers, body }
-    } catch (error) {
-      settle()
-      throw error
-    } finally {
-      clearTimeout(timer)
-    }
+      },
+      { signal: request.signal, timeoutMs: target.timeoutMs },
+    )
   }
 
   /** Leaves out the tools that the caller may not call, and those that are not as they were approved. */
@@ -343,6 +328,17 @@ export class Relay {
       problem: `it answered with status ${status}${status < 400 ? ', a redirect' : ''}: ${excerpt(text)}`,
     })
   }
+}
+
+const places = new WeakMap<object, { origin: string; path: string }>()
+
+/** Returns the parts of an address; reading them of the URL each time takes as long as finding the upstream. */
+function placeOf(url: Readonly<URL>): { origin: string; path: string } {
+  const known = places.get(url)
+  if (known) return known
+  const place = { origin: url.origin, path: `${url.pathname}${url.search}` }
+  places.set(url, place)
+  return place
 }
 
 const isNamed = (tool: unknown): tool is { name: string } =>

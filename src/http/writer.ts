@@ -45,6 +45,7 @@ export class Writer {
       if (!this.gone && !this.#response.writableNeedDrain && when())
         this.#response.write(typeof text === 'string' ? text : text())
     }, afterMs).unref()
+    this.#response.once('close', () => clearInterval(this.#keepAlive))
     return this
   }
 
@@ -61,6 +62,17 @@ export class Writer {
   /** Writes bytes, in one piece. Resolves like `write`. */
   async writeBytes(bytes: Uint8Array): Promise<void> {
     if (!this.gone && !this.#response.write(bytes)) await this.#room()
+  }
+
+  /** Writes bytes, in one piece. @returns whether there is room for more. */
+  offer(bytes: Uint8Array): boolean {
+    this.#keepAlive?.refresh()
+    return this.gone || this.#response.write(bytes)
+  }
+
+  /** Resolves when there is room for more, or the client is gone. Disconnects a client that reads nothing for too long. */
+  room(): Promise<void> {
+    return this.#room()
   }
 
   end(): void {

@@ -1,4 +1,5 @@
 import { hash, randomBytes } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import { BackgroundJob } from '../../base/background-job.ts'
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
@@ -17,6 +18,9 @@ const secretBytes = 32
 
 /** Number of random characters that lists show: enough to distinguish keys, too few to help in guessing one. */
 const shownCharacters = 4
+
+/** Maximum number of keys whose rows are cached. */
+const knownMax = 10_000
 
 /** Interval for cancelling the runs of revoked keys. The key itself is refused immediately. */
 const watchIntervalMs = 250
@@ -89,6 +93,15 @@ export interface KeyDeps {
   retired(keyId: string): Promise<void>
 }
 
+/** A key as the database had it at a version. */
+interface KnownKey {
+  key: KeyRow
+  caller: Caller
+  /** When the secret stops being valid, as ISO 8601; `null` if it is the current one of its key. */
+  until: string | null
+  version: string | undefined
+}
+
 /** Authenticates callers by their keys, and cancels the runs of revoked keys. */
 export class Keys {
   readonly #store: Store
@@ -98,6 +111,8 @@ export class Keys {
   readonly #log: Log
   readonly #retired: KeyDeps['retired']
   readonly retirement: BackgroundJob
+  /** By hash of the secret. */
+  readonly #known = new LRUCache<string, KnownKey>({ max: knownMax })
 
   constructor({ store, runner, profiles, vault, log, retired }: KeyDeps) {
     this.#retired = retired
@@ -117,13 +132,27 @@ export class Keys {
 
   /**
    * BOUNDARY: returns the caller that a secret belongs to. The lookup is by hash, so its timing reveals nothing
-   * about any secret. Nothing is cached, so a revocation takes effect immediately.
+   * about any secret. A row is used again only if no process has written to the database since it was read, so a revocation
+   * takes effect immediately.
+   * @returns the same object until its key may have changed.
    * @throws Refusal `unauthorized`, `profile_gone`.
    */
   async authenticate(secret: string): Promise<Caller> {
-    const key = await this.#find(hashOf(secret))
-    if (key === undefined || !isLive(key)) throw new Refusal('unauthorized')
-    return this.#toCaller(key)
+    const secretHash = hashOf(secret)
+    const version = this.#store.version()
+    const known = this.#known.get(secretHash)
+    if (known !== undefined && version !== undefined && known.version === version) {
+      if (!isLive(known.key) || isOver(known.until)) throw new Refusal('unauthorized')
+      if ((await this.#profiles.get(known.key.orgId, known.key.profile)) === known.caller.profile) return known.caller
+    }
+    const found = await this.#find(secretHash)
+    if (found === undefined || !isLive(found.key)) {
+      this.#known.delete(secretHash)
+      throw new Refusal('unauthorized')
+    }
+    const caller = await this.#toCaller(found.key)
+    this.#known.set(secretHash, { ...found, caller, version })
+    return caller
   }
 
   /**
@@ -148,11 +177,11 @@ export class Keys {
   }
 
   /** Finds a key by its secret, or by the previous one while that is valid. */
-  async #find(secretHash: string): Promise<KeyRow | undefined> {
+  async #find(secretHash: string): Promise<Pick<KnownKey, 'key' | 'until'> | undefined> {
     const key = await this.#store.keys.findBySecretHash(secretHash)
-    if (key) return key
+    if (key) return { key, until: null }
     const rotated = await this.#store.keys.findByPreviousHash(secretHash)
-    return rotated && !isOver(rotated.previousUntil) ? rotated : undefined
+    return rotated && !isOver(rotated.previousUntil) ? { key: rotated, until: rotated.previousUntil } : undefined
   }
 
   /** Starts to retire keys that have expired or that any process has revoked. */

@@ -41,6 +41,8 @@ export class Rights {
   readonly #tools: readonly ToolGrant[]
   readonly #hidden: HiddenTools
   readonly #store: Pick<Store, 'runs'>
+  /** The tools that grant each capability. */
+  readonly #granted = new Map<Capability, readonly ToolGrant[]>()
 
   /** @param tools all existing tools. */
   constructor(tools: readonly ToolGrant[], hidden: HiddenTools, store: Pick<Store, 'runs'>) {
@@ -123,7 +125,11 @@ export class Rights {
   }
 
   #granting(capability: Capability): readonly ToolGrant[] {
-    return this.#tools.filter(({ capabilities }) => capabilities.includes(capability))
+    const known = this.#granted.get(capability)
+    if (known) return known
+    const granting = this.#tools.filter(({ capabilities }) => capabilities.includes(capability))
+    this.#granted.set(capability, granting)
+    return granting
   }
 
   #missing(capability: Capability): Refusal {

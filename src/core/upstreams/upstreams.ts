@@ -78,6 +78,11 @@ export const upstreamNeeds = {
   target: 'upstreams.call',
 } as const
 
+interface Offer {
+  mode: UpstreamRow['credentialMode']
+  target: UpstreamTarget
+}
+
 interface Known {
   row: UpstreamRow
   listing: UpstreamListing | null
@@ -93,6 +98,8 @@ export class Upstreams {
   readonly #credentials: StoredCredentials
   readonly #seen: SeenTools
   readonly #ofOrgs: ReadCache<ReadonlyMap<string, Known>>
+  /** How each caller connects; a caller and a row are the same objects until they change. */
+  readonly #offers = new WeakMap<Caller, WeakMap<Known, Offer>>()
   /** Parsed listings, by ID and time of the last change of the row. */
   readonly #parsed = new LRUCache<string, Known>({ max: orgsMax })
 
@@ -152,13 +159,13 @@ export class Upstreams {
    * credential of its own.
    */
   async target(caller: Caller, name: string): Promise<UpstreamTarget> {
-    const target = await this.#withCredential(caller, name)
-    return { ...target, suspended: this.#seen.suspended(target) }
+    const { mode, target: offered } = await this.#target(caller, name)
+    const target = mode === 'shared' ? offered : await this.#withCredential(caller, name, { mode, target: offered })
+    const suspended = this.#seen.suspended(target)
+    return suspended === target.suspended ? target : { ...target, suspended }
   }
 
-  async #withCredential(caller: Caller, name: string): Promise<UpstreamTarget> {
-    const { mode, target } = await this.#target(caller, name)
-    if (mode === 'shared') return target
+  async #withCredential(caller: Caller, name: string, { mode, target }: Offer): Promise<UpstreamTarget> {
     const own = await this.#credentials.get({ upstreamId: target.id, keyId: caller.keyId })
     if (own === null) {
       if (mode === 'per_key_or_shared') return target
@@ -180,13 +187,13 @@ export class Upstreams {
     return { ...target, credentialOf: caller.keyId }
   }
 
-  async #target(
-    caller: Caller,
-    name: string,
-  ): Promise<{ mode: UpstreamRow['credentialMode']; target: UpstreamTarget }> {
+  async #target(caller: Caller, name: string): Promise<Offer> {
     const known = await this.#find(caller.orgId, name)
+    if (known === undefined) return unknownUpstream(name)
+    const offer = this.#offers.get(caller)?.get(known)
+    if (offer) return offer
     const granted = grantedTools(caller, name)
-    if (known === undefined || (granted !== 'all' && granted.size === 0)) return unknownUpstream(name)
+    if (granted !== 'all' && granted.size === 0) return unknownUpstream(name)
     const { row, approved, suspended } = known
     const { id, orgId, transport, url, program, timeoutMs, listedAt } = row
     const target = {
@@ -205,7 +212,11 @@ export class Upstreams {
       ...{ readOnly: caller.upstreamPolicy?.read_only === true },
       constraints: constraintsOf(caller.upstreamPolicy, name),
     }
-    return { mode: row.credentialMode, target }
+    const made: Offer = { mode: row.credentialMode, target }
+    const ofCaller = this.#offers.get(caller)
+    if (ofCaller) ofCaller.set(known, made)
+    else this.#offers.set(caller, new WeakMap([[known, made]]))
+    return made
   }
 
   /**

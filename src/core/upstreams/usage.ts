@@ -71,7 +71,8 @@ export class UpstreamUsage {
   }
 
   #add(count: UpstreamUsageRow): void {
-    const id = JSON.stringify([count.keyId, count.day, count.upstream, count.tool])
+    // Neither a key, a day nor an upstream contains a space.
+    const id = `${count.keyId} ${count.day} ${count.upstream} ${count.tool}`
     const known = this.#counts.get(id)
     if (known === undefined) {
       this.#counts.set(id, count)

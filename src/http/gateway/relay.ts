@@ -1,11 +1,13 @@
+import type { OutgoingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyReply, RouteHandlerMethod } from 'fastify'
 import { Refusal } from '../../base/errors.ts'
 import type { RelayRequest } from '../../gateway/exchange.ts'
-import type { RelayReply } from '../../gateway/reply.ts'
+import type { DirectReply, RelayReply } from '../../gateway/reply.ts'
 import { fault, type Log } from '../../observe/log.ts'
 import { startWriting } from '../answer.ts'
 import type { Operation, ServerContext } from '../operation.ts'
+import type { Writer } from '../writer.ts'
 import { gatewayGroup, keepAliveComment } from './group.ts'
 import { openLegacySession, opensLegacySession } from './legacy-sse.ts'
 
@@ -78,8 +80,65 @@ async function send(reply: FastifyReply, answer: RelayReply): Promise<void> {
       await reply.code(answer.status).send(answer.body.length === 0 ? undefined : answer.body)
       return
     case 'stream':
-      return sendPieces(reply, answer)
+      return answer.direct ? sendDirectly(reply, answer, answer.direct) : sendPieces(reply, answer)
   }
+}
+
+/** Sends what arrives as it arrives; a response that is there as a whole with its length, in one write. */
+function sendDirectly(
+  reply: FastifyReply,
+  { isBetween, discard }: Extract<RelayReply, { kind: 'stream' }>,
+  direct: DirectReply,
+): void {
+  const { raw, request } = reply
+  if (reply.sent) {
+    // Ended from outside, because its key was revoked meanwhile.
+    discard()
+    return
+  }
+  let writer: Writer | undefined
+  const begin = () => {
+    reply.code(200).header('x-accel-buffering', 'no')
+    writer = startWriting(reply).keepAlive(keepAliveComment, { when: isBetween })
+    return writer
+  }
+  direct.forward({
+    take: (bytes, isLast) => {
+      if (writer === undefined && isLast) {
+        sendWhole(reply, bytes)
+        return true
+      }
+      const to = writer ?? begin()
+      const hasRoom = bytes === undefined || to.offer(bytes)
+      if (isLast) to.end()
+      else if (!hasRoom) void to.room().then(() => direct.resume())
+      return hasRoom
+    },
+    fail: (error) => {
+      if (!(error instanceof Refusal || raw.destroyed)) fault(error, request.log as Log)
+      // The response has begun, and its end is missing: the client must not take it for complete.
+      raw.destroy()
+    },
+  })
+  if (reply.sent) return
+  begin()
+  raw.flushHeaders()
+}
+
+/** Larger responses are not copied. */
+const copiedMaxBytes = 16 * 1024
+
+function sendWhole(reply: FastifyReply, bytes: Buffer = Buffer.alloc(0)): void {
+  const { raw } = reply
+  reply.hijack()
+  raw.on('error', () => {
+    // The client disconnected.
+  })
+  const headers = { ...reply.getHeaders(), 'x-accel-buffering': 'no', 'content-length': bytes.length }
+  raw.writeHead(200, headers as OutgoingHttpHeaders)
+  // Node writes a text together with the headers, at once. Each byte is a character of Latin-1.
+  if (bytes.length <= copiedMaxBytes) raw.end(bytes.toString('latin1'), 'latin1')
+  else raw.end(bytes)
 }
 
 async function sendPieces(
