@@ -577,6 +577,11 @@ export const refusalTexts = {
     message: "The context '{context}' has reached the maximum of {limit} waiting calls.",
     hint: 'Wait until calls have ended, or use another context: calls of one context run one after another.',
   },
+  input_full: {
+    kind: 'busy',
+    message: 'Process {process} does not read its input, and as much waits for it as can.',
+    hint: 'Write more when it reads, or end it.',
+  },
   interpreter_missing: {
     kind: 'invalid_argument',
     message: "The image of this sandbox cannot run '{language}': {reason}.",

@@ -129,10 +129,15 @@ export class SandboxProcesses {
     return this.#with(caller, ref, (sandbox) => waitForProcess(sandbox, processId, asked))
   }
 
-  /** Writes to standard input. Waits while the process does not read. @throws Refusal process_unknown. */
-  write(caller: Caller, ref: SandboxRef, processId: number, bytes: Uint8Array): Promise<void> {
+  /**
+   * Writes to standard input. Waits while the process does not read, until `signal` ends that.
+   * @throws Refusal process_unknown, input_full.
+   */
+  write(caller: Caller, ref: SandboxRef, processId: number, bytes: Uint8Array, signal: AbortSignal): Promise<void> {
     checkInput(bytes)
-    return this.#with(caller, ref, ({ row, processes }) => processes.write(row.id, known(processId), 'stdin', bytes))
+    return this.#with(caller, ref, ({ row, processes }) =>
+      processes.write(row.id, known(processId), 'stdin', bytes, signal),
+    )
   }
 
   closeStdin(caller: Caller, ref: SandboxRef, processId: number): Promise<void> {

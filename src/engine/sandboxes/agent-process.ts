@@ -34,6 +34,9 @@ interface Waiting {
   taken: PromiseWithResolvers<void>
 }
 
+/** Returns what a piece of input that waits counts for, in bytes: a small one is a request that waits, too. */
+export const inputCost = (bytes: Uint8Array): number => Math.max(bytes.length, 32 * 1024)
+
 /** One stream to a process, within the window of the agent. */
 class Input {
   readonly #send: (bytes: Uint8Array) => void
@@ -45,6 +48,11 @@ class Input {
   constructor(send: (bytes: Uint8Array) => void, end: () => void) {
     this.#send = send
     this.#end = end
+  }
+
+  /** The cost of the pieces that were not taken as a whole. */
+  get waiting(): number {
+    return this.#queue.reduce((sum, { bytes }) => sum + inputCost(bytes), 0)
   }
 
   write(bytes: Uint8Array): Promise<void> {
@@ -123,6 +131,11 @@ export class AgentProcess {
 
   get hasEnded(): boolean {
     return this.#state === 'ended'
+  }
+
+  /** Returns the cost of the input that was written and that the sandbox did not take. */
+  waitingInput(to: InputStream): number {
+    return this.#inputs[to].waiting
   }
 
   /** Resolves when the sandbox took the bytes. */

@@ -247,14 +247,24 @@ export class ProcessClient implements SandboxProcesses {
     }
   }
 
-  async write(sandboxId: string, processId: number, to: 'stdin' | 'channel', bytes: Uint8Array): Promise<void> {
-    for (let at = 0; at < bytes.length; at += inputPieceBytes) {
+  async write(
+    sandboxId: string,
+    processId: number,
+    to: 'stdin' | 'channel',
+    bytes: Uint8Array,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const left = Promise.withResolvers<void>()
+    signal?.addEventListener('abort', () => left.resolve(), { once: true })
+    for (let at = 0; at < bytes.length && !signal?.aborted; at += inputPieceBytes) {
       const piece = bytes.subarray(at, at + inputPieceBytes)
-      await this.#link.ask(
+      const taken = this.#link.ask(
         (request) => ({ type: 'process_write', request, sandboxId, processId, to }),
         undefined,
         piece,
       )
+      // What waits for a program that never reads must not hold `bytes` after the caller has left.
+      await Promise.race([taken, left.promise])
     }
   }
 

@@ -116,8 +116,18 @@ export interface SandboxProcesses {
    * event stands for it. Ending the iteration early detaches only.
    */
   attach(sandboxId: string, processId: number, afterSeq: number): AsyncIterableIterator<ProcessEvent, void, undefined>
-  /** Resolves when the sandbox took the bytes: a program that does not read makes it wait. */
-  write(sandboxId: string, processId: number, to: 'stdin' | 'channel', bytes: Uint8Array): Promise<void>
+  /**
+   * Resolves when the sandbox took the bytes: a program that does not read makes it wait, until `signal` ends that. Then
+   * at most one piece of them can still arrive.
+   * @throws Refusal input_full.
+   */
+  write(
+    sandboxId: string,
+    processId: number,
+    to: 'stdin' | 'channel',
+    bytes: Uint8Array,
+    signal?: AbortSignal,
+  ): Promise<void>
   close(sandboxId: string, processId: number, what: 'stdin' | 'channel'): Promise<void>
   /** To its process group, or to it alone. */
   signal(sandboxId: string, processId: number, signal: number, target: 'group' | 'one'): Promise<void>

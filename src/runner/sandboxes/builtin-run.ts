@@ -48,7 +48,7 @@ export class BuiltinRun {
       output: (stream, bytes) => this.#take(stream, bytes),
       ended: (exit) => {
         if (exit.how === 'exited' && exit.code === 0) this.#finish()
-        else this.#fail(refusalOf(this.#error.toString('latin1'), ...this.#paths))
+        else this.#fail(refusalOf(this.#error.toString('latin1'), this.#paths, spawn.builtin))
       },
     })
     this.#process.grant('output', windowBytes)
@@ -107,8 +107,11 @@ export function withinFrame<T>(work: () => T): T {
   }
 }
 
-/** @param text number of an error, from the sandbox. */
-function refusalOf(text: string, path: string, target: string): Error {
+/**
+ * @param text number of an error, from the sandbox.
+ * @param paths that a request used, and that it would have made.
+ */
+function refusalOf(text: string, [path, target]: readonly [string, string], builtin: Spawn['builtin']): Error {
   const name = names.get(Number(text))
   switch (name) {
     case 'ENOENT':
@@ -138,6 +141,9 @@ function refusalOf(text: string, path: string, target: string): Error {
     case 'ETXTBSY':
       return new Refusal('file_busy', { path })
     case 'ENOSPC':
+      if (builtin === 'watch')
+        return new Refusal('path_invalid', { problem: 'has more than 4,096 directories to watch' })
+      return new Refusal('storage_full')
     case 'EDQUOT':
     case 'EFBIG':
     case 'EMLINK':

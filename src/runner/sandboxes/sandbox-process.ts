@@ -1,14 +1,17 @@
 import { wallMs } from '../../base/clock.ts'
+import { Refusal } from '../../base/errors.ts'
 import type { ProcessEnding, ProcessSpec, ProcessStatus, ProcessStream, TerminalSize } from '../../base/sandbox.ts'
 import { nameOf } from '../../engine/jails/ending.ts'
 import type { AgentExit, Spawn } from '../../engine/sandboxes/agent-channel.ts'
-import type { AgentProcess, InputStream } from '../../engine/sandboxes/agent-process.ts'
+import { type AgentProcess, type InputStream, inputCost } from '../../engine/sandboxes/agent-process.ts'
 import type { SandboxJail } from '../../engine/sandboxes/sandbox-jail.ts'
 import type { MemoryKills } from './memory-kills.ts'
 import { ProcessLog } from './process-log.ts'
 
 /** Output that a process may write ahead of its slowest reader, in bytes. */
 const windowBytes = 256 * 1024
+/** Input that waits for a process which does not read it. */
+const waitingInputBytes = 1024 * 1024
 export const keepBytes = { least: 16 * 1024, usual: 1024 * 1024, most: 8 * 1024 * 1024 } as const
 
 const SIGKILL = 9
@@ -102,7 +105,11 @@ export class SandboxProcess {
     }
   }
 
-  write(to: InputStream, bytes: Uint8Array): Promise<void> {
+  /** @throws Refusal input_full while too much waits for the process. */
+  async write(to: InputStream, bytes: Uint8Array): Promise<void> {
+    const waiting = this.#process.waitingInput(to)
+    if (waiting > 0 && waiting + inputCost(bytes) > waitingInputBytes)
+      throw new Refusal('input_full', { process: this.processId })
     return this.#process.write(to, bytes)
   }
 

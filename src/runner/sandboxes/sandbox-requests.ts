@@ -1,4 +1,5 @@
 import { Refusal } from '../../base/errors.ts'
+import { inputCost } from '../../engine/sandboxes/agent-process.ts'
 import type { FrontLink } from '../front-link.ts'
 import type { FromRunner, ToRunner } from '../protocol/messages.ts'
 import { inputPieceBytes, type ToSandboxes, type ToSandboxFiles } from '../protocol/sandbox-messages.ts'
@@ -10,8 +11,8 @@ import type { Sandboxes } from './sandboxes.ts'
 
 /** Attachments and unanswered requests of one front; more of them are a protocol violation. */
 const maxPending = 16_384
-/** Bytes for processes that do not read them; beyond it further ones are refused. */
-const maxWritingBytes = 256 * 1024 * 1024
+/** Input for processes that do not read it, by its cost; beyond it further input is refused. At most 8,192 pieces. */
+const maxWritingBytes = { total: 256 * 1024 * 1024, perOrg: 64 * 1024 * 1024 }
 
 export const isOfSandboxes = (message: ToRunner): message is ToSandboxes =>
   message.type.startsWith('sandbox_') || message.type.startsWith('process_')
@@ -31,6 +32,8 @@ export class SandboxRequests {
   readonly #files: SandboxFileRequests
   readonly #readers = new Map<number, Reader>()
   #pending = 0
+  /** Of processes that do not read, by organization. */
+  readonly #writing = new Map<string, number>()
   #writingBytes = 0
   #isPumping = false
   #unsubscribe: (() => void) | undefined
@@ -152,7 +155,7 @@ export class SandboxRequests {
         this.#attach(message, sandbox.process(processId))
         return undefined
       case 'process_write':
-        await this.#write(sandbox.runningProcess(processId), message.to, payload)
+        await this.#write(sandbox.spec.orgId, sandbox.runningProcess(processId), message.to, payload)
         return undefined
       case 'process_close':
         sandbox.runningProcess(processId).close(message.what)
@@ -169,17 +172,23 @@ export class SandboxRequests {
     }
   }
 
-  async #write(process: SandboxProcess, to: 'stdin' | 'channel', bytes: Buffer): Promise<void> {
+  async #write(orgId: string, process: SandboxProcess, to: 'stdin' | 'channel', bytes: Buffer): Promise<void> {
     if (bytes.length > inputPieceBytes)
       throw new Refusal('invalid_argument', { field: 'bytes', problem: 'is too long' })
-    if (this.#writingBytes + bytes.length > maxWritingBytes)
+    const cost = inputCost(bytes)
+    const ofOrg = this.#writing.get(orgId) ?? 0
+    if (ofOrg + cost > maxWritingBytes.perOrg || this.#writingBytes + cost > maxWritingBytes.total)
       throw new Refusal('unavailable', { reason: 'too much input waits for processes that do not read it' })
-    this.#writingBytes += bytes.length
+    this.#writing.set(orgId, ofOrg + cost)
+    this.#writingBytes += cost
     try {
       // A view of the buffer that was read, which would pin all of it while the process does not read.
       await process.write(to, Buffer.from(bytes))
     } finally {
-      this.#writingBytes -= bytes.length
+      this.#writingBytes -= cost
+      const left = (this.#writing.get(orgId) ?? 0) - cost
+      if (left > 0) this.#writing.set(orgId, left)
+      else this.#writing.delete(orgId)
     }
   }
 

@@ -63,8 +63,8 @@ export const sandboxProcesses = tool({
       case 'write': {
         const { data = '', close = false } = given
         const number = given.process_id ?? missing('process_id')
-        if (data !== '') await processes.write(caller, ref, number, Buffer.from(data))
-        if (close) await processes.closeStdin(caller, ref, number)
+        if (data !== '') await processes.write(caller, ref, number, Buffer.from(data), signal)
+        if (close && !signal.aborted) await processes.closeStdin(caller, ref, number)
         return textResult(close ? 'Written, and standard input is closed.' : 'Written.')
       }
       case 'signal': {

@@ -108,19 +108,24 @@ export class KernelContext {
 
   /** Starts the kernel if it does not run. @throws Refusal interpreter_missing. */
   start(): Promise<void> {
-    return this.#turns.run('', async () => {
+    return this.#inTurn(async () => {
       await this.#runningKernel()
     })
   }
 
   /** Runs a call after the earlier ones. @param events receives what it yields. */
-  async run(call: Call, events: AsyncQueue<CallEvent>, signal: AbortSignal): Promise<void> {
+  run(call: Call, events: AsyncQueue<CallEvent>, signal: AbortSignal): Promise<void> {
+    return this.#inTurn(async () => {
+      if (!signal.aborted) await this.#call(call, events, signal)
+    })
+  }
+
+  /** @throws Refusal context_busy. What waits does so after its client has left, too. */
+  async #inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
     if (this.#waiting >= waitingMax) throw new Refusal('context_busy', { context: this.id, limit: waitingMax })
     this.#waiting += 1
     try {
-      await this.#turns.run('', async () => {
-        if (!signal.aborted) await this.#call(call, events, signal)
-      })
+      return await this.#turns.run('', work)
     } finally {
       this.#waiting -= 1
     }
@@ -155,7 +160,7 @@ export class KernelContext {
     if (this.#rewind === 0) throw unavailable('it keeps no earlier states')
     const files = this.#files
     if (withFiles && !files) throw unavailable('it keeps no files, since it was created without rewind_files')
-    return this.#turns.run('', async () => {
+    return this.#inTurn(async () => {
       const kernel = this.#kernel
       if (!kernel || kernel.hasEnded) throw unavailable('it has not run code yet')
       if (withFiles) await files?.check(calls)

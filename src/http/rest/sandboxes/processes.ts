@@ -104,12 +104,15 @@ type ProcessPath = `${typeof processPath}${string}`
 function change<Body extends TObject | undefined = undefined>({
   act,
   method = 'POST',
+  refusals: more = [],
   ...definition
 }: {
   id: string
   path: ProcessPath
   summary: string
   method?: 'POST' | 'DELETE'
+  /** Besides those of every operation on a process. */
+  refusals?: readonly RefusalCode[]
   body?: Body
   act(call: KeyCall<typeof processPath, Body> & { ref: SandboxRef; process: number }): Promise<void>
 }): Operation {
@@ -119,7 +122,7 @@ function change<Body extends TObject | undefined = undefined>({
     path: definition.path as typeof processPath,
     method,
     answers: { 204: null },
-    refusals,
+    refusals: [...refusals, ...more],
     handle: async (call) => {
       await act({ ...call, ref: refOf(call.params, call.query), process: toNumber(call.params.process) })
       return noContent
@@ -181,10 +184,13 @@ export const processOperations: readonly Operation[] = [
     path: `${processPath}/stdin`,
     summary: 'Write to the standard input of a process, and close it',
     body: StdinBody,
-    act: async ({ core, caller, ref, process, body: { data, data_base64, close } }) => {
+    refusals: ['input_full'],
+    act: async ({ core, caller, ref, process, reply, body: { data, data_base64, close } }) => {
+      keepRequiring(reply, { core }, 'sandboxes.execute')
+      const signal = gone(reply)
       const bytes = data_base64 === undefined ? Buffer.from(data ?? '') : Buffer.from(data_base64, 'base64')
-      if (bytes.length > 0 || !close) await core.sandboxProcesses.write(caller, ref, process, bytes)
-      if (close) await core.sandboxProcesses.closeStdin(caller, ref, process)
+      if (bytes.length > 0 || !close) await core.sandboxProcesses.write(caller, ref, process, bytes, signal)
+      if (close && !signal.aborted) await core.sandboxProcesses.closeStdin(caller, ref, process)
     },
   }),
   change({
