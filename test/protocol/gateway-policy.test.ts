@@ -31,8 +31,13 @@ afterAll(async () => {
   upstream.close()
 })
 
-const newKey = async (upstream_policy: UpstreamPolicy, more: KeySettings = {}): Promise<string> =>
-  (await createKey(front.core.adminContext, operator, org, { upstream_policy, ...more }, [])).secret
+const ids = new Map<string, string>()
+
+const newKey = async (upstream_policy: UpstreamPolicy, more: KeySettings = {}): Promise<string> => {
+  const { secret, id } = await createKey(front.core.adminContext, operator, org, { upstream_policy, ...more }, [])
+  ids.set(secret, id)
+  return secret
+}
 
 const toolCall = (name: string, given: object) => ({
   ...{ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: given } },
@@ -125,6 +130,31 @@ describe('a key with a number of calls per minute', () => {
     rates.count(limited, 60)
     expect(() => rates.count(limited, 1)).toThrow('60 requests')
     rates.count({ keyId: 'other', upstreamPolicy: null }, 1_000_000)
+  })
+})
+
+describe('a call through tool_call', () => {
+  /** Calls the tool that calls others. @returns the text of the answer. */
+  const throughSearch = async (key: string, name: string, given: object): Promise<string> => {
+    const inner = { name: `acme_files__${name}`, arguments: given }
+    const headers = { authorization: `Bearer ${key}`, accept: 'application/json, text/event-stream' }
+    return (await front.post('/v1/mcp?discovery=search', toolCall('tool_call', inner), headers)).text()
+  }
+
+  it('obeys the policy of the key, and is counted, like any other', async () => {
+    const reading = await newKey({ read_only: true })
+    expect(await throughSearch(reading, 'write', { text: 'x' })).toContain('acme_files__write')
+    const key = await newKey({
+      calls_per_minute: 1,
+      arguments: { 'acme/files#read': { properties: { text: { pattern: '^public' } } } },
+    })
+    expect(await throughSearch(key, 'read', { text: 'private' })).toContain('pattern')
+    expect(await throughSearch(key, 'read', { text: 'public' })).toContain('content')
+    expect(await throughSearch(key, 'read', { text: 'public' })).toMatch(/calls per minute|rate/)
+    expect((await call(key, toolCall('read', { text: 'public' }))).status).toBe(429)
+    const usage = await fetch(`${front.url}/v1/mcp/usage?group_by=key`, { headers: { authorization: `Bearer ${key}` } })
+    const { data } = (await usage.json()) as { data: { items: { key_id: string; calls: number }[] } }
+    expect(data.items.find(({ key_id }) => key_id === ids.get(key))?.calls).toBeGreaterThanOrEqual(1)
   })
 })
 

@@ -29,6 +29,40 @@ const cases: readonly Case[] = [
     ],
   },
   {
+    reported: 'metamcp#272',
+    behaviour: 'a program has one sandbox for each server and credential',
+    tests: [['protocol/gateway-stdio-keys', 'have sandboxes of their own, one for each server and credential']],
+  },
+  {
+    reported: 'metamcp#162',
+    behaviour: 'programs are limited in number, and ended when they are idle or abandoned',
+    tests: [
+      [
+        'protocol/gateway-stdio',
+        'is limited in number for each organization, and makes room for another one when it is unused',
+      ],
+      ['protocol/gateway-stdio', 'is ended when it is idle, and at the end of its lifetime'],
+      ['protocol/gateway-stdio-keys', 'is ended when its client ends its session'],
+    ],
+  },
+  {
+    reported: 'supergateway#108, supergateway#148, supergateway#137',
+    behaviour: 'a program is executed without a shell, and killed with everything that it has started',
+    tests: [
+      ['protocol/gateway-stdio', 'gets its arguments exactly, without a shell'],
+      ['protocol/gateway-stdio', 'is stopped with what it has started when it is disabled or removed'],
+      ['stories/gateway-programs', 'is registered with its command, runs in a sandbox, and is ended with its daemons'],
+    ],
+  },
+  {
+    reported: 'litellm#24625',
+    behaviour: 'only administrators register programs, which run in a sandbox that reaches nothing of the machine',
+    tests: [
+      ['protocol/gateway-stdio-keys', 'is registered by administrators only'],
+      ['stories/gateway-programs', 'reads no credential of another upstream, no file of the host and no server of it'],
+    ],
+  },
+  {
     reported: 'metamcp#142, ContextForge#1023',
     behaviour:
       'tokens are renewed early and when they are rejected; an ended login is an error that says how to renew it',
@@ -45,6 +79,16 @@ const cases: readonly Case[] = [
       ['protocol/gateway-sessions', 'is never shared by two keys'],
       ['protocol/gateway-eras', 'opens one session for all its messages, and shares none with another key'],
       ['protocol/gateway-sse', 'has a session that other keys cannot use, and that ends with its stream'],
+      ['protocol/gateway-stdio', 'has a process for each session, and one for each key without sessions'],
+      [
+        'protocol/gateway-stdio',
+        'is one process for all keys if it is shared, and passes nothing of one client to another',
+      ],
+      [
+        'protocol/gateway-stdio-keys',
+        'read nothing of what the process of another key has written, nor does an administrator',
+      ],
+      ['protocol/gateway-stdio-keys', 'read only what their own process has written before it ended'],
     ],
   },
   {
@@ -116,18 +160,28 @@ const cases: readonly Case[] = [
         'protocol/gateway-relay',
         'is 502 configuration_error when its credential is empty or its address is no longer allowed',
       ],
+      ['protocol/gateway-stdio-keys', 'is refused where its credential has no value, and not started'],
     ],
   },
   {
     reported: 'docker/mcp-gateway#334',
-    behaviour: 'suspicious descriptions are reported and block nothing, and ordinary ones are not reported',
-    tests: [['protocol/gateway-policy', 'is not reported for an ordinary description in any language']],
+    behaviour: 'suspicious descriptions block nothing, and arguments that look like secrets are accepted with a reason',
+    tests: [
+      ['protocol/gateway-policy', 'is not reported for an ordinary description in any language'],
+      ['contract/core/upstream-programs', 'is refused in %s, and accepted with the reason why it is not one'],
+    ],
   },
   {
     reported: 'GHSA-489g-7rxv-6c8q, mcp-atlassian',
     behaviour: 'all addresses of a name are checked, the connection uses a checked one, and redirects are refused',
     tests: [
       ['contract/outbound/outbound', 'resolves the name once, so that a rebinding name has no effect'],
+      ['contract/outbound/outbound', 'is rejected when one of several addresses is not allowed'],
+      ['contract/outbound/address', 'is not public for any address of a special network'],
+      [
+        'contract/outbound/address',
+        'is not public for any form of IPv6 that embeds an IPv4 address, whichever that is',
+      ],
       [
         'protocol/gateway-relay',
         'is 502 when nothing listens, when it answers with an error or a redirect, or is no HTTP server',
@@ -164,7 +218,10 @@ const cases: readonly Case[] = [
   {
     reported: 'docker/mcp-gateway#549',
     behaviour: 'the tool that calls other tools obeys the same policy as a direct call',
-    tests: [['protocol/gateway-aggregated', 'obeys the limits of a key also through tool_call']],
+    tests: [
+      ['protocol/gateway-aggregated', 'obeys the limits of a key also through tool_call'],
+      ['protocol/gateway-policy', 'obeys the policy of the key, and is counted, like any other'],
+    ],
   },
   {
     reported: 'toolhive#1545',

@@ -89,14 +89,18 @@ export class ProgramDisks {
     await runner.stop(row.id, 0).catch(ignoreRefusal)
     await this.start(target, toProgramSpec(row, target.program, packages))
     try {
-      const ending = await runInstallation(runner.processes, row.id, argv, this.#errors.of(target.id))
+      const errors = this.#errors.of(target)
+      const ending = await runInstallation(runner.processes, row.id, argv, errors)
       if (ending?.kind !== 'exited' || ending.code !== 0) {
         metrics?.program('failed_install')
         this.#onFailure(target)
-        const cause = `${problemOf(ending)}${this.#errors.lastWordsOf(target)}`
+        const words = errors.lastWords()
+        this.#errors.installed(target, words)
+        const cause = `${problemOf(ending)}${words}`
         const problem = `it could not be installed: ${argv.join(' ')} ${cause}`
         throw new Refusal('upstream_failed', { upstream: target.name, problem })
       }
+      this.#errors.installed(target, '')
       metrics?.program('install')
     } finally {
       // The program is started with another network, which is that of its sandbox.

@@ -1,7 +1,7 @@
 import { Refusal } from '../../../base/errors.ts'
 import type { ProcessEnding, ProcessEvent } from '../../../base/sandbox.ts'
 import type { SandboxProcesses } from '../../../runner/protocol/sandboxes.ts'
-import type { RecentText } from './recent-text.ts'
+import type { ProcessErrors } from './program-errors.ts'
 
 const sigkill = 9
 /** Time until an installation must have ended. */
@@ -40,7 +40,7 @@ export class ProgramProcess implements UpstreamProcess {
     processes: ProgramProcesses,
     { sandboxId, processId }: { sandboxId: string; processId: number },
     events: AsyncIterableIterator<ProcessEvent, void, undefined>,
-    stderr: RecentText,
+    stderr: Pick<ProcessErrors, 'add'>,
   ) {
     this.#processes = processes
     this.#sandboxId = sandboxId
@@ -64,7 +64,7 @@ export class ProgramProcess implements UpstreamProcess {
 
   async *#read(
     events: AsyncIterableIterator<ProcessEvent, void, undefined>,
-    stderr: RecentText,
+    stderr: Pick<ProcessErrors, 'add'>,
   ): AsyncGenerator<Uint8Array, void, undefined> {
     let ending: ProcessEnding | undefined
     try {
@@ -99,7 +99,7 @@ export async function runInstallation(
   processes: ProgramProcesses,
   sandboxId: string,
   argv: readonly string[],
-  said: RecentText,
+  said: Pick<ProcessErrors, 'add'>,
   timeoutMs = installMaxMs,
 ): Promise<ProcessEnding | undefined> {
   const spec = { argv, env: { npm_config_update_notifier: 'false' }, timeoutMs }

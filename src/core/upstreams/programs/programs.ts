@@ -106,7 +106,7 @@ export class UpstreamPrograms {
     const name = nameOf(target)
     const waitSeconds = this.#backoff.waitSeconds(name)
     if (waitSeconds > 0) {
-      const problem = `its program ended ${this.#backoff.count(name)} times in a row${this.#errors.lastWordsOf(target)}`
+      const problem = `its program ended ${this.#backoff.count(name)} times in a row${this.#errors.installerWords(target)}`
       throw new Refusal('upstream_failed', { upstream: target.name, problem, retryAfterSeconds: waitSeconds })
     }
     return this.#turns.run(name, async () => {
@@ -159,7 +159,7 @@ export class UpstreamPrograms {
         await runner.remove(orphan.orgId, orphan.id)
         await store.upstreamSandboxes.remove(orphan.id)
       })
-      this.#errors.forget(orphan.upstreamId)
+      this.#errors.forget({ id: orphan.upstreamId, credentialOf: orphan.keyId })
     }
     const nowMs = monotonicMs()
     if (nowMs >= this.#nextSearchMs) {
@@ -279,7 +279,8 @@ export class UpstreamPrograms {
     metrics?.program(this.#backoff.count(name) > 0 ? 'restart' : 'start')
     const startedMs = monotonicMs()
     const place = { sandboxId: running.row.id, processId: status.processId }
-    const process = new ProgramProcess(runner.processes, place, events, this.#errors.of(id))
+    const errors = this.#errors.of(target)
+    const process = new ProgramProcess(runner.processes, place, events, errors)
     process.onEnd = (ending, isKilled) => {
       running.processes.delete(process)
       running.restingSinceMs = monotonicMs()
@@ -287,7 +288,7 @@ export class UpstreamPrograms {
       if (isKilled || ending === undefined || ending.kind === 'sandbox_ended') return 'was stopped'
       metrics?.program('crash')
       this.#backoff.crashed(name, monotonicMs() - startedMs)
-      return problemOf(ending) + this.#errors.lastWordsOf(target)
+      return problemOf(ending) + errors.lastWords()
     }
     process.countSkippedLine = () => {
       this.#errors.countSkippedLine(id)
