@@ -50,7 +50,11 @@ export async function openApp(config: Config, instance: Instance, version: strin
     const metrics = new Metrics()
     metrics.tracing = openTracing(config, version, metrics, log)
     undo.add(() => metrics.tracing?.close())
-    const store = await openStore(databasePath(instance.frontHome), reportTo(log), metrics.recent.queries)
+    const store = await openStore(databasePath(instance.frontHome), {
+      onDiskProblem: reportTo(log),
+      queries: metrics.recent.queries,
+      onCheckpointError: (problem) => log.warn({ problem }, 'the write-ahead log of the database could not be moved'),
+    })
     undo.add(() => store.close())
     const runner = new RunnerClient(instance.socketPath, (problem) => log.error({ problem }, 'runner is unusable'))
     undo.add(() => runner.close())

@@ -17,12 +17,17 @@ import { makeDue, promiseDelivery } from './webhooks.ts'
 interface WithEnding {
   append: Append
   countRun: CountRun
+  /** Resolves when a large value of so many bytes can be written. */
+  room(bytes: number): Promise<void>
 }
+
+/** Output of this size waits while the log of the database is long. */
+const largeBytes = 64 * 1024
 
 export const runs = (
   db: Kysely<Tables>,
   durably: DurableTransaction,
-  { append, countRun }: WithEnding,
+  { append, countRun, room }: WithEnding,
 ): Store['runs'] => ({
   async begin(run, beside = {}) {
     if (beside.delivery) await durably((transaction) => insert(transaction, run, beside))
@@ -65,8 +70,10 @@ export const runs = (
       await deleteRuns(transaction, [id])
     }),
 
-  finish: (id, finishedAt, ending, result, output, deliveryDueAt = finishedAt) =>
-    db.transaction().execute(async (transaction) => {
+  async finish(id, finishedAt, ending, result, output, deliveryDueAt = finishedAt) {
+    const bytes = output ? sizeOf(output) : 0
+    if (bytes >= largeBytes) await room(bytes)
+    return await db.transaction().execute(async (transaction) => {
       const stored = await finish(transaction, id, finishedAt, ending, result)
       if (stored === undefined) return undefined
       if (output) {
@@ -87,7 +94,8 @@ export const runs = (
       const run = toRow(stored)
       await append(transaction, auditOfRun(run, finishedAt))
       return run
-    }),
+    })
+  },
 
   async output(id) {
     const stored = await db.selectFrom('runOutputs').selectAll().where('runId', '=', id).executeTakeFirst()
@@ -233,6 +241,10 @@ export const toRow = ({ status: _, ...stored }: StoredRun): RunRow => ({
   ending: stored.ending === null ? null : (JSON.parse(stored.ending) as Ending),
   result: stored.result === null ? null : toResult(JSON.parse(stored.result) as RunResult),
 })
+
+const sizeOf = ({ stdout, stderr, images }: KeptOutput): number =>
+  [stdout, stderr].reduce((sum, { head, tail }) => sum + head.length + tail.length, 0) +
+  images.reduce((sum, { bytes }) => sum + bytes.length, 0)
 
 const toStoredOutput = (
   { id, keepsOutput }: StoredRun,

@@ -26,6 +26,7 @@ import { profiles } from './profiles.ts'
 import { reseal } from './reseal.ts'
 import { forget, runs } from './runs.ts'
 import { secrets } from './secrets.ts'
+import { Checkpoints } from './sqlite-checkpoints.ts'
 import { refusalOfDatabase } from './sqlite-errors.ts'
 import { DatabaseHealth, type OnDiskProblem } from './sqlite-health.ts'
 import { WriteAheadLog } from './sqlite-log.ts'
@@ -44,12 +45,14 @@ import { volumes } from './volumes.ts'
 import { deliveries } from './webhooks.ts'
 
 /**
- * Number of pages (4 KiB each) in the write-ahead log at which SQLite moves them to the database. A checkpoint blocks the
- * event loop for ten milliseconds or more while it waits for the disk. With 32 MiB it occurs once in a thousand runs, with
- * the default once in a hundred. In return the log file is larger, and the first start after a crash takes a fraction of a
- * second longer. https://www.sqlite.org/wal.html
+ * Number of pages (4 KiB each) in the write-ahead log at which they are moved to the database. With 32 MiB this occurs once
+ * in a thousand runs with little output, with SQLite's default once in a hundred. In return the log file is larger, and the
+ * first start after a crash takes a fraction of a second longer. https://www.sqlite.org/wal.html
  */
 const checkpointPages = 8_192
+
+/** Number of pages at which a commit moves them itself and waits for the disk, because the thread for it is late. */
+const lateCheckpointPages = 8 * checkpointPages
 
 /** Time that a writer waits for the write of another process. */
 const busyTimeoutMs = 10_000
@@ -57,21 +60,27 @@ const busyTimeoutMs = 10_000
 /** Returns the path of the database in a home directory. */
 export const databasePath = (frontHome: string): string => join(frontHome, 'glovebox.db')
 
+export interface StoreOptions {
+  /** Called when the disk stops accepting writes, and when it accepts them again. */
+  onDiskProblem?: OnDiskProblem
+  /** Counts every statement. */
+  queries?: Pick<SlowCalls, 'count'>
+  /** Version of the schema that the database gets; by default the newest. */
+  schema?: number
+  /** Moves pages out of the log in a thread, for a process that serves; called for each failed attempt. */
+  onCheckpointError?: (problem: string) => void
+}
+
 /**
- * Opens the database at `path`, creates it if it is missing, and migrates it to this version.
- * @param queries counts every statement.
- * @param schema version of the schema that the database gets.
- * @param onDiskProblem called when the disk stops accepting writes, and when it accepts them again.
+ * Opens the database at `path`, creates it if it is missing, and migrates it to a version of the schema.
  * @throws StartRefused if the file is not a database, is damaged, or was written by a newer version.
  */
 export async function openStore(
   path: string,
-  onDiskProblem: OnDiskProblem = () => {},
-  queries: Pick<SlowCalls, 'count'> | undefined = undefined,
-  schema: number = newestVersion,
+  { onDiskProblem = () => {}, queries, schema = newestVersion, onCheckpointError }: StoreOptions = {},
 ): Promise<Store> {
   const health = new DatabaseHealth(path, onDiskProblem)
-  const database = openDatabase(path, health)
+  const database = openDatabase(path, health, onCheckpointError ? lateCheckpointPages : checkpointPages)
   const db = new Kysely<Tables>({
     dialect: new SqliteDialect({ database }),
     plugins: [new CamelCasePlugin()],
@@ -90,7 +99,9 @@ export async function openStore(
     plugins: [new CamelCasePlugin()],
   })
   const log = new WriteAheadLog(path)
-  const durably = durablyIn(db)
+  const sync = () => log.sync().catch((error: unknown) => health.guard(() => fail(error)))
+  const durably = durablyIn(db, sync)
+  const checkpoints = onCheckpointError && new Checkpoints(path, checkpointPages, onCheckpointError)
   return {
     ...changeable(db),
     audited: (line, work) =>
@@ -110,7 +121,7 @@ export async function openStore(
           },
         })
       }),
-    sync: () => log.sync().catch((error: unknown) => health.guard(() => fail(error))),
+    sync,
     size: () => sizeOf(db, path),
     version: () => database.version(),
     get diskProblem() {
@@ -120,7 +131,7 @@ export async function openStore(
     reseal: (again) => durably((transaction) => reseal(transaction, again)),
     profiles: profiles(db),
     threads: threads(db),
-    runs: runs(db, durably, { append, countRun }),
+    runs: runs(db, durably, { append, countRun, room: async (bytes) => checkpoints?.room(bytes) }),
     history: history(db, searches),
     deliveries: deliveries(db),
     tasks: tasks(db, durably),
@@ -131,6 +142,7 @@ export async function openStore(
     subjects: withoutTrace(db, subjects(db, searches, durably, append)),
     forget: (now, endedBefore) => forget(db, now, endedBefore),
     close: async () => {
+      await checkpoints?.close()
       await searches.destroy()
       await db.destroy()
       await log.close()
@@ -185,22 +197,18 @@ const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subje
 })
 
 /**
- * Runs durable transactions, whose commit syncs the log. Ordinary commits are synced later. The connection is held for
- * the whole transaction, so no other write occurs in between. https://www.sqlite.org/pragma.html#pragma_synchronous
+ * Runs durable transactions: each is committed, and then the log is synced in another thread. While the disk is slow, the
+ * event loop goes on, and others write. If the sync fails, the caller gets the error, and the transaction may remain.
  */
 const durablyIn =
-  (db: Kysely<Tables>): DurableTransaction =>
-  (work) =>
-    db.connection().execute(async (connection) => {
-      await sql`pragma synchronous = full`.execute(connection)
-      try {
-        return await connection.transaction().execute(work)
-      } finally {
-        await sql`pragma synchronous = normal`.execute(connection)
-      }
-    })
+  (db: Kysely<Tables>, sync: () => Promise<void>): DurableTransaction =>
+  async (work) => {
+    const result = await db.transaction().execute(work)
+    await sync()
+    return result
+  }
 
-function openDatabase(path: string, health: DatabaseHealth): NodeSqlite {
+function openDatabase(path: string, health: DatabaseHealth, autocheckpointPages: number): NodeSqlite {
   let database: DatabaseSync | undefined
   try {
     // Created with a private mode before SQLite opens it; SQLite gives its other files the same mode.
@@ -211,7 +219,7 @@ function openDatabase(path: string, health: DatabaseHealth): NodeSqlite {
     database.exec('pragma journal_mode = wal; pragma synchronous = normal; pragma trusted_schema = off')
     // Overwrites deleted data, so that no free page contains erased data: see `Store.subjects`.
     database.exec('pragma secure_delete = on')
-    database.exec(`pragma wal_autocheckpoint = ${checkpointPages}`)
+    database.exec(`pragma wal_autocheckpoint = ${autocheckpointPages}`)
     return new NodeSqlite(database, health)
   } catch (error) {
     database?.close()

@@ -145,7 +145,7 @@ export async function openCore(
   const log = createLog({ level: 'debug', format: 'json', destination })
   const databasePath = join(directory, 'glovebox.sqlite')
   const metrics = new Metrics()
-  const store = await openStore(databasePath, undefined, metrics.recent.queries)
+  const store = await openStore(databasePath, { queries: metrics.recent.queries })
   const runner = new ProcessRunner()
   const core = await createCore({
     store,

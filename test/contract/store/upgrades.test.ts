@@ -15,14 +15,14 @@ beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'glovebox-upgrade-'))
   path = join(directory, 'glovebox.db')
   kept = `${path}.schema-${previous}`
-  const store = await openStore(path, undefined, undefined, previous)
+  const store = await openStore(path, { schema: previous })
   await store.orgs.ensure(org)
   await store.close()
 })
 afterEach(() => rmSync(directory, { recursive: true }))
 
 const upgrade = async () => (await openStore(path)).close()
-const downgrade = () => openStore(path, undefined, undefined, previous)
+const downgrade = () => openStore(path, { schema: previous })
 
 function read(file: string, question: string): unknown {
   const database = new DatabaseSync(file, { readOnly: true })

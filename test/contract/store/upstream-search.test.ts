@@ -165,7 +165,7 @@ describe('an upgrade to the version with the index', () => {
 
   async function hasIndex(version: number): Promise<boolean> {
     const path = join(directory, `${version}.db`)
-    await (await openStore(path, undefined, undefined, version)).close()
+    await (await openStore(path, { schema: version })).close()
     const database = new DatabaseSync(path, { readOnly: true })
     const found = database.prepare("select name from sqlite_master where name = 'upstream_search'").get()
     database.close()
