@@ -166,6 +166,7 @@ async function captured(slot: Slot, request: JailRequest): Promise<{ result: Slo
   const run = slot.execute(request, {
     running: () => undefined,
     output: (_stream, bytes) => chunks.push(Buffer.from(bytes)),
+    excess: () => 0,
     image: () => undefined,
   })
   const result = await run.ended

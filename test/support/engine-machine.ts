@@ -108,6 +108,8 @@ export function start(
     timeoutMs?: number
     env?: Record<string, string>
     onRunning?: () => void
+    /** For how many milliseconds output is not read that nobody gets. */
+    excess?: (bytes: number) => number
     dock?: string
     volumes?: string
   } = {},
@@ -121,6 +123,7 @@ export function start(
     {
       running: options.onRunning ?? (() => undefined),
       output: (stream, bytes) => said[stream].push(Buffer.from(bytes)),
+      excess: options.excess ?? (() => 0),
       image: () => undefined,
     },
     { dock: options.dock, volumes: options.volumes },

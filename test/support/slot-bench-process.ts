@@ -59,6 +59,7 @@ function hostWith(guest: string): Promise<SlotMachine> {
     const pythonZygotePath = join(builtGuest('static'), 'python-zygote.so')
     made = openImage(dir, { guestPath: guest, nodePath: process.execPath, pythonZygotePath }).then((image) => ({
       ...base,
+      excess: () => 0,
       image: undo.owns(image),
     }))
     images.set(guest, made)
@@ -84,6 +85,7 @@ function start(request: Extract<Request, { verb: 'start' }>): void {
     { ...program, limits },
     {
       running: () => say({ run: id, kind: 'running' }),
+      excess: () => 0,
       image: () => undefined,
       output: (stream, bytes) => {
         const room = keptOutputBytes - kept[stream]

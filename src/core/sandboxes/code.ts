@@ -1,5 +1,6 @@
 import { timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import { OutputPace } from '../../base/output-pace.ts'
 import type { Language } from '../../base/run.ts'
 import type { SandboxRow } from '../../store/sandbox-rows.ts'
 import { checkVariables } from '../access/variables.ts'
@@ -54,6 +55,7 @@ export class SandboxCode {
   readonly #lifecycle: SandboxLifecycle
   readonly #kernels: Kernels
   readonly #displays = new HeldDisplays()
+  readonly #pace = new OutputPace()
 
   constructor(lifecycle: SandboxLifecycle, kernels: Kernels) {
     this.#lifecycle = lifecycle
@@ -82,7 +84,9 @@ export class SandboxCode {
       ...(env && { env: checkVariables(env) }),
     }
     const sandbox = await openSandbox(this.#lifecycle, caller, ref)
-    return this.#running(caller, sandbox, this.#kernels.run(sandbox.row.id, call, signal), language)
+    const events = this.#kernels.run(sandbox.row.id, call, signal)
+    const slowed = this.#pace.slow(events, caller.orgId, 2 * caller.profile.limits.outputSoftBytes)
+    return this.#running(caller, sandbox, slowed, language)
   }
 
   /** Lists the contexts. */

@@ -1,5 +1,6 @@
 import { monotonicMs, timestamp } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
+import { OutputPace } from '../../base/output-pace.ts'
 import type { ProcessEnding, ProcessEvent, ProcessSpec } from '../../base/sandbox.ts'
 import type { SandboxRow } from '../../store/sandbox-rows.ts'
 import type { Store } from '../../store/store.ts'
@@ -14,6 +15,8 @@ export interface CommandResult extends CommandOutput {
   /** The command was killed because it wrote more than the profile allows. */
   outputLimitBytes?: number
 }
+
+const pace = new OutputPace()
 
 /**
  * Executes a command, waits for its end and forgets it. It is killed when the signal aborts.
@@ -49,7 +52,7 @@ async function collect(caller: Caller, events: AsyncIterable<ProcessEvent>, kill
   if (signal.aborted) kill()
   else signal.addEventListener('abort', kill, { once: true })
   try {
-    for await (const event of events) {
+    for await (const event of pace.slow(events, caller.orgId, outputSoftBytes * 2)) {
       if (event.kind === 'ended')
         return { ...fold.end(), ending: event.ending, ...(isOver && { outputLimitBytes: outputHardBytes }) }
       fold.add(event)

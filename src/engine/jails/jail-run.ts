@@ -13,10 +13,11 @@ import {
   toGuest,
   u32Of,
 } from '../slots/guest-channel.ts'
-import { creditWindowBytes, jailWithinMs, type RunSlot, requireUnderLimits } from '../slots/run-slot.ts'
+import { jailWithinMs, type RunSlot, requireUnderLimits } from '../slots/run-slot.ts'
 import { endingOf, type Stop } from './ending.ts'
 import { beginFramesOf, framesOf, type JailRequest } from './jail-frames.ts'
 import { type NetworkOfJail, openNetwork } from './jail-network.ts'
+import { OutputWindow } from './output-window.ts'
 import { PrewarmedJail } from './prewarmed-jail.ts'
 
 /** The events of a run in progress. Called in order, never after `ended`. */
@@ -25,6 +26,8 @@ export interface RunObserver {
   running(): void
   /** @param bytes valid only during the call: copy what is to be kept. Nothing beyond the hard limit is handed out. */
   output(stream: Stream, bytes: Uint8Array): void
+  /** Output beyond the soft limit, which nobody gets. @returns for how many milliseconds no more of it should be read. */
+  excess(bytes: number): number
   /** @param bytes not changed afterwards. */
   image(mimeType: ImageType, bytes: Uint8Array): void
 }
@@ -78,9 +81,9 @@ export class JailRun implements SlotRun {
   #endedMs: number | undefined
   #stop: Stop | undefined
   #mounted: (() => void) | undefined
-  /** What the guest may still send, and what it has not been given back yet. */
-  #creditBytes = creditWindowBytes
-  #owedBytes = 0
+  readonly #window: OutputWindow
+  /** Output beyond the soft limit that was not reported yet. */
+  #excessBytes = 0
   readonly #images: PictureIntake
   /** Of the current phase: preparing, running, being killed. */
   #timer: NodeJS.Timeout
@@ -91,6 +94,7 @@ export class JailRun implements SlotRun {
     this.#number = place.number
     this.#limits = request.limits
     this.#observer = observer
+    this.#window = new OutputWindow(place.number, (frame) => slot.guest.send([frame]))
     this.#network = request.network
     this.#images = new PictureIntake((mimeType, bytes) => observer.image(mimeType, bytes))
     this.ended = new Promise((resolve) => {
@@ -226,14 +230,21 @@ export class JailRun implements SlotRun {
     if (this.#phase !== 'running') throw new GuestProtocolError('output before the start')
     // No limit would ever end a flood of these, and each costs us more than it costs the guest.
     if (bytes.length === 0) throw new GuestProtocolError('output of nothing')
-    this.#creditBytes -= bytes.length
-    if (this.#creditBytes < 0) throw new GuestProtocolError('more output than it had credit for')
-    const { outputHardBytes } = this.#limits
+    this.#window.take(bytes.length)
+    const { outputSoftBytes, outputHardBytes } = this.#limits
     const room = outputHardBytes - this.#outputBytes[stream]
     this.#outputBytes[stream] += bytes.length
     if (room > 0) this.#observer.output(stream, bytes.subarray(0, room))
     if (bytes.length > room) this.#kill({ kind: 'output_limit', limitBytes: outputHardBytes })
-    this.#giveBack(bytes.length)
+    if (this.#outputBytes[stream] > outputSoftBytes) this.#excessBytes += bytes.length
+    // Goes on while the run is being killed: its pipes are drained before it counts as ended.
+    this.#window.giveBack(() => this.#pauseMs())
+  }
+
+  #pauseMs(): number {
+    const pauseMs = this.#observer.excess(this.#excessBytes)
+    this.#excessBytes = 0
+    return this.#stop ? 0 : pauseMs
   }
 
   #takeImages(bytes: Buffer): void {
@@ -243,19 +254,11 @@ export class JailRun implements SlotRun {
     if (creditBytes > 0) this.#slot.guest.send([encodeCredit(toGuest.pictureCredit, this.#number, creditBytes)])
   }
 
-  /** Goes on while the run is being killed: its pipes are drained before it counts as ended. */
-  #giveBack(bytes: number): void {
-    this.#owedBytes += bytes
-    if (this.#owedBytes < creditWindowBytes / 2) return
-    this.#slot.guest.send([encodeCredit(toGuest.credit, this.#number, this.#owedBytes)])
-    this.#creditBytes += this.#owedBytes
-    this.#owedBytes = 0
-  }
-
   #kill(stop: Stop): void {
     if (this.#phase === 'ended' || this.#stop) return
     this.#stop = stop
     if (this.#phase !== 'queued') this.#sendKill()
+    this.#window.endPause()
   }
 
   #sendKill(): void {
@@ -300,6 +303,7 @@ export class JailRun implements SlotRun {
   #end(): number {
     this.#phase = 'ended'
     clearTimeout(this.#timer)
+    this.#window.close()
     this.#slot.sockets.end()
     this.#mounted?.()
     this.#endedMs ??= monotonicMs()

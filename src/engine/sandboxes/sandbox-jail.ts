@@ -1,7 +1,7 @@
 import { connectInJail, type NetworkOfJail, openNetwork } from '../jails/jail-network.ts'
+import { OutputWindow } from '../jails/output-window.ts'
 import {
   type Exit,
-  encodeCredit,
   encodeFrame,
   exitOf,
   type Frame,
@@ -48,9 +48,7 @@ export class SandboxJail {
   #lastProcess = 0
   /** Of its agent, on the host. */
   #pid = 0
-  /** What the guest may still send, and what it has not been given back yet. */
-  #creditBytes = creditWindowBytes
-  #owedBytes = 0
+  readonly #window: OutputWindow
   /** For the agent: what waits for room, and the room. */
   readonly #outgoing: Buffer[] = []
   #roomBytes = inputWindowBytes
@@ -59,6 +57,7 @@ export class SandboxJail {
   constructor(slot: RunSlot, number: number, request: SandboxRequest) {
     this.#slot = slot
     this.#number = number
+    this.#window = new OutputWindow(number, (frame) => slot.guest.send([frame]))
     this.#network = request.network
     this.#memoryBytes = request.limits.memoryBytes
     this.#cpus = request.limits.cpus
@@ -210,19 +209,14 @@ export class SandboxJail {
   #takeOutput(bytes: Buffer): void {
     if (this.#phase !== 'running') throw new GuestProtocolError('output before the start')
     if (bytes.length === 0) throw new GuestProtocolError('output of nothing')
-    this.#creditBytes -= bytes.length
-    if (this.#creditBytes < 0) throw new GuestProtocolError('more output than it had credit for')
+    this.#window.take(bytes.length)
     this.#decoder.push(bytes, (frame) => {
       const process = this.#processes.get(frame.run)
       if (process === undefined) throw new GuestProtocolError(`a frame of process ${frame.run}, which does not exist`)
       process.take(frame)
       if (process.hasEnded) this.#processes.delete(frame.run)
     })
-    this.#owedBytes += bytes.length
-    if (this.#owedBytes < creditWindowBytes / 2) return
-    this.#slot.guest.send([encodeCredit(toGuest.credit, this.#number, this.#owedBytes)])
-    this.#creditBytes += this.#owedBytes
-    this.#owedBytes = 0
+    this.#window.giveBack()
   }
 
   #addRoom(bytes: number): void {

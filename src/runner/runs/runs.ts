@@ -2,6 +2,7 @@ import { Cleanup } from '../../base/cleanup.ts'
 import { monotonicMs, wallMs } from '../../base/clock.ts'
 import { Refusal } from '../../base/errors.ts'
 import type { JailNetwork } from '../../base/network.ts'
+import { OutputPace } from '../../base/output-pace.ts'
 import { asksForItsFile } from '../../base/program-copy.ts'
 import {
   type CancelCause,
@@ -67,6 +68,7 @@ export class Runs {
   readonly #egress: Egress | undefined
   readonly #languagesOf: LanguagesOf
   readonly #log: (error: unknown, runId: string) => void
+  readonly #pace = new OutputPace()
   readonly #runs = new Map<string, Run>()
   #active = 0
   #idle: (() => void) | undefined
@@ -289,6 +291,7 @@ export class Runs {
         run.outputLog.running()
       },
       output: (stream: Stream, bytes: Uint8Array) => run.outputLog.append(stream, bytes),
+      excess: (bytes: number) => this.#pace.count(run.spec.orgId, bytes),
       image: (mimeType: ImageType, bytes: Uint8Array) => run.outputLog.image(mimeType, bytes),
     }
     const startMs = wallMs()

@@ -65,7 +65,7 @@ inPrivateMounts(import.meta.filename, () => {
     }
     const trueIn = (lease: Lease, spec: RunSpec) => runIn(lease, spec, ':')
     const runIn = async ({ slot }: Lease, spec: RunSpec, code: string) => {
-      const observer = { running: () => undefined, output: () => undefined, image: () => undefined }
+      const observer = { running: () => undefined, output: () => undefined, excess: () => 0, image: () => undefined }
       const { ending } = await slot.run(spec, { code: Buffer.from(code), stdin: undefined }, observer).ended
       expect(ending).toEqual({ kind: 'exited', code: 0 })
     }

@@ -133,6 +133,37 @@ inPrivateMounts(import.meta.filename, () => {
         expect(ran.outputBytes.stderr).toBeGreaterThan(testLimits.outputHardBytes)
       })
 
+      it('reads output that nobody gets as late as it is told, and loses none of the count', async () => {
+        const reported: number[] = []
+        const excess = (bytes: number) => {
+          reported.push(bytes)
+          return bytes > 0 ? 20 : 0
+        }
+        const size = testLimits.outputHardBytes - 1
+        const ran = await start(slot, 'python', `import os\nos.write(1, b"x" * ${size})`, { excess }).ran
+        expect(ran).toMatchObject({ ending: { kind: 'exited', code: 0 }, outputBytes: { stdout: size, stderr: 0 } })
+        expect(ran.stdout).toHaveLength(size)
+        expect(reported.reduce((sum, bytes) => sum + bytes, 0)).toBeGreaterThan(0)
+      })
+
+      it('ends a run at its time limit while its output is not read', async () => {
+        const code = 'import os\nwhile True: os.write(1, b"x" * 65536)'
+        const { ran } = start(slot, 'python', code, { excess: () => 1e9, timeoutMs: 500 })
+        expect((await ran).ending).toEqual({ kind: 'timed_out', limitMs: 500 })
+        expect(processesOf(slot)).toEqual(['guest', 'jailer'])
+      })
+
+      it('ends a run at once whose output is not read', async () => {
+        const code = 'import os\nwhile True: os.write(1, b"x" * 65536)'
+        const excess = () => {
+          run.stop('cancelled')
+          return 1e9
+        }
+        const { run, ran } = start(slot, 'python', code, { excess })
+        expect((await ran).ending).toEqual({ kind: 'cancelled' })
+        expect(processesOf(slot)).toEqual(['guest', 'jailer'])
+      })
+
       it('ends a run with too much output as output_limit, also when it exits at the same time', async () => {
         const ran = await runs('python', `import os\nos.write(1, b"x" * ${testLimits.outputHardBytes + 1})`)
         expect(ran.ending.kind).toBe('output_limit')
