@@ -1,9 +1,9 @@
+import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Worker } from 'node:worker_threads'
 import { type Glovebox, Place } from '../test/support/glovebox.ts'
 import { newKey } from '../test/support/keys.ts'
 import { quantile, shown, table } from './figures.ts'
@@ -72,16 +72,19 @@ export async function measureHostile(plan: HostilePlan, report: (done: string) =
 
 async function measureBeside(attack: string, good: Target, bad: Target, seconds: number): Promise<HostileRow> {
   const { url, port } = bad.server
-  const workerData: HostileWork = { attack, url, port, headers: bad.headers }
-  const worker = new Worker(new URL('./hostile-worker.ts', import.meta.url), { workerData })
-  const tallied = once(worker, 'message') // Rejects with the error of a worker that failed.
+  const work: HostileWork = { attack, url, port, headers: bad.headers }
+  const hostile = fork(new URL('./hostile-worker.ts', import.meta.url), [JSON.stringify(work)], { detached: true })
+  const tallied = Promise.race([once(hostile, 'message'), once(hostile, 'exit').then(([code]) => failed(attack, code))])
   tallied.catch(() => undefined)
   await sleep(1_000)
   const measured = await measure(good, seconds)
-  worker.postMessage('stop')
+  hostile.send('stop')
   const [tally] = (await tallied) as [Tally]
-  await worker.terminate()
   return { hostile: attack, ...measured, ...tally }
+}
+
+function failed(attack: string, code: number | null): never {
+  throw new Error(`the process of the attack ${attack} ended with ${code}`)
 }
 
 /** Calls at a fixed rate, whatever becomes of earlier calls. */
@@ -148,7 +151,8 @@ export function hostilePart(rows: readonly HostileRow[]): string {
     table(header, cells),
     '',
     `The good key runs \`${callBody.code}\` in bash ${callsPerSecond} times a second; the hostile key belongs to another organization.`,
-    'Alone was measured before and after the others; the larger p99 counts. The clients share the processors with the server:',
-    '"runs that compute" is what an ordinary neighbor costs.',
+    'Alone was measured before and after the others; the larger p99 counts. The hostile client stands for a machine of its',
+    'own: it gets the processor time that the server and the good client leave. "Runs that compute" is what an ordinary',
+    'neighbor costs.',
   ].join('\n')
 }
