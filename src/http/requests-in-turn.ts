@@ -1,30 +1,67 @@
 import type { FastifyInstance } from 'fastify'
 
 /**
- * Requests of one organization that begin in one turn of the event loop. Each takes about half a millisecond, so all of
- * one organization together keep others waiting for about as long as the loop may be held.
+ * Requests that begin in one turn of the event loop. Each takes about half a millisecond, so all together hold the loop no
+ * longer than it may be held.
  */
 const perTurn = 16
 
-/** Shares the turns of the event loop: what is beyond the share of its owner begins in a later turn, in order. */
+/**
+ * The same while several organizations send requests. A call passes through the loop about eight times until it is
+ * answered, and each time waits for what others begin.
+ */
+const perSharedTurn = 4
+
+/** Time for which the loop counts as shared after two organizations sent requests in a row, in milliseconds. */
+const sharedMs = 200
+
+/** Shares the turns of the event loop: what does not begin in this turn begins in a later one, each owner in turn. */
 export class Turns {
-  /** Started in this turn, by owner. */
-  readonly #begun = new Map<string, number>()
+  readonly #nowMs: () => number
+  /** Started in this turn. */
+  #begun = 0
+  readonly #owners = new Set<string>()
+  /** Owners by turn: the one that waits longest is first. */
   readonly #waiting = new Map<string, (() => void)[]>()
   #isTurning = false
+  #lastOwner: string | undefined
+  #sharedUntilMs = 0
+
+  /** @param nowMs reads a monotonic clock. */
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs
+  }
 
   /** Starts work now, or in a later turn. It must not throw. */
   begin(owner: string, work: () => void): void {
-    const begun = this.#begun.get(owner) ?? 0
+    if (owner !== this.#lastOwner) {
+      if (this.#lastOwner !== undefined) this.#sharedUntilMs = this.#nowMs() + sharedMs
+      this.#lastOwner = owner
+    }
     this.#turnLater()
-    if (begun < perTurn) {
-      this.#begun.set(owner, begun + 1)
-      work()
+    if (this.#isFree(owner)) {
+      this.#begin(owner, work)
       return
     }
     const waiting = this.#waiting.get(owner)
     if (waiting) waiting.push(work)
     else this.#waiting.set(owner, [work])
+  }
+
+  /** Who has begun nothing in this turn does not wait for others who began much. */
+  #isFree(owner: string): boolean {
+    if (this.#waiting.size === 0 && this.#begun < this.#limit()) return true
+    return !this.#owners.has(owner) && !this.#waiting.has(owner) && this.#begun < 2 * perTurn
+  }
+
+  #begin(owner: string, work: () => void): void {
+    this.#begun += 1
+    this.#owners.add(owner)
+    work()
+  }
+
+  #limit(): number {
+    return this.#waiting.size > 1 || this.#nowMs() < this.#sharedUntilMs ? perSharedTurn : perTurn
   }
 
   #turnLater(): void {
@@ -35,14 +72,19 @@ export class Turns {
 
   #turn(): void {
     this.#isTurning = false
-    this.#begun.clear()
-    for (const [owner, waiting] of this.#waiting) {
-      const next = waiting.splice(0, perTurn)
-      if (waiting.length === 0) this.#waiting.delete(owner)
-      this.#begun.set(owner, next.length)
-      this.#turnLater()
-      for (const work of next) work()
+    this.#begun = 0
+    this.#owners.clear()
+    const limit = this.#limit()
+    while (this.#begun < limit) {
+      const [next] = this.#waiting
+      if (next === undefined) return
+      const [owner, waiting] = next
+      const work = waiting.shift()
+      this.#waiting.delete(owner)
+      if (waiting.length > 0) this.#waiting.set(owner, waiting)
+      if (work) this.#begin(owner, work)
     }
+    this.#turnLater()
   }
 }
 

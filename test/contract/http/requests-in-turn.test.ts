@@ -27,6 +27,39 @@ describe('requests that begin at once', () => {
     const busy = begun.filter((name) => name.startsWith('busy'))
     expect(busy).toEqual([...Array.from({ length: 100 }, (_, n) => `busy ${n}`), 'busy later'])
   })
+
+  it('begin in larger numbers while no other owner sends any', async () => {
+    const clock = { nowMs: 0 }
+    const turns = new Turns(() => clock.nowMs)
+    const begunInATurn = async () => {
+      let begun = 0
+      for (let n = 0; n < 100; n++) turns.begin('busy', () => (begun += 1))
+      const inFirst = begun
+      while (begun < 100) await nextTurn()
+      await nextTurn()
+      return inFirst
+    }
+    const alone = await begunInATurn()
+    turns.begin('other', () => undefined)
+    await nextTurn()
+    const shared = await begunInATurn()
+    expect(shared).toBeLessThanOrEqual(alone / 4)
+    clock.nowMs += 300
+    expect(await begunInATurn()).toBe(alone)
+  })
+
+  it('of many owners begin one after another, each in turn', async () => {
+    const turns = new Turns()
+    const begun: string[] = []
+    for (let n = 0; n < 50; n++) turns.begin('busy', () => begun.push('busy'))
+    for (let n = 0; n < 40; n++) for (const part of [1, 2]) turns.begin(`${n}`, () => begun.push(`${n} ${part}`))
+    while (begun.length < 130) await nextTurn()
+    // Nobody has a second turn before all others had their first.
+    const lastFirst = Math.max(...Array.from({ length: 40 }, (_, n) => begun.indexOf(`${n} 1`)))
+    const firstSecond = Math.min(...Array.from({ length: 24 }, (_, n) => begun.indexOf(`${n + 16} 2`)))
+    expect(lastFirst).toBeLessThan(firstSecond)
+    expect(begun.slice(0, lastFirst).filter((name) => name === 'busy').length).toBeLessThan(30)
+  })
 })
 
 describe('a key with many requests at once', () => {
