@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LRUCache } from 'lru-cache'
 import { Pace } from './pace.ts'
 
 /**
- * Output that nobody gets is read at this rate for each organization, in bytes per second. Reading 1 MiB costs a process
+ * Output that is not returned is read at this rate for each organization, in bytes per second. Reading 1 MiB costs a process
  * about 2 ms of its event loop, which the calls of all others need as well.
  */
 const bytesPerSecond = 64 * 1024 * 1024
@@ -16,13 +15,15 @@ const ownersMax = 1_000
  * a processor can.
  */
 export class OutputPace {
-  readonly #paces = new LRUCache<string, Pace>({ max: ownersMax })
+  readonly #paces = new Map<string, Pace>()
 
   /** @returns for how many milliseconds no more output of the organization should be read. */
   count(orgId: string, bytes: number): number {
     let pace = this.#paces.get(orgId)
     if (pace === undefined) {
       pace = new Pace()
+      const [oldest] = this.#paces.keys()
+      if (oldest !== undefined && this.#paces.size >= ownersMax) this.#paces.delete(oldest)
       this.#paces.set(orgId, pace)
     }
     return pace.count(bytes, bytesPerSecond)

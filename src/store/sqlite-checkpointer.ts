@@ -13,7 +13,7 @@ const afterErrorMs = 1_000
 
 const { path, pages } = workerData as CheckpointWork
 
-/** Time that moving the last pages waits for writers and readers, in milliseconds. Other moves wait for nobody. */
+/** Time that moving the last pages waits for writers and readers, in milliseconds. Other moves do not wait. */
 const lockWaitMs = 50
 const database = new DatabaseSync(path, { timeout: lockWaitMs })
 const statements = {

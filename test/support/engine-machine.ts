@@ -108,7 +108,7 @@ export function start(
     timeoutMs?: number
     env?: Record<string, string>
     onRunning?: () => void
-    /** For how many milliseconds output is not read that nobody gets. */
+    /** For how many milliseconds output beyond the soft limit is not read. */
     excess?: (bytes: number) => number
     dock?: string
     volumes?: string

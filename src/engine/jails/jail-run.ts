@@ -26,7 +26,7 @@ export interface RunObserver {
   running(): void
   /** @param bytes valid only during the call: copy what is to be kept. Nothing beyond the hard limit is handed out. */
   output(stream: Stream, bytes: Uint8Array): void
-  /** Output beyond the soft limit, which nobody gets. @returns for how many milliseconds no more of it should be read. */
+  /** Output beyond the soft limit, which is not returned. @returns for how many milliseconds no more of it should be read. */
   excess(bytes: number): number
   /** @param bytes not changed afterwards. */
   image(mimeType: ImageType, bytes: Uint8Array): void

@@ -186,13 +186,10 @@ export class Runs {
   }
 
   list(): RunSummary[] {
-    return [...this.#runs.values()].map(({ spec, state }) => ({
-      runId: spec.runId,
-      orgId: spec.orgId,
-      keyId: spec.keyId,
-      detached: spec.detached,
-      state,
-    }))
+    const summary = ({ spec: { runId, orgId, keyId, detached }, state }: Run): RunSummary => ({
+      ...{ runId, orgId, keyId, detached, state },
+    })
+    return [...this.#runs.values()].map(summary)
   }
 
   /** Ends all that go on; resolves when they have ended. */

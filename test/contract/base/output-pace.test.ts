@@ -15,7 +15,7 @@ async function passedBy(pace: OutputPace, events: Events, freeBytes: number): Pr
   return passed
 }
 
-describe('output that nobody gets', () => {
+describe('output that is not returned', () => {
   it('is read at 64 MiB per second after a tenth of a second', () => {
     const pace = new OutputPace()
     expect(pace.count('a', 6 * mebibyte)).toBe(0)

@@ -133,7 +133,7 @@ inPrivateMounts(import.meta.filename, () => {
         expect(ran.outputBytes.stderr).toBeGreaterThan(testLimits.outputHardBytes)
       })
 
-      it('reads output that nobody gets as late as it is told, and loses none of the count', async () => {
+      it('reads output that is not returned only after the pause, and counts all of it', async () => {
         const reported: number[] = []
         const excess = (bytes: number) => {
           reported.push(bytes)
