@@ -34,7 +34,8 @@ static)
   build guest '-O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE -static-pie -s
     -Wl,-z,relro,-z,now,-z,noexecstack' "$here"/*.c "$here"/agent/*.c
   shared=''
-  for name in descriptors fail filter ids pass seccomp seccomp-actions seccomp-sockets; do shared="$shared $here/$name.c"; done
+  for name in descriptors fail filter frames ids pass seccomp seccomp-actions seccomp-sockets signals agent/become agent/request \
+    agent/users; do shared="$shared $here/$name.c"; done
   # shellcheck disable=SC2086 # so are sources
   build python-zygote.so '-O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIC -shared -fvisibility=hidden -s
     -Wl,-z,relro,-z,now,-z,noexecstack' "$here"/python/*.c $shared

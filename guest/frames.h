@@ -23,6 +23,7 @@ enum frame_kind {
 	FRAME_ZYGOTE = 8,
 	FRAME_PICTURE_CREDIT = 9,
 	FRAME_INPUT = 10,
+	FRAME_SPARE = 11,
 
 	FRAME_HELLO = 64,
 	FRAME_WAITING = 65,
@@ -34,6 +35,8 @@ enum frame_kind {
 	FRAME_ZYGOTE_GONE = 71,
 	FRAME_PICTURES = 72,
 	FRAME_INPUT_ROOM = 73,
+	FRAME_SPARE_READY = 74,
+	FRAME_SPARE_GONE = 75,
 };
 
 struct frame {

@@ -49,7 +49,16 @@ int ids_limit(const struct preparation *p)
 		{RLIMIT_FSIZE, "FSIZE", p->file_bytes, p->file_bytes},
 		{RLIMIT_NPROC, "NPROC", p->pids, p->pids},
 	};
-	const struct limit fixed[] = {
+
+	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+		if (set_asked(asked[i]) < 0)
+			return -1;
+	return ids_limit_fixed();
+}
+
+int ids_limit_fixed(void)
+{
+	static const struct limit fixed[] = {
 		/* Not 0: with a core_pattern that is a pipe the kernel ignores 0 (core(5)), but not 1. */
 		{RLIMIT_CORE, "CORE", 1, 1},
 		/* The usual 8 MiB; a program may ask for more, within reason. */
@@ -63,9 +72,6 @@ int ids_limit(const struct preparation *p)
 		{RLIMIT_RTPRIO, "RTPRIO", 0, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
-		if (set_asked(asked[i]) < 0)
-			return -1;
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
 		if (set_at_most(fixed[i]) < 0)
 			return -1;
@@ -114,7 +120,7 @@ int ids_keep_inheritable(void)
 	return syscall(SYS_capset, &header, sets) < 0 ? fail("make capabilities inheritable") : 0;
 }
 
-int ids_become_zygote(void)
+int ids_become_zygote(bool is_spare)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
@@ -124,6 +130,8 @@ int ids_become_zygote(void)
 	for (size_t i = 0; i < COUNT(sets); i++)
 		sets[i].inheritable = 0;
 	add_inheritable(sets, zygote_capabilities, COUNT(zygote_capabilities));
+	if (is_spare)
+		add_inheritable(sets, sandbox_capabilities, COUNT(sandbox_capabilities));
 	return syscall(SYS_capset, &header, sets) < 0 ? fail("limit the capabilities of the zygote") : 0;
 }
 

@@ -2,6 +2,7 @@
 #ifndef GLOVEBOX_IDS_H
 #define GLOVEBOX_IDS_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "prepare.h"
@@ -15,6 +16,9 @@
 /* Sets the rlimits of the caller. */
 int ids_limit(const struct preparation *preparation);
 
+/* Those of them that are the same everywhere. */
+int ids_limit_fixed(void);
+
 /* Makes the caller the kernel's choice before the guest, its jailer and the jail's init when memory is short. */
 int ids_offer_to_oom_killer(void);
 
@@ -22,8 +26,9 @@ int ids_offer_to_oom_killer(void);
  * process that becomes the program of a user drops these as well (ids_drop_capabilities). */
 int ids_keep_inheritable(void);
 
-/* In a zygote, before its exec: it inherits those that it needs to join a jail, and no others. */
-int ids_become_zygote(void);
+/* In a zygote, before its exec: it inherits those that it needs to join a jail, and no others; the spare interpreter also those that
+ * root has in a sandbox. */
+int ids_become_zygote(bool is_spare);
 
 /* Empties the bounding and ambient sets of the caller and all its children to come, so that no exec can ever bring a
  * capability; those it has stay. Needs CAP_SETPCAP. */

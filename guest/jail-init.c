@@ -126,25 +126,30 @@ static void hide_init(void)
 	give_up();
 }
 
+static int open_namespace(const char *name)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		fail("open %s", path);
+		give_up();
+	}
+	return fd;
+}
+
 static void open_namespaces(int passed[JAIL_PASSED])
 {
 	static const char *const names[] = {"pid", "mnt", "net", "ipc", "uts"};
-	char path[32];
 
-	for (size_t i = 0; i < JAIL_NAMESPACES; i++) {
-		snprintf(path, sizeof(path), "/proc/self/ns/%s", names[i]);
-		passed[i] = open(path, O_RDONLY | O_CLOEXEC);
-		if (passed[i] < 0) {
-			fail("open %s", path);
-			give_up();
-		}
-	}
+	for (size_t i = 0; i < JAIL_NAMESPACES; i++)
+		passed[i] = open_namespace(names[i]);
 }
 
-static void report_made(const int passed[JAIL_PASSED])
+static void report_made(const int passed[JAIL_PASSED], size_t count)
 {
 	struct report report = {.kind = REPORT_MADE};
-	size_t count = passed[JAIL_CODE] < 0 ? JAIL_NAMESPACES : JAIL_PASSED;
 
 	if (pass_send(CHANNEL, &report, sizeof(report), passed, count) < 0)
 		_exit(EXIT_JAIL_FAILED);
@@ -156,7 +161,7 @@ static void offer_mount_namespace(int code)
 	int passed[JAIL_PASSED] = {[JAIL_CODE] = code};
 
 	open_namespaces(passed);
-	report_made(passed);
+	report_made(passed, code < 0 ? JAIL_NAMESPACES : JAIL_CGROUP);
 	descriptors_close_from(CHANNEL + 1);
 }
 
@@ -169,7 +174,7 @@ static _Noreturn void wait_as_init(int code)
 	open_namespaces(passed);
 	if (seccomp_load() < 0 || ids_drop_capabilities() < 0)
 		give_up();
-	report_made(passed);
+	report_made(passed, code < 0 ? JAIL_NAMESPACES : JAIL_CGROUP);
 	descriptors_close_from(0);
 	for (;;) {
 		sigset_t child;
@@ -206,9 +211,30 @@ static int open_input(void)
 	return 0;
 }
 
+/* Gives the spare interpreter what its fork needs to be a process of this sandbox. The agent keeps the other end of a socket. */
+static void offer_to_spare(void)
+{
+	int passed[JAIL_PASSED];
+	int ends[2];
+
+	open_namespaces(passed);
+	passed[JAIL_CGROUP] = open_namespace("cgroup");
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0 || dup3(ends[0], SANDBOX_SPARE, O_CLOEXEC) < 0) {
+		fail("make the socket to the spare interpreter");
+		give_up();
+	}
+	passed[JAIL_SPARE] = ends[1];
+	report_made(passed, JAIL_PASSED);
+	close(ends[0]);
+	for (size_t i = 0; i < JAIL_PASSED; i++)
+		close(passed[i]);
+}
+
 /* The init of a sandbox is its agent: no process inside can kill it, and it reaps all of them. */
 static _Noreturn void become_agent(const struct preparation *p)
 {
+	if (p->takes_spare)
+		offer_to_spare();
 	if (ids_become_sandbox_root() < 0 || (p->forbids_set_id && seccomp_forbid_set_id() < 0))
 		give_up();
 	if (seccomp_load() < 0 || wait_for_go() < 0)

@@ -95,12 +95,12 @@ int jail_open(struct jail *jail, struct child_fds *child_fds, const struct prepa
 	return -1;
 }
 
-/* Only REPORT_MADE carries descriptors: all namespaces, and the code file of a jail that has one. */
+/* Only REPORT_MADE carries descriptors: all namespaces, and the code file of a jail that has one; or all for the spare interpreter. */
 static int keep_passed(struct jail *jail, const struct cmsghdr *header)
 {
 	size_t bytes = header->cmsg_len - CMSG_LEN(0);
 
-	if (bytes != JAIL_NAMESPACES * sizeof(int) && bytes != JAIL_PASSED * sizeof(int))
+	if (bytes != JAIL_NAMESPACES * sizeof(int) && bytes != JAIL_CGROUP * sizeof(int) && bytes != JAIL_PASSED * sizeof(int))
 		return -1;
 	memcpy(jail->passed, CMSG_DATA(header), bytes);
 	return 0;

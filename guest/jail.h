@@ -10,8 +10,20 @@
 #include "zygote-protocol.h"
 #include "prepare.h"
 
-/* What the init of a prewarmed jail passes on: its namespaces, and the descriptor that writes its CODE_FILE if it has one. */
-enum jail_passed { JAIL_PID, JAIL_MNT, JAIL_NET, JAIL_IPC, JAIL_UTS, JAIL_NAMESPACES, JAIL_CODE = JAIL_NAMESPACES, JAIL_PASSED };
+/* What the init of a prewarmed jail passes on: its namespaces, and the descriptor that writes its CODE_FILE if it has one. That of a
+ * sandbox with SPARE passes on its end of the socket to the spare interpreter instead, and one more namespace. */
+enum jail_passed {
+	JAIL_PID,
+	JAIL_MNT,
+	JAIL_NET,
+	JAIL_IPC,
+	JAIL_UTS,
+	JAIL_NAMESPACES,
+	JAIL_CODE = JAIL_NAMESPACES,
+	JAIL_SPARE = JAIL_CODE,
+	JAIL_CGROUP,
+	JAIL_PASSED
+};
 
 /* A jail, as the guest holds it. Descriptors are close-on-exec and non-blocking; -1 if absent. */
 struct jail {
@@ -30,7 +42,7 @@ struct jail {
 
 /* No jail. */
 #define JAIL_NONE {.init = -1, .channel = -1, .in = -1, .out = -1, .err = -1, .pictures = -1, .control_fd = -1, \
-		   .passed = {-1, -1, -1, -1, -1, -1}}
+		   .passed = {-1, -1, -1, -1, -1, -1, -1}}
 
 /* The descriptors of the jail: the other ends of those above. */
 struct child_fds {

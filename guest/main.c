@@ -102,7 +102,7 @@ static void receive(struct guest *guest)
 	case INBOX_END: _exit(0); /* the kernel ends the slot with its first process */
 	case INBOX_DATA: break;
 	}
-	while ((next = inbox_next(&guest->inbox, &frame, FRAME_INPUT)) == INBOX_FRAME) {
+	while ((next = inbox_next(&guest->inbox, &frame, FRAME_SPARE)) == INBOX_FRAME) {
 		const char *error = run_frame(&guest->run, &frame, &guest->outbox);
 		if (error != NULL)
 			die(error);

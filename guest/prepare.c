@@ -148,6 +148,10 @@ static const char *keep_quantity(struct preparation *p, const struct record *rec
 		p->forbids_set_id = true;
 		return record->length == 4 && read_u32(record->value) == 0 ? NULL : "SET_ID is not 0";
 	}
+	if (record->tag == RECORD_SPARE) {
+		p->takes_spare = true;
+		return record->length == 4 && read_u32(record->value) == 1 ? NULL : "SPARE is not 1";
+	}
 	if (record->tag == RECORD_PREWARM) {
 		if (record->length != 4 || read_u32(record->value) < PREWARM_EXEC || read_u32(record->value) > PREWARM_FORK)
 			return "AHEAD is neither 1 nor 2";
@@ -172,12 +176,15 @@ static const char *check_program(const struct preparation *p)
 
 	if (is_sandbox != (p->root_image != NULL))
 		return "one of ROOT_DISK and ROOT_IMAGE without the other";
+	/* What the spare interpreter becomes has no second filter. */
+	if (p->forbids_set_id && p->takes_spare)
+		return "SPARE with SET_ID";
 	if (is_sandbox)
 		return p->args[0] != NULL || p->home != NULL || p->code_file != NULL || p->code_bytes > 0 || p->has_stdin ||
 			       p->certificates != NULL || p->prewarm != PREWARM_NONE
 			       ? "a sandbox with what belongs to a run" : NULL;
-	if (p->forbids_set_id)
-		return "SET_ID without a sandbox";
+	if (p->forbids_set_id || p->takes_spare)
+		return "SET_ID or SPARE without a sandbox";
 	if (p->args[0] == NULL || p->args[0][0] == '\0')
 		return "no ARG";
 	return p->home == NULL ? "no HOME" : NULL;
@@ -238,7 +245,7 @@ static const char *parse_records(struct preparation *p, struct reader reader, ui
 		const char *error;
 		if (!next_record(&reader, &record))
 			return "a record is cut short";
-		if (record.tag < RECORD_ARG || record.tag > RECORD_SET_ID || (allowed & 1u << record.tag) == 0)
+		if (record.tag < RECORD_ARG || record.tag > RECORD_LAST || (allowed & 1u << record.tag) == 0)
 			return "unknown record";
 		bool repeats = record.tag == RECORD_ARG || record.tag == RECORD_ENV;
 		if (!repeats && (seen & 1u << record.tag) != 0)

@@ -31,6 +31,8 @@ enum record_tag {
 	RECORD_ROOT_IMAGE = 22,
 	RECORD_CERTIFICATES = 23,
 	RECORD_SET_ID = 24,
+	RECORD_SPARE = 25,
+	RECORD_LAST = RECORD_SPARE,
 };
 
 #define WORDS_MAX 4096u
@@ -73,6 +75,7 @@ struct preparation {
 	enum prewarm prewarm;
 	bool has_stdin;
 	bool forbids_set_id; /* of a sandbox: files get no set-user-ID and set-group-ID bits */
+	bool takes_spare;    /* of a sandbox: its first Python kernel may be forked from the spare interpreter */
 
 	char *text; /* holds every string above */
 	size_t text_bytes;

@@ -107,7 +107,7 @@ const char *prewarm_start_zygote(struct run *run, const struct frame *frame)
 	const char *error = prepare_parse_zygote(&asked, frame->payload, frame->length);
 	if (error != NULL)
 		return error;
-	error = zygote_start(&run->zygote, &asked) < 0 ? fail_text() : NULL;
+	error = zygote_start(&run->zygote, &asked, false) < 0 ? fail_text() : NULL;
 	prepare_forget(&asked);
 	return error;
 }

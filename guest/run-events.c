@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 
 #include "prewarm.h"
+#include "spare.h"
 
 /* The source text of a prewarmed jail is held back until its storage is attached. */
 static bool may_feed(const struct run *run)
@@ -21,6 +22,7 @@ void run_watch(const struct run *run, const struct outbox *outbox, struct pollfd
 
 	watches[WATCH_JAILER] = (struct pollfd){.fd = run->jailer.socket, .events = POLLIN};
 	watches[WATCH_ZYGOTE] = (struct pollfd){.fd = run->zygote.socket, .events = POLLIN};
+	watches[WATCH_SPARE] = (struct pollfd){.fd = run->spare.socket, .events = POLLIN};
 	/* The init may report before the jailer answers; its report is read once its pid is known. */
 	watches[WATCH_CHANNEL] = (struct pollfd){.fd = run->state == RUN_AWAITS_JAILER ? -1 : jail->channel, .events = POLLIN};
 	watches[WATCH_CONTROL] = (struct pollfd){.fd = jail->control_fd, .events = POLLIN};
@@ -52,6 +54,8 @@ static const char *take_report(struct run *run, const struct report *report, str
 		return wait_for_go(run, report->value, outbox);
 	if (report->kind == REPORT_MADE && run->state == RUN_AWAITS_INIT && is_forked)
 		prewarm_join(run);
+	if (report->kind == REPORT_MADE && run->preparation.takes_spare)
+		spare_join(run);
 	if (report->kind == REPORT_STATUS)
 		run_take_status(run, report->value);
 	if (report->kind == REPORT_FAILED) {
@@ -182,6 +186,8 @@ const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES
 		error = take_answer(run, outbox);
 	if (error == NULL && watches[WATCH_ZYGOTE].revents != 0)
 		error = prewarm_take_zygote(run, outbox);
+	if (error == NULL && watches[WATCH_SPARE].revents != 0)
+		error = spare_take(run, outbox);
 	if (error == NULL && run->jailer.is_gone && run->state == RUN_NONE)
 		error = "the jailer died";
 	if (error != NULL)
@@ -209,6 +215,10 @@ const char *run_advance(struct run *run, const struct pollfd watches[RUN_WATCHES
 
 const char *run_reaped(struct run *run, pid_t pid, int status, struct outbox *outbox)
 {
+	if (pid == run->spare.pid) {
+		run->spare.pid = -1;
+		return NULL;
+	}
 	if (run->state == RUN_AWAITS_JAILER && pid != run->jailer.pid && pid != run->zygote.pid)
 		run->reaped = pid;
 	/* The zygote died before its child, which so became a child of the guest. */

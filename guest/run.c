@@ -6,6 +6,7 @@
 
 #include "handover.h"
 #include "prewarm.h"
+#include "spare.h"
 
 enum how { HOW_EXITED = 0, HOW_SIGNALED = 1, HOW_KILLED = 2 };
 
@@ -16,6 +17,7 @@ void run_init(struct run *run, struct jailer jailer)
 		.child_fds = CHILD_FDS_NONE,
 		.jailer = jailer,
 		.zygote = {.pid = 0, .socket = -1},
+		.spare = {.pid = 0, .socket = -1},
 	};
 }
 
@@ -42,6 +44,7 @@ static void run_reset(struct run *run)
 		.child_fds = CHILD_FDS_NONE,
 		.jailer = run->jailer,
 		.zygote = run->zygote,
+		.spare = run->spare,
 	};
 
 	next.late = run->late;
@@ -142,6 +145,8 @@ static const char *prepare(struct run *run, const struct frame *frame, struct ou
 	run_enter(run, RUN_AWAITS_SOURCE);
 	handover_keep(frame->payload, frame->length);
 	source_open(&run->source, run->preparation.code_bytes, run->preparation.stdin_bytes);
+	if (!run->preparation.takes_spare)
+		spare_end(run);
 	return start(run, outbox);
 }
 
@@ -237,6 +242,7 @@ const char *run_frame(struct run *run, const struct frame *frame, struct outbox 
 	case FRAME_KILL: return kill_run(run, frame, outbox);
 	case FRAME_BEGIN: return prewarm_begin(run, frame);
 	case FRAME_ZYGOTE: return prewarm_start_zygote(run, frame);
+	case FRAME_SPARE: return spare_start(run, frame, outbox);
 	default: return "unknown kind of frame";
 	}
 }

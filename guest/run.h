@@ -66,12 +66,14 @@ struct run {
 	/* Of the slot: these outlive the runs. */
 	struct jailer jailer;
 	struct zygote zygote;
+	struct zygote spare; /* the spare interpreter; `pid` -1: there was one */
 };
 
 /* Indexes into the poll set. */
 enum run_watch {
 	WATCH_JAILER,
 	WATCH_ZYGOTE,
+	WATCH_SPARE,
 	WATCH_CHANNEL,
 	WATCH_CONTROL,
 	WATCH_IN,

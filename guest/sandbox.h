@@ -13,6 +13,9 @@
 #define SANDBOX_PARTS 64
 #define SANDBOX_LAST (SANDBOX_PARTS + OVERLAY_PARTS - 1)
 
+/* The socket to the spare interpreter, which the agent alone has. */
+#define SANDBOX_SPARE (SANDBOX_LAST + 1)
+
 /* In the init of the jail: mounts its root and makes it the root. Returns 0, or -1 with fail_text. */
 int sandbox_enter(const struct preparation *preparation);
 

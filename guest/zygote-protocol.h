@@ -61,4 +61,25 @@ struct run_request {
 	uint32_t has_storage; /* it was attached at the home directory after the fork */
 };
 
+/* To the spare interpreter: its sandbox, with the descriptors of jail.h in their order. It forks when the agent sends a byte. The
+ * child joins the sandbox, sends its pid there as an i32, and receives a request with the descriptors of a process. */
+struct spare_join {
+	uint64_t open_files;
+	uint64_t file_bytes;
+	uint64_t pids;
+};
+
+/* The order of the descriptors of a request. */
+enum spare_descriptor { SPARE_IN, SPARE_OUT, SPARE_ERR, SPARE_CHANNEL, SPARE_FAILURE, SPARE_DESCRIPTORS };
+
+/* To the child; the records of a SPAWN frame follow. */
+struct spare_request {
+	uint32_t bytes;      /* of the records */
+	uint32_t args_bytes; /* of the arguments, each with a NUL */
+	uint32_t env_bytes;  /* of the variables, HOME among them, each with a NUL */
+};
+
+/* Larger requests start an interpreter. */
+#define SPARE_REQUEST_MAX_BYTES 65536u
+
 #endif

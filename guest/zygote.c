@@ -59,13 +59,20 @@ static int take_mounts(void)
 	return 0;
 }
 
-static _Noreturn void become_zygote(int socket, const struct preparation *p)
+/* A limit for the stack is read when an interpreter starts. */
+static int limit_spare(bool is_spare)
 {
-	if (take_streams(socket) == 0 && signals_reset() == 0 && take_mounts() == 0 && ids_become_zygote() == 0) {
+	return is_spare ? ids_limit_fixed() : 0;
+}
+
+static _Noreturn void become_zygote(int socket, const struct preparation *p, bool is_spare)
+{
+	if (take_streams(socket) == 0 && signals_reset() == 0 && take_mounts() == 0 && limit_spare(is_spare) == 0 &&
+	    ids_become_zygote(is_spare) == 0) {
 		umask(022);
 		if (chroot(IMAGE) < 0 || chdir("/") < 0)
 			fail("enter the image");
-		else if (make_home(p->env) == 0 && execve(p->args[0], p->args, p->env) < 0)
+		else if ((is_spare || make_home(p->env) == 0) && execve(p->args[0], p->args, p->env) < 0)
 			fail("start %s", p->args[0]);
 	}
 	struct zygote_report report = {.word = ZYGOTE_FAILED};
@@ -74,7 +81,7 @@ static _Noreturn void become_zygote(int socket, const struct preparation *p)
 	_exit(EXIT_NO_ZYGOTE);
 }
 
-int zygote_start(struct zygote *zygote, const struct preparation *p)
+int zygote_start(struct zygote *zygote, const struct preparation *p, bool is_spare)
 {
 	int sockets[2];
 
@@ -83,7 +90,7 @@ int zygote_start(struct zygote *zygote, const struct preparation *p)
 		return fail("make the zygote's socket");
 	zygote->pid = fork();
 	if (zygote->pid == 0)
-		become_zygote(sockets[1], p);
+		become_zygote(sockets[1], p, is_spare);
 	close(sockets[1]);
 	if (zygote->pid < 0) {
 		close(sockets[0]);
@@ -100,6 +107,13 @@ int zygote_join(const struct zygote *zygote, const struct preparation *p, const 
 
 	strncpy(join.home, p->home, sizeof(join.home) - 1);
 	return pass_send(zygote->socket, &join, sizeof(join), passed, JOIN_DESCRIPTORS) < 0 ? fail("ask the zygote") : 0;
+}
+
+int zygote_join_sandbox(const struct zygote *spare, const struct preparation *p, const int passed[JAIL_PASSED])
+{
+	const struct spare_join join = {.open_files = p->open_files, .file_bytes = p->file_bytes, .pids = p->pids};
+
+	return pass_send(spare->socket, &join, sizeof(join), passed, JAIL_PASSED) < 0 ? fail("ask the spare interpreter") : 0;
 }
 
 int zygote_is_single_threaded(const struct zygote *zygote)

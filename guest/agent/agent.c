@@ -41,7 +41,7 @@ static void open_agent(struct agent *agent)
 {
 	sigset_t child;
 
-	if (descriptors_close_from_but(3, SANDBOX_STATES, SANDBOX_LAST) < 0)
+	if (descriptors_close_from_but(3, SANDBOX_STATES, SANDBOX_SPARE) < 0)
 		die();
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);

@@ -13,6 +13,7 @@
 #include "../signals.h"
 #include "become.h"
 #include "builtin.h"
+#include "spare-kernel.h"
 
 void spawn_close(int *fd)
 {
@@ -113,7 +114,7 @@ pid_t spawn(const struct spawn_request *request, const struct preparation *limit
 	pid_t pid = -1;
 
 	*ends = (struct spawn_ends)SPAWN_ENDS_NONE;
-	if (open_streams(request, ends, &theirs) == 0) {
+	if (open_streams(request, ends, &theirs) == 0 && (pid = spare_kernel_start(request, &theirs)) < 0) {
 		pid = fork();
 		if (pid == 0) {
 			become(request, limits, &theirs, request->builtin == BUILTIN_RESTORE);

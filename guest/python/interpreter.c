@@ -31,6 +31,9 @@ static struct {
 	const char *(*text_of)(void *string);
 	void (*release)(void *object);
 	void (*print_error)(void);
+	int (*is_true)(void *object);
+	void *(*function)(void *definition, void *self, void *module);
+	void (*hold)(void *object);
 } python;
 
 /* The function of the prelude. */
@@ -68,6 +71,9 @@ static void find_python(void)
 	*(void **)&python.text_of = find("PyUnicode_AsUTF8");
 	*(void **)&python.release = find("Py_DecRef");
 	*(void **)&python.print_error = find("PyErr_Print");
+	*(void **)&python.is_true = find("PyObject_IsTrue");
+	*(void **)&python.function = find("PyCFunction_NewEx");
+	*(void **)&python.hold = find("Py_IncRef");
 }
 
 /* Calls with one bytes object. Returns the result, or NULL after the interpreter has printed the exception. */
@@ -116,6 +122,56 @@ void interpreter_preload(const char *names)
 		report_failure("the prelude returned no text");
 	if (problem[0] != '\0')
 		report_failure(problem);
+}
+
+void interpreter_add_builtin(const char *name, void *(*function)(void *self, void *argument))
+{
+	/* PyMethodDef, which is part of the stable ABI (https://docs.python.org/3/c-api/structures.html). */
+	static struct {
+		const char *name;
+		void *(*function)(void *, void *);
+		int flags;
+		const char *doc;
+	} definition;
+
+	find_python();
+	definition.name = name;
+	definition.function = function;
+	definition.flags = 8; /* METH_O */
+	void *made = python.function(&definition, NULL, NULL);
+	if (made == NULL || python.dict_set(python.builtins(), name, made) < 0)
+		report_failure("a built-in function could not be added");
+	python.release(made);
+}
+
+bool interpreter_agrees(void *callable, const char *one, size_t one_bytes, const char *other, size_t other_bytes)
+{
+	void *arguments[] = {python.bytes(one, (ssize_t)one_bytes), python.bytes(other, (ssize_t)other_bytes)};
+	void *answer = NULL;
+
+	if (arguments[0] != NULL && arguments[1] != NULL)
+		answer = python.call(callable, arguments[0], arguments[1], NULL);
+	if (answer == NULL)
+		python.print_error();
+	bool agrees = answer != NULL && python.is_true(answer) == 1;
+	void *const held[] = {arguments[0], arguments[1], answer};
+	for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
+		if (held[i] != NULL)
+			python.release(held[i]);
+	return agrees;
+}
+
+void *interpreter_none(void)
+{
+	void *none = find("_Py_NoneStruct");
+
+	python.hold(none);
+	return none;
+}
+
+void interpreter_before_fork(void)
+{
+	python.before_fork();
 }
 
 pid_t interpreter_fork(void)

@@ -4,11 +4,24 @@
 #ifndef GLOVEBOX_PYTHON_INTERPRETER_H
 #define GLOVEBOX_PYTHON_INTERPRETER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 /* Imports modules, whose names commas separate. Exits with a report when one cannot be imported. */
 void interpreter_preload(const char *names);
+
+/* Prepares the interpreter for a fork of which only the child goes on. */
+void interpreter_before_fork(void);
+
+/* Makes a function of C, which is called with one argument, one of the built-in functions. */
+void interpreter_add_builtin(const char *name, void *(*function)(void *self, void *argument));
+
+/* Calls `callable` with two texts of bytes. Returns whether its result is true; prints an exception. */
+bool interpreter_agrees(void *callable, const char *one, size_t one_bytes, const char *other, size_t other_bytes);
+
+/* Returns a reference to None. */
+void *interpreter_none(void);
 
 /* fork(2), with what the interpreter does before it, and after it in the parent. */
 pid_t interpreter_fork(void);

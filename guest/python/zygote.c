@@ -28,11 +28,15 @@
 #include "interpreter.h"
 #include "own-file.h"
 #include "report.h"
+#include "spare.h"
 
 #define CHILDREN_MAX 4
 
 /* Names of the modules to preload, separated by commas. */
 #define PRELOAD_VARIABLE "GLOVEBOX_PRELOAD"
+
+/* Present where this is the spare interpreter of a slot. */
+#define SPARE_VARIABLE "GLOVEBOX_SPARE"
 
 /* The program, as the interpreter names it on its command line. */
 #define PROGRAM_VARIABLE "GLOVEBOX_PROGRAM"
@@ -141,6 +145,7 @@ static void serve(void)
 static char program[256];
 static char preload[4096];
 static bool is_zygote;
+static bool is_spare;
 
 typedef FILE *(*opener)(const char *, const char *);
 
@@ -154,6 +159,12 @@ static FILE *open_file(const char *name, const char *path, const char *mode)
 		return usual(path, mode);
 	/* The interpreter may have released its lock for this call. */
 	int lock = interpreter_lock();
+	if (is_spare) {
+		spare_offer();
+		interpreter_unlock(lock);
+		program[0] = '\0';
+		return usual(path, mode);
+	}
 	if (is_zygote) {
 		interpreter_preload(preload);
 		serve();
@@ -213,9 +224,11 @@ __attribute__((constructor)) static void become_zygote(void)
 	if (names != NULL)
 		strncpy(preload, names, sizeof(preload) - 1);
 	is_zygote = names != NULL;
+	is_spare = getenv(SPARE_VARIABLE) != NULL;
+	hide_variable(SPARE_VARIABLE);
 	hide_variable(PROGRAM_VARIABLE);
 	hide_variable(PRELOAD_VARIABLE);
 	restore_ld_preload();
-	if (is_zygote && seccomp_build() < 0)
+	if ((is_zygote || is_spare) && seccomp_build() < 0)
 		report_failure(fail_text());
 }

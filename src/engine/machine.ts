@@ -14,7 +14,7 @@ import type { SlotMachine } from './slots/create-slot.ts'
 import { IdRanges } from './slots/id-ranges.ts'
 import { MountTurns } from './slots/mount-turns.ts'
 import { type Reclaimed, reclaim, removeTree } from './slots/reclaim.ts'
-import type { OpenDock } from './slots/slot.ts'
+import type { OpenDock } from './slots/slot-parts.ts'
 
 export type { EngineSettings } from './settings.ts'
 

@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import type { Language, Limits, RunSpec } from '../../src/base/run.ts'
 import { type Machine, openMachine } from '../../src/engine/machine.ts'
 import { type EngineSettings, engineDefaults, type RuntimeName } from '../../src/engine/settings.ts'
-import type { OpenDock, Slot, SlotRun, SlotRunResult } from '../../src/engine/slots/slot.ts'
+import type { Slot, SlotRun, SlotRunResult } from '../../src/engine/slots/slot.ts'
+import type { OpenDock } from '../../src/engine/slots/slot-parts.ts'
 import { builtGuest } from './built-guest.ts'
 
 export interface EngineMachine {

@@ -32,6 +32,7 @@ export const kinds = {
   credit: 5,
   kill: 6,
   imageCredit: 9,
+  spare: 11,
   hello: 64,
   waiting: 65,
   stdout: 66,

@@ -21,6 +21,10 @@ export interface SandboxRunner {
   heldBytes(): number
   /** The guest of the slot that a process is in. */
   guestOf(pid: number): number
+  /** Python kernels, and interpreters that wait to become one, under the limits of runs: their numbers on the host. */
+  pythons(): number[]
+  /** The same of sandboxes: not those in slots that nothing uses yet. */
+  pythonsOfSandboxes(): number[]
   /** Another front of the same runner. */
   connect(): Promise<RunnerClient>
   /** Ends the runner and starts another one with the same disks. */
@@ -83,6 +87,9 @@ export async function sandboxRunner(
     storageDir: join(dir, 'storage'),
     heldBytes: () => heldBytes(machine),
     guestOf: (pid) => guestOf(machine, pid),
+    pythons: () => pythonsIn(slotsOf(machine)),
+    // Such a slot has its jailer and an interpreter; a sandbox has an agent as well.
+    pythonsOfSandboxes: () => pythonsIn(slotsOf(machine).filter((slot) => pidsIn(join(slot, 'run')).length > 2)),
     connect,
     restart: async () => {
       await running.close()
@@ -116,6 +123,17 @@ function heldBytes(machine: EngineMachine): number {
   const files = ['memory.usage_in_bytes', 'memory.current']
   const ofSlot = (slot: string) => files.map((name) => join(slot, 'run', name)).find((path) => existsSync(path))
   return slotsOf(machine).reduce((sum, slot) => sum + Number(readFileSync(ofSlot(slot)!, 'latin1')), 0)
+}
+
+const pythonsIn = (slots: string[]): number[] =>
+  slots.flatMap((slot) => pidsIn(join(slot, 'run')).filter(isPythonKernel))
+
+function isPythonKernel(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('kernels/python/main.py')
+  } catch {
+    return false // It has ended.
+  }
 }
 
 function guestOf(machine: EngineMachine, pid: number): number {

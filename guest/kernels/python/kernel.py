@@ -256,13 +256,17 @@ def _exit_code(exit):
     return 1
 
 
-def serve(load, copies):
-    """Serves the channel until it ends. `load` returns a module of the kernel."""
+def load(load_module):
+    """Loads the other modules that every kernel needs. `load_module` returns a module of the kernel."""
     global display, streams
-    display = load("display")
-    streams = load("streams")
+    display = load_module("display")
+    streams = load_module("streams")
+
+
+def serve(load_module, copies):
+    """Serves the channel until it ends, after `load`."""
     channel = streams.Channel()
-    kept = load("rewind").start(load, channel, copies) if copies > 0 else None
+    kept = load_module("rewind").start(load_module, channel, copies) if copies > 0 else None
     kernel = Kernel(channel)
     channel.send_json("ready", "0", {"version": sys.version.split()[0]})
     if kept is not None:

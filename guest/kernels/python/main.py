@@ -3,6 +3,9 @@
     main.py COPIES CONTEXT
 
 COPIES is the number of calls that can be rewound, see rewind.py; `+files` after it is for core.
+
+Where there is a built-in function `_glovebox_spare`, this is the spare interpreter of a slot (guest/python/spare.c): it imports everything
+and waits there until it has become the kernel of a sandbox.
 """
 
 import _frozen_importlib_external
@@ -29,4 +32,9 @@ def _load(name):
     return module
 
 
-_load("kernel").serve(_load, int(sys.argv[1].split("+")[0]))
+_kernel = _load("kernel")
+_kernel.load(_load)
+_wait = vars(_kernel.builtins).pop("_glovebox_spare", None)
+if _wait is not None:
+    _wait(_load("spare").fits)
+_kernel.serve(_load, int(sys.argv[1].split("+")[0]))

@@ -5,8 +5,8 @@ import { Cleanup } from '../../base/cleanup.ts'
 import { newId } from '../../base/ids.ts'
 import type { SlotMachine } from '../slots/create-slot.ts'
 import { toBuilderConfig } from '../slots/oci-config.ts'
-import type { SlotDock } from '../slots/slot.ts'
 import { withSlotDevices } from '../slots/slot-devices.ts'
+import type { SlotDock } from '../slots/slot-parts.ts'
 
 /** Memory, processes and processors of a builder: for dpkg with its scripts, or a layer with half a million entries. */
 const limits = { memoryBytes: 1024 * 1024 * 1024, pids: 256, cpus: 2 }

@@ -180,6 +180,8 @@ export class JailRun implements SlotRun {
         throw new GuestProtocolError('room for an input that is not sent')
       case fromGuest.forker:
       case fromGuest.zygoteGone:
+      case fromGuest.spareReady:
+      case fromGuest.spareGone:
         throw new GuestProtocolError('word of a host that has none')
     }
   }

@@ -223,6 +223,24 @@ export function zygoteCommandOf(
   }
 }
 
+/** Where images have the program of the Python kernel. */
+const pythonKernel = '/opt/glovebox/kernels/python/main.py'
+
+/**
+ * The interpreter from which the first Python kernel of a sandbox is forked. It starts as that would, and takes over the
+ * arguments and variables of the kernel later. @param env variables of the image.
+ * @returns undefined where there is no such interpreter.
+ */
+export function spareCommandOf(
+  languages: readonly LanguageFound[],
+  env: Readonly<Record<string, string>>,
+): { argv: readonly string[]; env: Record<string, string> } | undefined {
+  const python = languages.find(({ language, isPlain }) => language === 'python' && !isPlain)
+  if (python === undefined) return undefined
+  const own = { LD_PRELOAD: `/${pythonZygotePath}`, GLOVEBOX_PROGRAM: pythonKernel, GLOVEBOX_SPARE: '1' }
+  return { argv: [python.path, pythonKernel, '0', 'python'], env: { ...env, ...own } }
+}
+
 /**
  * The command lines to try, in order, to learn whether and where an image has a language; each prints its version.
  * @param searched the PATH of the image.

@@ -1,6 +1,6 @@
 import { monotonicMs } from '../../base/clock.ts'
 import type { Guest } from '../slots/guest.ts'
-import { encodeZygote, type Frame, fromGuest, GuestProtocolError, u32Of } from '../slots/guest-channel.ts'
+import { encodeForked, type Frame, fromGuest, GuestProtocolError, u32Of } from '../slots/guest-channel.ts'
 import { type LanguageFound, zygoteCommandOf } from './languages.ts'
 
 /** `none`: the language has no host, or its host did not hold; its runs are started afresh, which always works. */
@@ -63,7 +63,7 @@ export class Zygotes {
       this.#python = 'starting'
       this.#startedMs = monotonicMs()
       this.#guest.receiveFromZygote((frame) => this.#receive(frame))
-      this.#guest.send([encodeZygote(command)])
+      this.#guest.send([encodeForked('zygote', command)])
       this.#timer = setTimeout(() => this.#settle('none', 'it was not ready in time'), readyWithinMs)
     }
     return this.#python

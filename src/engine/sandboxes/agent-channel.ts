@@ -24,6 +24,8 @@ export interface SandboxPreparation {
   dock?: string | undefined
   /** Whether files get no set-user-ID and set-group-ID bits. */
   forbidsSetId?: boolean | undefined
+  /** Whether its first Python kernel may be a fork of the spare interpreter of its slot. */
+  takesSpare?: boolean | undefined
   limits: Pick<Preparation, 'tmpBytes' | 'openFiles' | 'fileBytes' | 'pids' | 'memoryBytes' | 'cpus'>
   shownCpus: number
   creditBytes: number
@@ -40,6 +42,7 @@ export function encodeSandbox(run: number, of: SandboxPreparation): Buffer {
     text(tag.rootImage, of.rootImage),
     ...docked(of),
     ...(of.forbidsSetId ? [u32(tag.setId, 0)] : []),
+    ...(of.takesSpare ? [u32(tag.spare, 1)] : []),
     u64(tag.tmpBytes, limits.tmpBytes),
     u64(tag.homeBytes, runDirectoryBytes),
     u64(tag.openFiles, limits.openFiles),

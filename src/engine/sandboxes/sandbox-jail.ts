@@ -156,6 +156,8 @@ export class SandboxJail {
       case fromGuest.hello:
       case fromGuest.forker:
       case fromGuest.zygoteGone:
+      case fromGuest.spareReady:
+      case fromGuest.spareGone:
         throw new GuestProtocolError(`a frame of kind ${frame.kind} in a sandbox`)
     }
   }

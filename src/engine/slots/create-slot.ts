@@ -15,8 +15,10 @@ import type { IdRanges } from './id-ranges.ts'
 import type { MountTurns } from './mount-turns.ts'
 import { type OciConfig, toOciConfig } from './oci-config.ts'
 import type { Runtime } from './runtime.ts'
-import { type OpenDock, Slot } from './slot.ts'
+import { Slot } from './slot.ts'
 import { withSlotDevices } from './slot-devices.ts'
+import type { OpenDock } from './slot-parts.ts'
+import { SpareInterpreter } from './spare-interpreter.ts'
 
 /** What slots are made from on this machine. */
 export interface SlotMachine {
@@ -45,13 +47,15 @@ export interface SlotMachine {
 /**
  * Moves what the processes of runs are forked from into `run`: the jailer, a language host. From then on they are born
  * under its limits. What it used before stays charged to `base`.
+ * @returns a function to be called when it has ended.
  * @throws Error when it cannot be moved.
  */
-async function moveToRunCgroup(slotPid: number, cgroup: SlotCgroup, residents: Set<number>): Promise<void> {
+async function moveToRunCgroup(slotPid: number, cgroup: SlotCgroup, residents: Set<number>): Promise<() => void> {
   const pid = hostPidOf(slotPid, 'slot', cgroup.basePids())
   await cgroup.moveToRun(pid)
   if (!cgroup.holds(pid)) throw new Error('the kernel does not show a forker where runs are limited')
   residents.add(pid)
+  return () => residents.delete(pid)
 }
 
 /** A slot could not be created, and something of it could not be removed either. */
@@ -105,7 +109,10 @@ async function prepareSlot(host: SlotMachine): Promise<Slot> {
     const sockets = undo.owns(host.socketMemory.addSlot(cgroup))
     await moveToRunCgroup(guest.jailerPid, cgroup, residents)
     const { env } = host.image
-    const hosts = new Zygotes(guest, env, (slotPid) => moveToRunCgroup(slotPid, cgroup, residents))
+    const move = (slotPid: number) => moveToRunCgroup(slotPid, cgroup, residents)
+    const hosts = new Zygotes(guest, env, async (slotPid) => {
+      await move(slotPid)
+    })
     const { languages, processors, mountTurns, storageIops } = host
     return new Slot({
       id,
@@ -114,6 +121,7 @@ async function prepareSlot(host: SlotMachine): Promise<Slot> {
       guest,
       residents,
       hosts,
+      spare: new SpareInterpreter(guest, move),
       env,
       dock,
       languages,

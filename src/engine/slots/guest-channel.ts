@@ -27,6 +27,7 @@ export const toGuest = {
   zygote: 8,
   pictureCredit: 9,
   input: 10,
+  spare: 11,
 } as const
 export const fromGuest = {
   hello: 64,
@@ -39,6 +40,8 @@ export const fromGuest = {
   zygoteGone: 71,
   pictures: 72,
   inputRoom: 73,
+  spareReady: 74,
+  spareGone: 75,
 } as const
 /** Bytes of INPUT that may be sent before the guest has reported that they were taken. */
 export const inputWindowBytes = 256 * 1024
@@ -148,6 +151,7 @@ export const tag = {
   rootImage: 22,
   certificates: 23,
   setId: 24,
+  spare: 25,
 } as const
 
 /** The period of CPU_QUOTA. */
@@ -194,10 +198,16 @@ export function encodeBegin(
   return encodeFrame(toGuest.begin, run, Buffer.concat(records))
 }
 
-/** A language host: an interpreter that is forked for runs. @throws RangeError as `encodePrepare` does. */
-export function encodeZygote(of: { argv: readonly string[]; env: Readonly<Record<string, string>> }): Buffer {
+/**
+ * An interpreter that is forked: for runs, as their language host, or for the first kernel of a sandbox.
+ * @throws RangeError as `encodePrepare` does.
+ */
+export function encodeForked(
+  as: 'zygote' | 'spare',
+  of: { argv: readonly string[]; env: Readonly<Record<string, string>> },
+): Buffer {
   return encodeFrame(
-    toGuest.zygote,
+    toGuest[as],
     0,
     Buffer.concat([...of.argv.map((word) => text(tag.arg, word)), ...variables(of.env)]),
   )

@@ -20,6 +20,7 @@ export class Guest {
   readonly #decoder = new FrameDecoder()
   #receive: (frame: Frame) => void
   #receiveFromZygote: ((frame: Frame) => void) | undefined
+  #receiveFromSpare: ((frame: Frame) => void) | undefined
   #tell: (reason: string) => void = () => undefined
   #goneReason: string | undefined
   #jailerPid = 0
@@ -85,6 +86,11 @@ export class Guest {
     this.#receiveFromZygote = receiver
   }
 
+  /** The same for frames about the spare interpreter. */
+  receiveFromSpare(receiver: (frame: Frame) => void): void {
+    this.#receiveFromSpare = receiver
+  }
+
   /** Hands every further frame of a run to `receiver`, which throws GuestProtocolError for what must not be. */
   receive(receiver: (frame: Frame) => void): void {
     this.#receive = receiver
@@ -105,8 +111,10 @@ export class Guest {
   }
 
   #receiverOf(frame: Frame): (frame: Frame) => void {
-    const ofHost = frame.run === 0 && (frame.kind === fromGuest.forker || frame.kind === fromGuest.zygoteGone)
-    return (ofHost ? this.#receiveFromZygote : undefined) ?? this.#receive
+    if (frame.run !== 0) return this.#receive
+    const isOfHost = frame.kind === fromGuest.forker || frame.kind === fromGuest.zygoteGone
+    const isOfSpare = frame.kind === fromGuest.spareReady || frame.kind === fromGuest.spareGone
+    return (isOfHost ? this.#receiveFromZygote : isOfSpare ? this.#receiveFromSpare : undefined) ?? this.#receive
   }
 
   #read(chunk: Buffer): void {

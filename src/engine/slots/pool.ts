@@ -8,18 +8,16 @@ import { ReadySlots } from './ready-slots.ts'
 import { Removals } from './removals.ts'
 import type { Slot } from './slot.ts'
 
-/** How often the machine's memory is looked at: a slot is ended in less. */
+/** How often the machine's memory and ready slots are looked at: a slot is ended in less. */
 const pressureLookMs = 500
 /** The replacement of a slot waits until its sandbox has started, unless it was the last one. */
 const sandboxStartsWithinMs = 200
 
-/** How long to wait before making the next ready slot after so many failures in a row. */
 const retryDelayMs = (failures: number): number => Math.min(250 * 2 ** (failures - 1), 10_000)
 
 /**
- * The slots of this machine. A new one is unbound; its first run binds it permanently to its key and
- * profile revision. It serves one run at a time and ends after idling, after its share of runs, when its key is
- * revoked, when the pool is short, or when anything about it is in doubt.
+ * The slots of this machine. A new one is unbound; its first run binds it permanently to its key and profile revision. It serves
+ * one run at a time. It ends after idling, its share of runs or the revocation of its key, for a short pool, and when in doubt.
  */
 export class SlotPool {
   readonly #make: MakeSlot
@@ -94,9 +92,8 @@ export class SlotPool {
   }
 
   /**
-   * A slot for this run: an idle one of the same binding, else a ready one, else a new one.
+   * A slot for this run: an idle one of the same binding, else a ready one, else a new one. @throws what making one throws.
    * The caller holds one of the machine's places to run in, and there are no more places than slots.
-   * @throws what making a slot throws.
    */
   async acquire(spec: RunSpec): Promise<Lease> {
     if (this.#closed) throw new Error('the pool is closed')
@@ -124,11 +121,11 @@ export class SlotPool {
   }
 
   /**
-   * A slot for a sandbox, which has it for the rest of its life. It counts as one of the slots of this machine.
-   * @throws what making a slot throws, and Error when all slots are taken.
+   * A slot for a sandbox, for the rest of its life. It counts as one of the slots of this machine. @param takesSpare whether
+   * an interpreter that waits in it is of use. @throws what making a slot throws, and Error when all slots are taken.
    */
-  async acquireForSandbox(limits: Limits): Promise<Lease> {
-    const slot = await this.#takeFresh(this.#imageIdOf(undefined))
+  async acquireForSandbox(limits: Limits, takesSpare = false): Promise<Lease> {
+    const slot = await this.#takeFresh(this.#imageIdOf(undefined), takesSpare)
     if (!this.#refillTimer) this.#refillAfter(this.#ready.length > 0 ? sandboxStartsWithinMs : 0)
     try {
       slot.bind(limits)
@@ -173,9 +170,9 @@ export class SlotPool {
   }
 
   /** An unbound slot: a ready one, or else one that is made now, where there is room or when there is. */
-  async #takeFresh(image: string): Promise<Slot> {
+  async #takeFresh(image: string, takesSpare = false): Promise<Slot> {
     for (;;) {
-      const ready = this.#takeReady(image)
+      const ready = this.#takeReady(image, takesSpare)
       if (ready) return ready
       if (this.#total < this.#settings.slotsMax) return this.#makeNow(image)
       const unwanted = this.#ready.takeAny()
@@ -189,13 +186,15 @@ export class SlotPool {
 
   /** Gives memory back, one slot at a time, before the kernel takes it. A slot that ends slowly does not keep the next. */
   async #relieve(): Promise<void> {
+    for (const slot of this.#ready.takeAged(this.#settings.zygoteMaxAgeMs))
+      void this.#end(slot).then(() => this.#refill())
     if (this.#closed || !this.#memoryIsShort()) return
     const dispensable = mostDispensable(this.#idle)
     if (dispensable) void this.#retireIdle(dispensable)
   }
 
-  #takeReady(image: string): Slot | undefined {
-    for (let slot = this.#ready.take(image); slot; slot = this.#ready.take(image)) {
+  #takeReady(image: string, takesSpare: boolean): Slot | undefined {
+    for (let slot = this.#ready.take(image, takesSpare); slot; slot = this.#ready.take(image, takesSpare)) {
       if (slot.healthy) return slot
       void this.#end(slot)
     }
@@ -299,6 +298,7 @@ export class SlotPool {
   /** Keeps ready slots in stock, one at a time, so that a burst does not start many creations at the same time. */
   #refill(): void {
     if (this.#closed || this.#refilling || this.#refillTimer || this.#memoryIsShort()) return
+    this.#ready.prepareSpare(this.#imageIdOf(undefined))
     if (this.#ready.length >= this.#settings.slotsReady || this.#total >= this.#settings.slotsMax) return
     this.#refilling = this.#transit(() => this.#stock())
       .then(

@@ -1,34 +1,21 @@
-import type { Cleanup } from '../../base/cleanup.ts'
 import { monotonicMs } from '../../base/clock.ts'
 import { asksForItsFile, programCopies } from '../../base/program-copy.ts'
 import type { Language, Limits, RunInput, RunSpec } from '../../base/run.ts'
-import type { Consumption, SlotCgroup } from '../cgroups/cgroups.ts'
-import type { ProcessorShare, Processors } from '../cgroups/processors.ts'
+import type { Consumption } from '../cgroups/cgroups.ts'
+import type { ProcessorShare } from '../cgroups/processors.ts'
 import type { JailRequest } from '../jails/jail-frames.ts'
 import type { NetworkOfJail } from '../jails/jail-network.ts'
 import { JailRun, type RunObserver, type SlotRun } from '../jails/jail-run.ts'
 import { commandOf, type LanguageFound, prewarmCommandOf, sourceFor } from '../jails/languages.ts'
 import { networkEnvOf } from '../jails/network-env.ts'
 import { PrewarmedJail } from '../jails/prewarmed-jail.ts'
-import type { SlotSockets } from '../jails/socket-memory.ts'
-import type { Zygotes } from '../jails/zygotes.ts'
 import { SandboxJail, type SandboxRequest } from '../sandboxes/sandbox-jail.ts'
-import type { Guest } from './guest.ts'
 import type { DockMounts } from './guest-channel.ts'
-import type { MountTurns } from './mount-turns.ts'
 import type { RunSlot } from './run-slot.ts'
-import type { Container } from './runtime.ts'
+import type { Parts, SlotDock } from './slot-parts.ts'
+import type { SpareState } from './spare-interpreter.ts'
 
 export type { RunObserver, SlotRun, SlotRunResult } from '../jails/jail-run.ts'
-
-/** A directory through which storage is mounted into a slot; made by the storage module, ended with the slot. */
-export interface SlotDock {
-  readonly dir: string
-  release(): Promise<void>
-}
-
-/** Makes the dock of a slot at a path that does not exist yet. */
-export type OpenDock<Dock extends SlotDock = SlotDock> = (dir: string) => Promise<Dock>
 
 /**
  * Tasks that the leaf may hold beyond the run's own limit: the jailer, a language host and the jail's init, and some more, so that
@@ -38,25 +25,6 @@ const pidsHeadroom = 8
 
 /** Of the memory limit: what may still be held of an ended run when the next one may begin. */
 const memoryHeldShare = 1 / 4
-
-/** What a slot consists of. */
-export interface Parts {
-  id: string
-  container: Container
-  cgroup: SlotCgroup
-  guest: Guest
-  residents: ReadonlySet<number>
-  hosts: Zygotes
-  env: Readonly<Record<string, string>>
-  dock: SlotDock | undefined
-  languages: readonly LanguageFound[]
-  processors: Processors | undefined
-  mountTurns: MountTurns
-  sockets: SlotSockets
-  storageIops: number
-  undo: Cleanup
-  startedMs: number
-}
 
 /** A live OCI container with a guest that makes jails, one run at a time. */
 export class Slot {
@@ -110,6 +78,28 @@ export class Slot {
   /** Why its language host is not there, where it is not. */
   get zygoteProblem(): string | undefined {
     return this.#parts.hosts.problem
+  }
+
+  /** What became of the interpreter that waits for a sandbox. */
+  get spare(): SpareState {
+    return this.#parts.spare.state
+  }
+
+  get spareAgeMs(): number {
+    return this.#parts.spare.ageMs
+  }
+
+  /** Tasks of the slot itself among those of its sandbox. */
+  get ownTasks(): number {
+    return this.#parts.residents.size
+  }
+
+  /** Prepares the first Python kernel of a sandbox, if the slot becomes one. */
+  prepareSpare(): void {
+    if (this.#bound || this.#unhealthyReason !== undefined) return
+    // The user of a sandbox is its own.
+    const { USER: _, LOGNAME: __, ...env } = this.#parts.env
+    this.#parts.spare.start(this.#parts.languages, env)
   }
 
   /** What raised the doubt, for the log. */
@@ -233,7 +223,8 @@ export class Slot {
       throw new Error(`slot ${this.id} cannot become a sandbox: ${this.#unhealthyReason ?? 'it is not new'}`)
     const share = this.#bindTo(request.limits.cpus)
     const shownCpus = share?.processors.length ?? Math.ceil(request.limits.cpus)
-    this.#sandbox = new SandboxJail(this.#runSlot(shownCpus), ++this.#jails, request)
+    const takesSpare = request.takesSpare && this.spare === 'ready'
+    this.#sandbox = new SandboxJail(this.#runSlot(shownCpus), ++this.#jails, { ...request, takesSpare })
     const unwatch = this.#parts.mountTurns.watch(this.#parts.cgroup)
     void this.#sandbox.ended.then(() => {
       unwatch()

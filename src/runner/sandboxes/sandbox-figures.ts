@@ -2,8 +2,8 @@ import type { SandboxFigures, SandboxSpec } from '../../base/sandbox.ts'
 import { usageOf } from '../../storage/filesystems.ts'
 import type { SandboxParts } from './sandbox-parts.ts'
 
-/** Tasks of a sandbox besides its processes: the jailer and the agent. */
-const ownTasks = 2
+/** The agent. */
+const agentTasks = 1
 
 /** What a sandbox that runs consumes. */
 export async function figuresOf(
@@ -19,7 +19,7 @@ export async function figuresOf(
     memoryLimitBytes: limits.memoryBytes,
     diskBytes: usedBytes,
     diskQuotaBytes: disk.bytes,
-    processes: Math.max(0, tasks - ownTasks),
+    processes: Math.max(0, tasks - parts.slot.ownTasks - agentTasks),
     networkReceivedBytes: counts?.receivedBytes ?? 0,
     networkSentBytes: counts?.sentBytes ?? 0,
     network: counts?.uses ?? [],

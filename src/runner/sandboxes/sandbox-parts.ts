@@ -58,7 +58,11 @@ export async function openSandboxParts(spec: SandboxSpec, host: SandboxHost, und
   // The disk is mounted while the slot gets its image. What is registered first is released last: after the slot.
   const mounting = storage.mounts.acquire(id, spec.disk)
   undo.add(async () => (await mounting.catch(() => undefined))?.release())
-  const { slot, env } = await slotWithImage(spec, host, undo)
+  // Other users of the machine could use such files of the owner of the directory.
+  const forbidsSetId = workspace?.mode === 'read-write'
+  // A spare interpreter has the files of the default image, and no further filter.
+  const takesSpare = spec.image === undefined && !forbidsSetId
+  const { slot, env } = await slotWithImage(spec, host, takesSpare, undo)
   const { mounted } = await mounting
   const dock = await dockFor(slot, [mounted])
   await slot.mounting(async () => {
@@ -76,8 +80,8 @@ export async function openSandboxParts(spec: SandboxSpec, host: SandboxHost, und
     network,
     ...(docked !== undefined && { volumes: docked }),
     ...(thread && { dock: await slot.mounting(() => thread.attach(slot)) }),
-    // Other users of the machine could use such files of the owner of the directory.
-    forbidsSetId: workspace?.mode === 'read-write',
+    forbidsSetId,
+    takesSpare,
   })
   return { slot, disk: mounted, jail, network, trust, env }
 }
@@ -96,10 +100,11 @@ function claimThread(thread: RunThread, spec: SandboxSpec, { storage }: SandboxH
 async function slotWithImage(
   spec: SandboxSpec,
   host: SandboxHost,
+  takesSpare: boolean,
   undo: Cleanup,
 ): Promise<Pick<SandboxParts, 'slot' | 'env'>> {
   const { parts, env } = undo.owns(await host.imageOf(spec.image))
-  const { slot } = undo.owns(await host.pool.acquireForSandbox(limitsOf(spec.limits)))
+  const { slot } = undo.owns(await host.pool.acquireForSandbox(limitsOf(spec.limits), takesSpare))
   const dock = await dockFor(slot, [])
   await slot.mounting(() => dock.attachImage(imageEntry, slot.pid, parts))
   return { slot, env }

@@ -92,7 +92,7 @@ describe('frames from a guest', () => {
     const good = wire(fromGuest.hello, 0, new Uint8Array(4))
     for (const [at, value] of [
       [8, 1],
-      [8, 74],
+      [8, 76],
       [9, 1],
       [10, 1],
       [11, 255],

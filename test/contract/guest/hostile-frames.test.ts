@@ -14,6 +14,7 @@ const toGuest = [
   'zygote',
   'pictureCredit',
   'input',
+  'spare',
 ] as const
 const numberOf = Object.fromEntries(toGuest.map((name, index) => [name, index + 1])) as Record<
   (typeof toGuest)[number],

@@ -63,6 +63,11 @@ const broken: [string, Buffer[]][] = [
     'STDIN that was not announced',
     [frame(kinds.prepare, 1, preparation({ args: ['cat'], code: 'x' })), frame(kinds.stdin, 1, Buffer.from('x'))],
   ],
+  ['SPARE of a run', [frame(kinds.spare, 1, record(1, '/usr/bin/true'))]],
+  ['SPARE after PREPARE', [frame(kinds.prepare, 1, sleeper), frame(kinds.spare, 0, record(1, '/usr/bin/true'))]],
+  ['SPARE twice', [1, 2].map(() => frame(kinds.spare, 0, record(1, '/usr/bin/true')))],
+  ['SPARE without a program', [frame(kinds.spare, 0)]],
+  ['a spare interpreter for a run', [frame(kinds.prepare, 1, Buffer.concat([true_, record(25, 1)]))]],
   ['an empty PREPARE', [frame(kinds.prepare, 1)]],
   ['a record cut short', [frame(kinds.prepare, 1, true_.subarray(0, -1))]],
   [
