@@ -269,6 +269,23 @@ void interpreter_set_file(const char *path)
 		dict_set(dict_of(main), "__cached__", none);
 }
 
+void interpreter_set_first_argument(const char *path)
+{
+	void *(*find_in_sys)(const char *) = NULL;
+	int (*set_item)(void *, ssize_t, void *) = NULL;
+	void *(*text)(const char *) = NULL;
+
+	*(void **)&find_in_sys = dlsym(RTLD_DEFAULT, "PySys_GetObject");
+	*(void **)&set_item = dlsym(RTLD_DEFAULT, "PyList_SetItem");
+	*(void **)&text = dlsym(RTLD_DEFAULT, "PyUnicode_DecodeFSDefault");
+	if (find_in_sys == NULL || set_item == NULL || text == NULL)
+		return;
+	void *arguments = find_in_sys("argv");
+	void *first = arguments == NULL ? NULL : text(path);
+	if (first != NULL)
+		set_item(arguments, 0, first); /* takes the reference */
+}
+
 int interpreter_begin(const char *variables, size_t bytes)
 {
 	void *done = call_with(begin, variables, bytes);

@@ -40,6 +40,9 @@ void interpreter_import_from_home(const char *program);
 /* Sets `__file__` of the program, which otherwise is the path on the command line. */
 void interpreter_set_file(const char *path);
 
+/* Sets `sys.argv[0]`. */
+void interpreter_set_first_argument(const char *path);
+
 /* Sets the environment of a run: NAME=value, each with its NUL. Returns 0, or -1 after the interpreter has printed why. */
 int interpreter_begin(const char *variables, size_t bytes);
 

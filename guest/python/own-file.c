@@ -1,13 +1,16 @@
 #include "own-file.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define QUESTION "__file__"
+/* How a program asks for its own file: see src/base/program-copy.ts. */
+#define FILE_QUESTION "__file__"
+#define ARGUMENT_QUESTION "argv[0]"
 
 /* A reserved name: see src/base/program-copy.ts. */
 #define COPY ".glovebox-main.py"
@@ -42,14 +45,22 @@ static bool write_copy(const char *text, size_t length)
 	return is_written;
 }
 
-bool own_file_copy(const char *program, char *path, size_t size)
+static bool contains(const char *text, size_t length, const char *question)
+{
+	return memmem(text, length, question, strlen(question)) != NULL;
+}
+
+enum own_file own_file_copy(const char *program, char *path, size_t size)
 {
 	char home[1025];
 	size_t length = 0;
 	char *text = read_whole(program, &length);
-	bool is_copied = text != NULL && memmem(text, length, QUESTION, strlen(QUESTION)) != NULL &&
-			 getcwd(home, sizeof(home)) != NULL && write_copy(text, length);
+	bool asks_argument = text != NULL && contains(text, length, ARGUMENT_QUESTION);
+	bool asks = asks_argument || (text != NULL && contains(text, length, FILE_QUESTION));
+	bool is_copied = asks && getcwd(home, sizeof(home)) != NULL && write_copy(text, length);
 
 	free(text);
-	return is_copied && snprintf(path, size, "%s/%s", home, COPY) < (int)size;
+	if (!is_copied || snprintf(path, size, "%s/%s", home, COPY) >= (int)size)
+		return OWN_FILE_ORIGINAL;
+	return asks_argument ? OWN_FILE_COPY_AS_ARGUMENT : OWN_FILE_COPY;
 }

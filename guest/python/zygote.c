@@ -171,8 +171,11 @@ static FILE *open_file(const char *name, const char *path, const char *mode)
 	}
 	interpreter_import_from_home(program);
 	char copy[1100];
-	if (own_file_copy(program, copy, sizeof(copy)))
+	enum own_file own = own_file_copy(program, copy, sizeof(copy));
+	if (own != OWN_FILE_ORIGINAL)
 		interpreter_set_file(copy);
+	if (own == OWN_FILE_COPY_AS_ARGUMENT)
+		interpreter_set_first_argument(copy);
 	interpreter_unlock(lock);
 	program[0] = '\0';
 	return usual(path, mode);

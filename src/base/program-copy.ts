@@ -14,7 +14,7 @@ export const programCopies: Record<Language, string> = {
 
 /** How a program asks for its own file. The interpreters of Python and Node.js decide by the same words. */
 const questions: Record<Language, RegExp> = {
-  python: /__file__/,
+  python: /__file__|argv\[0\]/,
   node: /__filename|\bimport\s*\.\s*meta\b|\bargv\s*\[\s*1\s*\]/,
   typescript: /__filename|\bimport\s*\.\s*meta\b|\bargv\s*\[\s*1\s*\]/,
   bash: /BASH_SOURCE|\$0\b|\$\{0\b/,

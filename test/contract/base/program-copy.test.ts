@@ -8,6 +8,7 @@ describe('a program', () => {
   it.each<[Language, string]>([
     ['python', 'here = os.path.dirname(os.path.abspath(__file__))'],
     ['python', 'ü = Path(__file__).parent'],
+    ['python', 'here = os.path.dirname(sys.argv[0])'],
     ['node', 'path.dirname(__filename)'],
     ['node', 'new URL("a", import.meta.url)'],
     ['node', 'if (process.argv[1] === own) main()'],
@@ -20,6 +21,7 @@ describe('a program', () => {
 
   it.each<[Language, string]>([
     ['python', 'print(file)'],
+    ['python', 'print(sys.argv[1:], sys.argv)'],
     ['node', 'const file = require("./a"); console.log(process.argv.slice(2), argv[10])'],
     ['typescript', 'const meta: { url: string } = x'],
     ['bash', `ps | awk '{print $0}'`],

@@ -26,6 +26,18 @@ const python: Record<string, Case> = {
     ].join('\n'),
     stdout: 'a,b\na,b\n',
   },
+  'finds a file beside itself by its first argument': {
+    code: [
+      'import os, sys',
+      'open("data.csv", "w").write("a,b")',
+      'print(open(os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "data.csv")).read(), sys.argv, __name__)',
+    ].join('\n'),
+    stdout: "a,b ['/home/baponi/.glovebox-main.py'] __main__\n",
+  },
+  'starts itself again with its arguments': {
+    code: 'import os, sys\nif "x" in sys.argv: print("again", os.getcwd(), sys.path[0])\nelse: os.execv(sys.executable, ["python3", sys.argv[0], "x"])',
+    stdout: 'again /home/baponi /home/baponi\n',
+  },
   'starts itself again': {
     code: 'import subprocess, sys\nif len(sys.argv) > 1: print("again", sys.argv[1:])\nelse: subprocess.run([sys.executable, __file__, "x"])',
     stdout: "again ['x']\n",
@@ -39,7 +51,7 @@ const python: Record<string, Case> = {
     stdout: '[]\n',
   },
   'cannot change its file': {
-    code: 'try:\n    import sys; open(sys.argv[0], "a")\nexcept OSError as e:\n    print(e.strerror in ("Read-only file system", "Permission denied"))',
+    code: 'try:\n    open("/run/glovebox/main.py", "a")\nexcept OSError as e:\n    print(e.strerror in ("Read-only file system", "Permission denied"))',
     stdout: 'True\n',
   },
   'reads its own source': {
