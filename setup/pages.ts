@@ -117,7 +117,8 @@ Every error that the API returns to a caller. A run that failed is not an error:
 ([results](results.md)). REST responses contain \`{"error", "code", "message", "hint", "retry"}\`, JSON-RPC errors the numeric
 code, the message and the hint. \`{name}\` is a placeholder for a detail.
 
-"Retry" states what to do with the unchanged request:
+"Retry" states what to do with the unchanged request. The field \`retry\` of a response is \`never\` for "no", and \`later\`
+for the others:
 
 - **no**: do not send it again; it fails in the same way. Follow the hint.
 - **once**: send it again immediately. If it fails again, follow the hint. Code may have run already: a request with an
