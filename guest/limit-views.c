@@ -38,15 +38,18 @@ static int make_meminfo(const struct preparation *p)
 			  kib, kib, kib);
 }
 
-/* memory.current is there since programs fail without it, and is 0 as the used memory of meminfo. A bind of the real file
- * would be a second mount of type cgroup2, which a Java virtual machine takes for the place of the hierarchy. */
+/* memory.current is there since programs fail without it. What the run uses is not in it, as in meminfo, but it is not 0: then
+ * a Java virtual machine takes the free memory of the machine for that of the run. A bind of the real file would be a second
+ * mount of type cgroup2, which a Java virtual machine takes for the place of the hierarchy. */
+#define MEMORY_CURRENT "4096\n"
+
 static int make_v2(const struct preparation *p)
 {
 	if (write_file(p, CGROUP "/cgroup.controllers", "cpu memory pids\n") < 0 ||
 	    write_file(p, CGROUP "/cpu.max", "%" PRIu64 " %u\n", p->cpu_quota_us, CPU_PERIOD_US) < 0)
 		return -1;
 	if (write_file(p, CGROUP "/memory.max", "%" PRIu64 "\n", p->memory_bytes) < 0 ||
-	    write_file(p, CGROUP "/memory.current", "0\n") < 0 ||
+	    write_file(p, CGROUP "/memory.current", MEMORY_CURRENT) < 0 ||
 	    write_file(p, CGROUP "/memory.high", "max\n") < 0 || write_file(p, CGROUP "/memory.swap.max", "0\n") < 0)
 		return -1;
 	return write_file(p, CGROUP "/pids.max", "%" PRIu64 "\n", p->pids);

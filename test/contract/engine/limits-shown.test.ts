@@ -17,7 +17,7 @@ const files: Record<string, string> = {
     ['cpuset', 'cpu', 'cpuacct', 'memory', 'pids'].map((name) => `${name}\t0\t1\t1\n`).join(''),
   '/sys/fs/cgroup/cgroup.controllers': 'cpu memory pids\n',
   '/sys/fs/cgroup/memory.max': `${memoryBytes}\n`,
-  '/sys/fs/cgroup/memory.current': '0\n',
+  '/sys/fs/cgroup/memory.current': '4096\n',
   '/sys/fs/cgroup/memory.high': 'max\n',
   '/sys/fs/cgroup/memory.swap.max': '0\n',
   '/sys/fs/cgroup/cpu.max': '100000 100000\n',
@@ -98,7 +98,7 @@ inPrivateMounts(import.meta.filename, () => {
     })
 
     it.skipIf(!hasJava)('has a heap in a Java virtual machine that is sized by its memory', async () => {
-      expect(await bash(javaLimits)).toBe(`${memoryBytes / 2}\n1\n`)
+      expect(await bash(javaLimits)).toBe(`${memoryBytes / 2}\n1\n${memoryBytes} ${memoryBytes - 4096}\n`)
     })
   })
 })

@@ -32,7 +32,7 @@ inPrivateMounts(import.meta.filename, () => {
     })
 
     it.skipIf(!hasJava)('has a heap in a Java virtual machine that is sized by its memory', async () => {
-      expect(await bash(javaLimits)).toBe(`${memoryBytes / 2}\n1\n`)
+      expect(await bash(javaLimits)).toBe(`${memoryBytes / 2}\n1\n${memoryBytes} ${memoryBytes - 4096}\n`)
     })
   })
 })
