@@ -1,3 +1,4 @@
+import { type AnswerFigure, answersPart } from './answer-bytes.ts'
 import type { Burst } from './burst.ts'
 import type { ColdSlot } from './cold-slot.ts'
 import { type Crash, crashPart } from './crash.ts'
@@ -37,6 +38,7 @@ export interface Results {
   coldSlots?: { measured: ColdSlot[]; absent: Record<string, string> }
   resources?: Resources
   endlessOutput?: EndlessOutput
+  answers?: AnswerFigure[]
   mcp?: McpFigure[]
   cancel?: CancelFigure[]
   storage?: StorageFigure[]
@@ -67,6 +69,7 @@ export function toMarkdown(results: Results, tried?: string): string {
     ...(coldSlots ? [coldPart(coldSlots, results.startToReadyMs)] : []),
     ...(resources ? [resourcesPart(resources)] : []),
     ...(endlessOutput ? [outputPart(endlessOutput)] : []),
+    ...(results.answers ? [answersPart(results.answers)] : []),
     ...(mcp ? [mcpPart(mcp)] : []),
     ...(cancel ? [cancelPart(cancel)] : []),
     ...(storage ? [`## Threads\n\n${storageTable(storage)}`] : []),

@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { measureAnswers } from './answer-bytes.ts'
 import { measureBurst } from './burst.ts'
 import { measureColdSlots } from './cold-slot.ts'
 import { measureCrashes } from './crash.ts'
@@ -100,6 +101,7 @@ const sections = [
   'cold',
   'resources',
   'output',
+  'answers',
   'mcp',
   'cancel',
   'storage',
@@ -191,6 +193,7 @@ async function measureAll(plan: Plan, only: readonly string[], args: readonly st
     results.endlessOutput = await withServer([], (server) => measureEndlessOutput(server, plan.endlessRuns))
     report('endless output')
   }
+  if (wants('answers')) results.answers = await withServer([], measureAnswers)
   if (wants('mcp')) results.mcp = await measureMcp({ rounds: plan.mcpRounds, blockMs: plan.blockMs }, report)
   if (wants('cancel')) {
     results.cancel = await withServer([], (server) => measureCancel(server, plan.cancelRounds))
