@@ -106,15 +106,9 @@ export class Relay {
 
   #begin(caller: Caller, target: UpstreamTarget, request: RelayRequest): Call {
     const { id, name } = target
-    const counted = [
-      [id, callsMax],
-      [`${id} ${caller.keyId}`, callsOfKeyMax],
-    ] as const
-    for (const [of, limit] of counted) {
-      if ((this.#calls.get(of) ?? 0) >= limit) {
-        throw new Refusal('upstream_full', { upstream: name, limit, retryAfterSeconds })
-      }
-    }
+    const ofKey = `${id} ${caller.keyId}`
+    this.#requirePlace(id, callsMax, name)
+    this.#requirePlace(ofKey, callsOfKeyMax, name)
     const message = request.body.length === 0 ? undefined : tryParse(request.body)
     if (request.method === 'POST' && isRestricted(target)) requireAllowed(message, target)
     if (request.method === 'POST') this.#deps.rates.count(caller, countedRequests(message))
@@ -123,7 +117,8 @@ export class Relay {
       const problem = 'it failed several times in a row'
       throw new Refusal('upstream_failed', { upstream: name, problem, retryAfterSeconds: waitSeconds })
     }
-    for (const [of] of counted) this.#calls.set(of, (this.#calls.get(of) ?? 0) + 1)
+    this.#count(id, 1)
+    this.#count(ofKey, 1)
     if (target.listedAt !== null) this.#deps.core.noteUpstreamUse(caller.orgId, name, target.listedAt)
     const startMs = monotonicMs()
     const sketch = sketchOf(message)
@@ -140,11 +135,8 @@ export class Relay {
       end: (outcome) => {
         if (hasEnded) return
         hasEnded = true
-        for (const [of] of counted) {
-          const left = (this.#calls.get(of) ?? 1) - 1
-          if (left === 0) this.#calls.delete(of)
-          else this.#calls.set(of, left)
-        }
+        this.#count(id, -1)
+        this.#count(ofKey, -1)
         span?.end({ 'glovebox.outcome': outcome }, outcome === 'failed')
         this.#deps.breaker.leave(id, outcome === 'rejected' ? 'succeeded' : outcome)
         if (sketch.method === '') return
@@ -155,6 +147,16 @@ export class Relay {
         })
       },
     }
+  }
+
+  #requirePlace(of: string, limit: number, upstream: string): void {
+    if ((this.#calls.get(of) ?? 0) >= limit) throw new Refusal('upstream_full', { upstream, limit, retryAfterSeconds })
+  }
+
+  #count(of: string, more: 1 | -1): void {
+    const calls = (this.#calls.get(of) ?? 0) + more
+    if (calls === 0) this.#calls.delete(of)
+    else this.#calls.set(of, calls)
   }
 
   /**

@@ -22,7 +22,8 @@ export const serve =
       shouldUpgradeCallback: (request: IncomingMessage) => isUpgrade(request) && placeOf(request) !== undefined,
     }
     const handle = (request: IncomingMessage, response: ServerResponse) => {
-      joinSmallPieces(request)
+      // With a length, a body has one piece for each read of the socket, so the client does not decide on their size.
+      if (request.headers['transfer-encoding'] !== undefined) joinSmallPieces(request)
       const place = placeOf(request)
       if (place === undefined) listener(request, response)
       else previews()?.handle(request, response, place)
