@@ -17,6 +17,7 @@ import { packagesNetwork, toPreviewLimits } from './network-settings.ts'
 import type { Log } from './observe/log.ts'
 import { Metrics } from './observe/metrics.ts'
 import { OtlpExporter } from './observe/otlp.ts'
+import { observeProcess } from './observe/process-vitals.ts'
 import { Tracing } from './observe/tracing.ts'
 import { AllowedDestinations } from './outbound/destination.ts'
 import { Outbound } from './outbound/outbound.ts'
@@ -45,6 +46,7 @@ export interface App {
  * @throws StartRefused when a module cannot be built with this configuration.
  */
 export async function openApp(config: Config, instance: Instance, version: string, log: Log): Promise<App> {
+  observeProcess()
   const undo = new Cleanup()
   try {
     const metrics = new Metrics()

@@ -8,6 +8,7 @@ import type { LogQuery } from './log-lines.ts'
 import {
   cgroupFile,
   descriptorsByKind,
+  eventLoopUse,
   observeProcess,
   openFilesMax,
   processorFigures,
@@ -69,7 +70,7 @@ const inspections: Readonly<Record<InspectionTopic, Inspect>> = {
     cgroup: cgroupFile('memory.stat'),
   }),
   heap_spaces: () => ({ spaces: v8.getHeapSpaceStatistics() }),
-  event_loop: () => ({ lag: observeProcess().lag(), utilization: performance.eventLoopUtilization() }),
+  event_loop: () => ({ lag: observeProcess().lag(), use: eventLoopUse() }),
   gc: () => ({ collections: observeProcess().collections() }),
   cpu: () => processorFigures(),
   cpu_profile: ({ durationMs = 3_000, top = 5 }) => cpuProfile(Math.min(durationMs, sampleMaxMs), top),

@@ -77,7 +77,7 @@ class ProcessObserver {
 
 let observer: ProcessObserver | undefined
 
-/** Starts measuring, at the first call. */
+/** Starts measuring, at the first call: that of a process is in its start, so that reports cover what was before them. */
 export function observeProcess(): ProcessObserver {
   observer ??= new ProcessObserver()
   return observer
@@ -122,16 +122,21 @@ function kindOf(name: string): string | undefined {
 /** Processor time, load and throttling by the cgroup of this process. */
 export function processorFigures(): object {
   const used = process.cpuUsage()
-  const { idle, active, utilization } = performance.eventLoopUtilization()
-  const round = (value: number) => Math.round(value * 1000) / 1000
   return {
     cpu_user_seconds: used.user / 1e6,
     cpu_system_seconds: used.system / 1e6,
     load_average: loadavg(),
     processors: availableParallelism(),
-    event_loop: { idle_ms: Math.round(idle), active_ms: Math.round(active), utilization: round(utilization) },
+    event_loop: eventLoopUse(),
     cgroup: cgroupFile('cpu.stat'),
   }
+}
+
+/** How long the event loop was idle and active since the start of this process; the utilization is a share of 0 to 1. */
+export function eventLoopUse(): { idle_ms: number; active_ms: number; utilization: number } {
+  const { idle, active, utilization } = performance.eventLoopUtilization()
+  const share = Math.round(utilization * 1000) / 1000
+  return { idle_ms: Math.round(idle), active_ms: Math.round(active), utilization: share }
 }
 
 /** Fields of a file in the cgroup of this process; `null` where there is no unified hierarchy. */

@@ -260,6 +260,12 @@ describe('every runtime tool', () => {
       // The tool with the names exists.
       expect(runtimeTools.map((tool) => `Call ${tool.name} for the names.`)).toContain(unknown.error?.data?.hint)
     }
+    expect((await rpc('tools/call', { name: 'requests_get_slow_requests', arguments: { since: 'yesterday' } })).error)
+      // It would be compared with times, and hide all of them.
+      .toMatchObject({ code: -32602, message: expect.stringContaining('since must be a time') })
+    expect((await rpc('tools/call', { name: 'app_stop', arguments: { appName: 'sbx_none' } })).error?.message).toBe(
+      'The active run or named sandbox sbx_none does not exist.',
+    )
     const misspelled = await rpc('tools/call', { name: 'system_get_helth' })
     expect(misspelled.error?.message).toContain('Did you mean system_get_health?')
   })

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { chownSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { freePort, type Glovebox, killIfThere, Place, program } from '../support/glovebox.ts'
 import { newKey, runCommand } from '../support/keys.ts'
@@ -43,6 +44,19 @@ async function runCommandOnly(line: string): Promise<{ code: number; stderr: str
 }
 
 const hasJq = existsSync('/usr/bin/jq')
+
+describe('a server that was just started', () => {
+  it('has measured both of its processes since they started', async () => {
+    await sleep(1_100)
+    const { front, runner } = (await call('node_get_event_loop')) as unknown as Record<string, object>
+    // Rounded. No one has asked before.
+    for (const reported of [front, runner]) {
+      const { over_seconds } = (reported as { lag: { over_seconds: number } }).lag
+      expect(over_seconds).toBeGreaterThanOrEqual(1)
+      expect(reported).toMatchObject({ use: { idle_ms: expect.any(Number), utilization: expect.any(Number) } })
+    }
+  })
+})
 
 describe('the documented curl session of bx-mcp', () => {
   it('lists tools, prompts and resources, and reads a resource', async () => {

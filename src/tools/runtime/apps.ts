@@ -44,10 +44,13 @@ const toSandbox = (
 const runNamed = async (runtime: Runtime, name: string): Promise<ActiveRun | undefined> =>
   (await runtime.activeRuns()).find(({ runId }) => runId === name)
 
-/** @throws Refusal `run_unknown` for an ID of neither a run nor a sandbox. */
+/** @throws Refusal `name_unknown` for an ID of neither an active run nor a sandbox. */
 async function sandboxNamed(runtime: Runtime, name: string): Promise<StoredSandbox> {
   const row = await runtime.sandboxControl.find(name)
-  if (row === undefined) throw new Refusal('run_unknown', { runId: name })
+  if (row === undefined) {
+    const details = { what: `The active run or named sandbox ${name}`, tool: 'app_get_names or app_get_sandboxes' }
+    throw new Refusal('name_unknown', details)
+  }
   return row
 }
 

@@ -84,7 +84,8 @@ export const configurationTools: readonly RuntimeTool[] = [
     input: { name: Type.String({ maxLength: 128, description: 'Name of the tool.' }) },
     run: ({ tools }, { name }) => {
       const tool = tools.find((one) => one.name === name)
-      if (tool === undefined) throw new Refusal('unknown_tool', { tool: name })
+      if (tool === undefined)
+        throw new Refusal('name_unknown', { what: `The tool ${name}`, tool: 'runtime_get_bif_summary' })
       return tool
     },
   }),

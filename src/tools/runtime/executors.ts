@@ -18,9 +18,14 @@ async function engineOf(runtime: Runtime): Promise<Engine> {
 
 /** Describes what runs wait for: a place, a slot, a mounted filesystem. */
 function executorsOf(runtime: Runtime, { slots, queue, storage }: Engine) {
+  const settingOf = (name: string) => runtime.facts.settings.find((setting) => setting.name === name)?.value ?? null
   const { queue_wait_p50_ms, queue_wait_p99_ms } = runtime.metrics.recent.runs.figures(recentMs)
   return {
-    queue: { active: queue.running, queued: queue.waiting, queue_wait_p50_ms, queue_wait_p99_ms },
+    queue: {
+      ...{ active: queue.running, max: settingOf('runs_max'), queued: queue.waiting },
+      ...{ queued_per_org_max: settingOf('queue_per_org'), wait_max_ms: runtime.facts.queueWaitMaxMs },
+      ...{ queue_wait_p50_ms, queue_wait_p99_ms },
+    },
     slots: { active: slots.busy, idle: slots.idle, ready: slots.ready, max: slots.max, undying: slots.undying },
     storage: storage && { active: storage.used, idle: storage.mounted - storage.used, max: storage.mounted_max },
   }

@@ -76,7 +76,7 @@ export const serverTools: readonly RuntimeTool[] = [
       requests: recent.requests.stats,
       busiest: recent.routes.list('requests')[0] ?? null,
       slowest: recent.routes.list('avgLatency')[0] ?? null,
-      most_errors: recent.routes.list('errors')[0] ?? null,
+      most_errors: recent.routes.list('errors').find(({ errors }) => errors > 0) ?? null,
     }),
   }),
   runtimeTool({

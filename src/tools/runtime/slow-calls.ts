@@ -1,4 +1,5 @@
 import Type from 'typebox'
+import { Refusal } from '../../base/errors.ts'
 import type { Runtime } from '../../core/runtime/runtime.ts'
 import { type SlowCalls, slowCallsMax } from '../../observe/slow-calls.ts'
 import { limitOf, type RuntimeTool, runtimeTool } from './runtime-tool.ts'
@@ -24,6 +25,13 @@ const settings = {
   ),
 }
 
+/** Returns a time in the form in which times are compared. @throws Refusal `invalid_argument`. */
+function toTime(text: string): string {
+  const time = new Date(text)
+  if (!Number.isNaN(time.getTime())) return time.toISOString()
+  throw new Refusal('invalid_argument', { field: 'since', problem: 'must be a time such as 2026-01-31T12:00:00Z' })
+}
+
 /** Defines the tools for one kind of slow calls. */
 const toolsFor = ({ prefix, list, stats, noun, of }: Kind): RuntimeTool[] => [
   runtimeTool({
@@ -34,7 +42,10 @@ const toolsFor = ({ prefix, list, stats, noun, of }: Kind): RuntimeTool[] => [
       limit: limitOf(50),
       since: Type.Optional(Type.String({ maxLength: 64, description: 'Only later ones; ISO 8601.' })),
     },
-    run: (runtime, { limit, since }) => ({ calls: of(runtime).latest({ limit, since }), stats: of(runtime).stats }),
+    run: (runtime, { limit, since }) => ({
+      calls: of(runtime).latest({ limit, since: since && toTime(since) }),
+      stats: of(runtime).stats,
+    }),
   }),
   runtimeTool({
     name: `${prefix}_${stats}`,
