@@ -34,6 +34,8 @@ export interface PackageLayerRows {
   byId(id: string): Promise<PackageLayerRow | undefined>
   /** Lists the rows of all organizations. */
   list(): Promise<PackageLayerRow[]>
+  /** Returns the names of profiles, of all organizations, whose packages could not be installed; at most `limit`. */
+  failedProfiles(limit: number): Promise<string[]>
   /** Inserts a row, or replaces that of an earlier attempt. @throws Refusal limit_reached. */
   begin(row: PackageLayerRow): Promise<void>
   update(id: string, changes: Partial<PackageLayerRow>): Promise<void>
@@ -71,6 +73,11 @@ export const packageLayers = (db: Kysely<Tables>): PackageLayerRows => ({
   byId: (id) => db.selectFrom('packageLayers').selectAll().where('id', '=', id).executeTakeFirst(),
 
   list: () => db.selectFrom('packageLayers').selectAll().orderBy('id').execute(),
+
+  failedProfiles: async (limit) => {
+    const failed = db.selectFrom('packageLayers').select('profile').where('state', '=', 'failed')
+    return (await failed.orderBy('id').limit(limit).execute()).map(({ profile }) => profile)
+  },
 
   begin: (row) =>
     db.transaction().execute(async (transaction) => {

@@ -196,6 +196,16 @@ done`
         message: expect.stringMatching(/pip exited with code 1; it wrote: .*No matching distribution/),
       },
     })
+    // Health names the profile, not what the package manager wrote.
+    const { stdout: token } = await runCommand(place, ['tokens', 'create', '--role', 'member', '--name', 'health'])
+    const question = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'app_get_health' } }
+    const bearer = { authorization: `Bearer ${token.trim()}` }
+    const health = await post<{ result: { structuredContent: object } }>(`${server.url}/runtime/rpc`, question, bearer)
+    const issue = { code: 'PACKAGES_FAILED', message: expect.stringMatching(/installed: .*\bwrong\b/) }
+    expect(health.body.result.structuredContent).toMatchObject({
+      issues: expect.arrayContaining([expect.objectContaining(issue)]),
+    })
+    expect(JSON.stringify(health.body)).not.toContain('absent-one')
     const pauseSeconds = Number(again.headers.get('retry-after'))
     expect(pauseSeconds).toBeGreaterThan(0)
     expect(pauseSeconds).toBeLessThanOrEqual(15)

@@ -80,7 +80,7 @@ export const checks: Readonly<Record<Subsystem, Check>> = {
       entityMetrics: { waiting: engine?.queue.waiting ?? null, p99_ms: runs.queue_wait_p99_ms },
     }),
   ],
-  sandboxes: ({ runs, engine }) => [
+  sandboxes: ({ runs, engine, packagesFailed }) => [
     ...above(runs.runs < sampleMin ? 0 : runs.out_of_memory_rate, 'outOfMemory', {
       code: 'SANDBOX_OOM_RATE',
       message: `${percent(runs.out_of_memory_rate)} of the latest runs used all of their memory.`,
@@ -94,6 +94,14 @@ export const checks: Readonly<Record<Subsystem, Check>> = {
       suggestedAction: 'Read the errors of the runner with logging_get_last_error.',
       entity: 'runs',
       entityMetrics: { runs: runs.runs, rate: runs.failure_rate },
+    }),
+    ...when(packagesFailed.length > 0, 'warning', {
+      code: 'PACKAGES_FAILED',
+      message: `The packages of profiles could not be installed: ${packagesFailed.slice(0, 5).join(', ')}. Their calls are refused.`,
+      suggestedAction:
+        'Read the reasons with logging_search_entries (keyword "could not be installed"). Correct the lists of packages, or the network.',
+      entity: packagesFailed[0] ?? '',
+      entityMetrics: { profiles: packagesFailed.length },
     }),
     ...when((engine?.vulnerabilities.length ?? 0) > 0, 'info', {
       code: 'ISOLATION_DEGRADED',

@@ -57,6 +57,8 @@ export interface HealthFigures {
   upstreams: Readonly<Record<string, { calls: number; failing: number }>>
   /** How often in a row the program of an upstream has ended by itself. */
   crashes: Readonly<Record<string, number>>
+  /** Profiles whose packages could not be installed. */
+  packagesFailed: readonly string[]
   slow: { queries: number; requests: number; outbound: number }
   answers: { calls: number; failures: number }
   connections: { open: number; max: number }

@@ -85,6 +85,9 @@ export const recentMs = 10 * 60_000
 /** Upstreams whose crashes are reported, those with the most. */
 const crashingMax = 50
 
+/** Profiles in one issue. */
+const packagesFailedMax = 50
+
 /** Reports whose making blocks the process, and how long each is returned again, in milliseconds. */
 const costlyMs: Partial<Record<InspectionTopic, number>> = { allocations: 5 * 60_000, stacks: 60_000 }
 
@@ -279,6 +282,7 @@ export class Runtime {
       jobs: Object.fromEntries(Object.entries(jobs).map(([name, job]) => [name, job.state])),
       upstreams: Object.fromEntries(recent.upstreams),
       crashes: await this.#crashes(),
+      packagesFailed: await store.packageLayers.failedProfiles(packagesFailedMax),
       slow: {
         queries: recent.queries.recent(recentMs),
         requests: recent.requests.recent(recentMs),
