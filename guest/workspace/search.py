@@ -12,6 +12,7 @@ SEARCH_SECONDS = 20
 COLUMNS_MAX = 1000
 FILES_MAX = 200_000
 HIDDEN = (".git", ".glovebox")
+OUTPUT_MODES = ("content", "files_with_matches", "count")
 
 
 class Search:
@@ -94,6 +95,8 @@ class Search:
 
     def grep(self, pattern, path=None, glob=None, type=None, case_insensitive=False, output_mode="content",
              head_limit=0, offset=0, before=0, after=0, multiline=False):
+        if output_mode not in OUTPUT_MODES:
+            raise Refused(f"unknown output_mode: {output_mode[:64]} (valid: {', '.join(OUTPUT_MODES)})")
         base, _ = self.base(path)
         rg = self.rg()
         if rg is None:
@@ -127,7 +130,7 @@ class Search:
         if not is_sorted_here or (partial and time.monotonic() - started < SEARCH_SECONDS / 2):
             text, code, partial, errors = self.run(command[:1] + ["--sort=path"] + command[1:], RESULT_MAX, lines_max)
         if code == 2 and not text:
-            raise Refused("pattern is not valid (ripgrep, Rust regex): " + errors.strip()[-600:])
+            raise Refused(invalid_search(errors.strip()))
         lines = shown_lines(text, is_sorted_here)
         lines = lines[offset : offset + head_limit if head_limit else None]
         return {"lines": lines, "partial": partial}
@@ -187,6 +190,14 @@ class Search:
             process.kill()
             process.stdout.close()
             process.stderr.close()
+
+
+def invalid_search(errors):
+    """Returns which argument ripgrep does not accept, and why."""
+    for start, name in (("error parsing glob", "glob"), ("unrecognized file type", "type")):
+        if errors.startswith(start):
+            return f"{name} is not valid: {errors[:600]}"
+    return "pattern is not valid (ripgrep, Rust regex): " + errors[-600:]
 
 
 def shown_lines(text, is_sorted):

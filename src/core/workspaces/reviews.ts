@@ -82,7 +82,7 @@ export class Reviews {
     const workspace = (await this.list(caller)).find((known) => known.name === name)
     if (workspace?.mode === 'review') return workspace
     if (workspace) throw new Refusal('review_unavailable', { workspace: name, mode: workspace.mode })
-    throw new Refusal('not_found', { what: `The workspace ${name.slice(0, 128)} with a directory of the host` })
+    throw new Refusal('not_found', { what: `A directory of the host that is the workspace ${name.slice(0, 128)}` })
   }
 
   /** Returns its sandbox, if a call has created it. */

@@ -1,5 +1,4 @@
 import Type from 'typebox'
-import { Refusal } from '../../base/errors.ts'
 import { workspaceTool } from './workspace-tool.ts'
 
 const path = Type.Optional(
@@ -63,10 +62,7 @@ export const grepTool = workspaceTool({
     multiline: Type.Optional(Type.Boolean({ description: 'Matches can span lines. Default: false.' })),
   },
   reply: Type.Object({ lines: Type.Array(Type.String()), partial: Type.Boolean() }),
-  call: ({ output_mode = 'content', ...input }) => ({
-    op: 'grep',
-    args: { ...input, output_mode: checkedMode(output_mode) },
-  }),
+  call: (input) => ({ op: 'grep', args: input }),
   show: ({ lines, partial }, { head_limit = 0 }) => {
     if (lines.length === 0)
       return { text: partial ? 'no matches before the time limit; narrow path or glob' : 'no matches found' }
@@ -77,13 +73,3 @@ export const grepTool = workspaceTool({
     return { text: isIncomplete ? `${cut}(results truncated; narrow the search with path, glob or head_limit)` : text }
   },
 })
-
-const modes = ['content', 'files_with_matches', 'count']
-
-function checkedMode(mode: string): string {
-  if (modes.includes(mode)) return mode
-  throw new Refusal('invalid_argument', {
-    field: 'output_mode',
-    problem: `unknown output_mode: ${mode.slice(0, 64)} (valid: ${modes.join(', ')})`,
-  })
-}

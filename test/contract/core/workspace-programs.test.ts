@@ -127,6 +127,18 @@ describe('a search for files', () => {
   })
 })
 
+describe('a search that is not valid', () => {
+  it('is refused with the argument that is wrong', async () => {
+    const search = (more: object) => agent.refused('grep', { pattern: 'add', ...more })
+    expect(await search({ output_mode: 'all' })).toBe(
+      'unknown output_mode: all (valid: content, files_with_matches, count)',
+    )
+    expect(await search({ glob: '[a' })).toMatch(/^glob is not valid: error parsing glob '\[a'/)
+    expect(await search({ type: 'nothing' })).toMatch(/^type is not valid: unrecognized file type: nothing/)
+    expect(await search({ pattern: '(error parsing glob' })).toMatch(/^pattern is not valid \(ripgrep, Rust regex\)/)
+  })
+})
+
 describe('a shell', () => {
   const bash = (command: string, more = {}, reader = 'a') =>
     agent.ok<{ text: string; exit: number; timed_out: boolean }>('bash', { command, timeout: 20, ...more }, reader)
