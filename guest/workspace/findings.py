@@ -15,6 +15,7 @@ MARKERS = {"go": ("go.mod",), "rust": ("Cargo.toml",), "node": ("package.json",)
 HOW = {
     "go": "Use an image with Go, or install it from go.dev.",
     "cargo": "Use an image with Rust, or install it with rustup.",
+    "clippy": "Install it with: rustup component add clippy",
     "npm": "Use an image with Node.js and npm.",
     "pytest": "Install it with: pip install pytest",
     "ruff": "Install it with: pip install ruff",
@@ -134,7 +135,15 @@ class Project:
         command = [need("go", HOW["go"]), "test", "-json", "-count=1"]
         if only:
             command += ["-run", "^(" + "|".join(re.escape(name.split("/")[0]) for name in only) + ")$"]
-        return self.report(command + ["./..."], timeout, go_failures)
+        return self.report(command + ["./..."], timeout, lambda out, err: go_failures(out, err, self.go_module()))
+
+    def go_module(self):
+        try:
+            with open(os.path.join(self.root.path, "go.mod"), encoding="utf-8", errors="replace") as file:
+                match = re.search(r"(?m)^module\s+\"?([^\s\"]+)", file.read(65536))
+                return match and match[1]
+        except OSError:
+            return None
 
     def tests_rust(self, timeout, only):
         return self.report([need("cargo", HOW["cargo"]), "test", *(["--", "--exact", *only] if only else [])], timeout, rust_failures)
@@ -183,6 +192,7 @@ class Project:
         if language == "go":
             command = [need("golangci-lint", HOW["golangci-lint"]), "run", "./..."]
         elif language == "rust":
+            need("cargo-clippy", HOW["clippy"])
             command = [need("cargo", HOW["cargo"]), "clippy", "--all-targets", "--message-format=short"]
         elif language == "python":
             command = [*self.required_python("ruff"), "check", "--output-format=concise", "."]

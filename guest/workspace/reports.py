@@ -11,7 +11,7 @@ TSC = re.compile(r"^(?P<file>[^\s(]+)\((?P<line>\d+),(?P<column>\d+)\): (?P<seve
 
 
 def finding(file=None, line=None, column=None, rule=None, severity="error", message="", test=None, detail=None):
-    found = {"file": file, "line": line, "column": column, "rule": rule, "severity": severity,
+    found = {"file": file.removeprefix("./") if file else None, "line": line, "column": column, "rule": rule, "severity": severity,
              "message": message[:2000], "test": test, "detail": detail[:4000] if detail else None}
     return {key: value for key, value in found.items() if value is not None}
 
@@ -39,16 +39,20 @@ def lint_findings(out, err):
         pass
     found = []
     for line in (out + "\n" + err).split("\n"):
+        line = line.removeprefix("vet: ")
         match = TSC.match(line) or LINTED.match(line)
         if not match:
             continue
         fields = match.groupdict()
         message = fields["message"]
-        rule = fields.get("rule")
-        ruff = re.match(r"(?:(error|warning|note): )?(?:([A-Z]{1,4}\d{2,4}) )?(.*)$", message)
-        severity = fields.get("severity") or (ruff and ruff[1]) or "error"
-        found.append(finding(fields["file"], int(fields["line"]), int(fields["column"] or 0) or None,
-                             rule or (ruff and ruff[2]), severity, ruff[3] if ruff and not rule else message))
+        # As cargo, ruff and mypy write it: the kind, the rule and the message, in which mypy has the rule at the end.
+        parts = re.match(r"(?:(error|warning|note)(?:\[([\w:]+)\])?: )?(?:([A-Z]{1,4}\d{2,4}) )?(.*?)(?:  \[([a-z-]+)\])?$", message)
+        if "rule" in fields or parts is None:
+            severity, rule = fields.get("severity", "error"), fields.get("rule")
+        else:
+            severity, message = parts[1] or "error", parts[4]
+            rule = parts[2] or parts[3] or parts[5]
+        found.append(finding(fields["file"], int(fields["line"]), int(fields["column"] or 0) or None, rule, severity, message))
     return found
 
 
@@ -74,34 +78,62 @@ def junit_failures(path):
     return found
 
 
-def go_failures(out, err):
+def go_failures(out, err, module=None):
+    """Failures of `go test -json`. @param module: name of the module in the root, below which packages are directories."""
     output = {}
     failed = []
+    built = []
     for line in out.split("\n"):
         try:
             event = json.loads(line)
-        except ValueError:
+            action, text = event.get("Action"), event.get("Output", "")
+        except (ValueError, AttributeError):
             continue
         key = (event.get("Package"), event.get("Test"))
-        if event.get("Action") == "output":
-            output.setdefault(key, []).append(event.get("Output", ""))
-        elif event.get("Action") == "fail" and event.get("Test"):
+        if action == "output":
+            output.setdefault(key, []).append(text)
+        elif action == "build-output":
+            built.append(text)
+        elif action == "fail" and key[1]:
             failed.append(key)
     found = []
     for package, test in failed:
         text = "".join(output.get((package, test), []))
-        match = re.search(r"(?m)^\s+(\S+\.go):(\d+): (.*)$", text)
-        found.append(finding(match[1] if match else None, int(match[2]) if match else None, rule="test",
-                             message=match[3] if match else text[:300], test=test, detail=text))
-    return found or places(out, err)
+        file, line, message = go_place(text)
+        if file is None and any(each[0] == package and each[1].startswith(test + "/") for each in failed):
+            continue  # It failed with its subtests.
+        if file and "/" not in file and module and (package or "").startswith(module + "/"):
+            file = package[len(module) + 1 :] + "/" + file
+        found.append(finding(file, line, rule="test", message=message or text[:300], test=test, detail=text))
+    return found or lint_findings("".join(built), "") or places(out, err)
+
+
+def go_place(text):
+    """Returns (file, line, message) of a failed test; of a panic the first frame outside of the runtime."""
+    match = re.search(r"(?m)^\s+(\S+\.go):(\d+): (.*)$", text)
+    if match:
+        return match[1], int(match[2]), match[3]
+    panic = re.search(r"(?m)^panic: (.*?)(?: \[recovered.*\])?$", text)
+    if panic is None:
+        return None, None, None
+    frames = re.findall(r"(?m)^\t(\S+\.go):(\d+)", text)
+    own = next((frame for frame in frames if "/src/runtime/" not in frame[0] and "/src/testing/" not in frame[0]), None)
+    message = "panic: " + panic[1]
+    return (own[0], int(own[1]), message) if own else (None, None, message)
 
 
 def rust_failures(out, err):
     found = []
-    for match in re.finditer(r"(?ms)^---- (\S+) stdout ----\n(.*?)(?=^---- |^failures:|\Z)", out):
-        at = re.search(r"panicked at (?:'.*?', )?(\S+?):(\d+):(\d+)", match[2])
-        found.append(finding(at[1] if at else None, int(at[2]) if at else None, int(at[3]) if at else None, "test",
-                             message=match[2].strip().split("\n")[-1], test=match[1], detail=match[2]))
+    for match in re.finditer(r"(?ms)^---- ([^\n]+?) stdout ----\n(.*?)(?=^---- |^failures:|\Z)", out):
+        at = re.search(r"panicked at (?:'(.*?)', )?([^\s:]+):(\d+):(\d+):?\n", match[2])
+        lines = [line.strip() for line in match[2][at.end() if at else 0 :].split("\n")]
+        message = (at and at[1]) or "; ".join(line for line in lines if line and not line.startswith("note: "))
+        place = (at[2], int(at[3]), int(at[4])) if at else (None, None, None)
+        found.append(finding(*place, "test", message=message, test=match[1], detail=match[2]))
+    for match in re.finditer(r"(?m)^error(?:\[(\w+)\])?: (.+)\n\s*--> (\S+?):(\d+):(\d+)$", err):
+        each = finding(match[3], int(match[4]), int(match[5]), match[1], message=match[2])
+        if each not in found:  # The library and its tests are compiled.
+            found.append(each)
     return found or places(out, err)
 
 
