@@ -116,15 +116,15 @@ class Project:
     def report(self, command, timeout, read=None):
         out, err, code = self.execute(command, timeout)
         found = (read or places)(out, err) if code != 0 else []
+        for each in found:
+            if "file" in each:
+                each["file"] = each["file"].removeprefix(self.root.path + "/")
         return {"command": " ".join(command), "stdout": out, "stderr": err, "exit": 124 if code is None else code,
                 "timed_out": code is None, "findings": found[:FINDINGS_MAX]}
 
     def tests(self, reader, timeout=300, language=None, only=None):
         language = self.language(language)
         report = getattr(self, "tests_" + language)(timeout, only)
-        for each in report["findings"]:
-            if each.get("file", "").startswith(self.root.path + "/"):
-                each["file"] = each["file"][len(self.root.path) + 1 :]
         self.failures[reader] = {"language": language, "findings": report["findings"]}
         if len(self.failures) > READERS_MAX:
             self.failures.pop(next(iter(self.failures)))

@@ -31,7 +31,7 @@ def lint_findings(out, err):
         report = json.loads(out)
         if isinstance(report, list):
             return [
-                finding(os.path.relpath(file["filePath"]), m.get("line"), m.get("column"), m.get("ruleId"),
+                finding(file["filePath"], m.get("line"), m.get("column"), m.get("ruleId"),
                         "error" if m.get("severity") == 2 else "warning", m.get("message", ""))
                 for file in report for m in file.get("messages", [])
             ]
@@ -70,11 +70,17 @@ def junit_failures(path):
             own = [match for match in matches if not match["file"].startswith(("/usr/", "<"))]
             at = own[-1] if own else None
             file = at["file"] if at else None
-            stem = [part for part in module if not part[:1].isupper()]
+            stem = [part for part in module if part and not part[:1].isupper()]
             classes = [part for part in module if part[:1].isupper()]
-            test = "::".join(["/".join(stem) + ".py", *classes, case.get("name", "")]) if stem else case.get("name")
-            found.append(finding(file, int(at["line"]) if at else None, rule="test", message=failure.get("message") or text[:300],
-                                 test=test, detail=text))
+            name = case.get("name", "")
+            test = "::".join(["/".join(stem) + ".py", *classes, name]) if stem else name
+            message = failure.get("message") or text[:300]
+            if message == "collection failure":
+                # The name is that of the module, and the reason is in the text.
+                test = name.replace(".", "/") + ".py"
+                reasons = re.findall(r"(?m)^E\s+(.*)$", text)
+                message = reasons[-1] if reasons else message
+            found.append(finding(file, int(at["line"]) if at else None, rule="test", message=message, test=test, detail=text))
     return found
 
 
@@ -147,10 +153,39 @@ def unittest_failures(out, err):
     return found
 
 
+# How runners of Node.js begin the part about a failed test: vitest, jest and mocha.
+RUNNERS = (
+    re.compile(r"(?ms)^ FAIL  (?P<file>\S+)(?: > (?P<test>[^\n]+)| \[ [^\n]* \])\n(?P<body>.*?)(?=^ FAIL  |^⎯|\Z)"),
+    re.compile(r"(?ms)^  ● (?P<test>[^\n]+)\n\n(?P<body>.*?)(?=^  ● |^Test Suites:|\Z)"),
+    re.compile(r"(?ms)^  \d+\) (?P<test>(?:[^\n]+\n){1,8}?)(?<=:\n)(?P<body>.*?)(?=^  \d+\) |\Z)"),
+)
+# Where what a test reports about values ends: differences, excerpts of programs and calls.
+REPORTED = re.compile(r"^(?:- Expected$|\+ expected - actual$|>? *\d+ ?\||at |❯ )")
+
+
+def runner_failures(text):
+    found = []
+    for match in (match for runner in RUNNERS for match in runner.finditer(text)):
+        fields = match.groupdict()
+        test = " ".join((fields["test"] or "").split()).removesuffix(":") or None
+        lines = [line.strip() for line in fields["body"].split("\n")]
+        calls = (PLACE.search(line) for line in lines if line.startswith(("at ", "❯ ")) and "node_modules" not in line and "node:" not in line)
+        at = next((call for call in calls if call), None)
+        end = next((index for index, line in enumerate(lines) if REPORTED.match(line)), len(lines))
+        message = "; ".join(line for line in lines[:end] if line) or "failed"
+        file = at["file"] if at else fields.get("file")
+        each = finding(file, int(at["line"]) if at else None, rule="test", message=message, test=test, detail=fields["body"])
+        if each not in found:  # Summaries repeat them.
+            found.append(each)
+    return found
+
+
 def node_failures(out, err):
     """Failures of the test runner of Node.js, of TAP and of runners that print a cross before the names of tests."""
     text = out + "\n" + err
-    found = []
+    found = runner_failures(text)
+    if found:
+        return found
     for match in re.finditer(r"(?ms)^(?:test at (?P<at>\S+:\d+:\d+)\n)?[ ]*(?:✖|✗|×|not ok \d+ -) (?P<test>[^\n]+?)(?: \([\d.]+m?s\))?\n(?P<body>(?:[ ]+[^\n]*\n|\n)*)", text):
         if match["test"].startswith("failing tests"):
             continue

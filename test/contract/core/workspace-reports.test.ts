@@ -163,3 +163,48 @@ describe('checks of Python', () => {
     ])
   })
 })
+
+describe('tests of Node.js', () => {
+  const place = { rule: 'test', severity: 'error' }
+
+  beforeEach(() => writeFileSync(join(root, 'package.json'), '{"scripts": {"test": "runner"}}'))
+
+  it('are reported by vitest, once', async () => {
+    const out =
+      ' ❯ a.test.js (2 tests | 1 failed) 8ms\n   × adds 6ms\n     → expected 2 to be 3 // Object.is equality\n'
+    const err =
+      "⎯⎯⎯⎯⎯⎯⎯ Failed Tests 1 ⎯⎯⎯⎯⎯⎯⎯\n\n FAIL  a.test.js > sum > adds\nAssertionError: expected 2 to be 3 // Object.is equality\n\n- Expected\n+ Received\n\n- 3\n+ 2\n\n ❯ a.test.js:2:36\n      1| import {test,expect}\n\n⎯⎯⎯[1/2]⎯\n\n FAIL  b.test.js [ b.test.js ]\nError: Cannot find package 'x'\n"
+    program('npm', out, err, 1)
+    expect(await findingsOf('tests')).toEqual([
+      {
+        ...{ file: 'a.test.js', line: 2, ...place },
+        ...{ message: 'AssertionError: expected 2 to be 3 // Object.is equality', test: 'sum > adds' },
+      },
+      { file: 'b.test.js', ...place, message: "Error: Cannot find package 'x'" },
+    ])
+  })
+
+  it('are reported by jest, also if a summary repeats them', async () => {
+    const failure =
+      "  ● sum › adds\n\n    expect(received).toBe(expected) // Object.is equality\n\n    Expected: 3\n    Received: 2\n\n    > 1 | test('adds', () => {\n        |          ^\n\n      at Object.toBe (a.test.js:1:36)\n\n"
+    program('npm', '', `FAIL ./a.test.js\n  ✕ adds (32 ms)\n\n${failure}${failure}Test Suites: 1 failed, 1 total\n`, 1)
+    expect(await findingsOf('tests')).toEqual([
+      {
+        ...{ file: 'a.test.js', line: 1, ...place, test: 'sum › adds' },
+        message: 'expect(received).toBe(expected) // Object.is equality; Expected: 3; Received: 2',
+      },
+    ])
+  })
+
+  it('are reported by mocha', async () => {
+    const failure =
+      '  1) sum\n       adds:\n\n      AssertionError [ERR_ASSERTION]: Expected values to be strictly equal:\n\n2 !== 3\n\n      + expected - actual\n\n      -2\n      +3\n      \n      at Context.<anonymous> (test/a.js:2:43)\n      at process.processImmediate (node:internal/timers:574:21)\n'
+    program('npm', `\n  sum\n    1) adds\n\n\n  0 passing (26ms)\n  1 failing\n\n${failure}\n\n`, '', 1)
+    expect(await findingsOf('tests')).toEqual([
+      {
+        ...{ file: 'test/a.js', line: 2, ...place, test: 'sum adds' },
+        message: 'AssertionError [ERR_ASSERTION]: Expected values to be strictly equal:; 2 !== 3',
+      },
+    ])
+  })
+})
