@@ -81,6 +81,7 @@ const server = {
     names,
     [],
     'Web origins, such as https://app.example, whose pages may call this server. Other origins are refused.',
+    { problem: notOrigins },
   ),
   trusted_proxies: setting(
     names,
@@ -331,6 +332,13 @@ export const renamedSettings: Readonly<Record<string, SettingName>> = Object.fro
 function isAddressOrNetwork(text: string): boolean {
   const [, address = '', bits = '0'] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? []
   return isIP(address) !== 0 && Number(bits) <= (isIP(address) === 4 ? 32 : 128)
+}
+
+/** Browsers send an origin in one notation. `null` is that of every sandboxed page, also of those that sandboxes serve. */
+function notOrigins(list: readonly string[]): string | undefined {
+  const wrong = list.find((entry) => !URL.canParse(entry) || new URL(entry).origin !== entry || entry === 'null')
+  if (wrong === undefined) return undefined
+  return `${wrong} is not a web origin as browsers send it. Write scheme, host and port only, such as https://app.example.`
 }
 
 function notAddresses(list: readonly string[], mustBe: (entry: string) => boolean, remedy: string): string | undefined {

@@ -328,12 +328,14 @@ function settle<Who>(who: Who | Promise<Who>, set: (who: Who) => void, done: (er
 /** Set before anything is refused, so that pages of allowed origins can read every error. */
 function setCommonHeaders({ id, headers }: FastifyRequest, reply: FastifyReply, origins: readonly string[]): void {
   reply.headers({ 'x-trace-id': id, 'x-content-type-options': 'nosniff', 'cache-control': 'no-store' })
+  if (origins.length === 0) return
+  // Also without an origin: a cache must not answer a page with what it keeps for programs.
+  reply.header('vary', 'Origin')
   const { origin } = headers
   if (origin === undefined || !origins.includes(origin)) return
   reply.headers({
     'access-control-allow-origin': origin,
     'access-control-expose-headers': exposedHeaders.join(', '),
-    vary: 'Origin',
   })
 }
 

@@ -268,6 +268,25 @@ describe('a page of an allowed origin', () => {
     const other = await fetch(`${open.url}/nothing`, { headers: { origin: 'https://other.example' } })
     expect([other.status, other.headers.get('access-control-allow-origin')]).toEqual([403, null])
   })
+
+  it('shares nothing with pages of origins that only look alike, with cookies, or with caches', async () => {
+    const alike = [
+      ...['null', '*', 'https://app.example.evil.example', 'https://app.example:444', 'http://app.example'],
+      ...['https://APP.example', 'https://app.example/', 'https://xapp.example', `${origin}, ${origin}`],
+    ]
+    for (const given of alike) {
+      for (const method of ['GET', 'OPTIONS']) {
+        const headers = { origin: given, 'access-control-request-method': 'POST' }
+        const answer = await fetch(`${open.url}/healthz`, { method, headers })
+        const allowed = [...answer.headers.keys()].filter((name) => name.startsWith('access-control-allow'))
+        expect([given, method, answer.status, allowed]).toEqual([given, method, 403, []])
+      }
+    }
+    for (const headers of [{ origin }, {}] as Record<string, string>[]) {
+      const { headers: sent } = await fetch(`${open.url}/openapi.json`, { headers })
+      expect([sent.get('vary'), sent.get('access-control-allow-credentials')]).toEqual(['Origin', null])
+    }
+  })
 })
 
 describe('an error', () => {

@@ -231,6 +231,14 @@ describe('an invalid configuration is rejected with its source', () => {
       /keys create/,
     ],
     ['a name that only looks like loopback', () => fromFile('{ dev: true, host: 127.evil.example }'), /loopback/, /./],
+    ...['null', '*', 'https://app.example/', 'https://app.example:443', 'https://App.example', 'app.example'].map(
+      (origin): [string, () => unknown, RegExp, RegExp] => [
+        `the origin ${origin}`,
+        () => fromFile(`allowed_origins: ['${origin}']`),
+        /allowed_origins.*scheme/,
+        /./,
+      ],
+    ),
     ['a proxy that is no address', () => fromFile('trusted_proxies: [10.0.0.0/33]'), /trusted_proxies.*33/, /./],
     [
       'a network that webhooks may reach and that is none',
