@@ -67,7 +67,7 @@ export class PreviewServer {
     this.#serve(request, place, false, response)
       .then((relayed) => {
         if (relayed === undefined || response.destroyed) return void relayed?.connection.destroy()
-        this.#stalled.watch(request.socket)
+        this.#stalled.watch(request.socket, relayed.orgId)
         relay(relayed, response, refuse)
       })
       .catch(this.#failed(refuse))
@@ -88,7 +88,7 @@ export class PreviewServer {
     this.#serve(request, place, true)
       .then((relayed) => {
         if (relayed === undefined || socket.destroyed) return void relayed?.connection.destroy()
-        this.#stalled.watch(socket)
+        this.#stalled.watch(socket, relayed.orgId)
         relayUpgrade(relayed, { socket, head, respondAs }, refuse)
       })
       .catch(this.#failed(refuse))
@@ -112,7 +112,7 @@ export class PreviewServer {
     const headers = requestHeaders(request.rawHeaders, place, forwarded(request), how)
     const connection = await core.previews.connect(preview, admission)
     this.#deps.metrics.request('relayed')
-    return { request, place, port, headers, connection }
+    return { request, place, orgId: preview.orgId, port, headers, connection }
   }
 
   #refusing(answer: (refusal: Refusal) => void): (refusal: Refusal) => void {

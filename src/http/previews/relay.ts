@@ -11,6 +11,7 @@ import type { Place } from './place.ts'
 export interface Relayed {
   request: IncomingMessage
   place: Place
+  orgId: string
   /** Port of the program. */
   port: number
   /** For the program. */
