@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
 
 /** A client that reads nothing for one to two of these, although something waits for it, is gone. */
 const checkEveryMs = 60_000
@@ -52,7 +53,7 @@ export class StalledClients {
 
   #check(): void {
     for (const [socket, { taken }] of this.#clients) {
-      if (progressOf(socket, taken, 'alone') === 0) socket.destroy()
+      if (progressOf(socket, taken, 'alone') === 0) reset(socket)
     }
   }
 
@@ -68,7 +69,7 @@ export class StalledClients {
     for (const ofOrg of slow.values()) {
       if (ofOrg.length <= slowMax) continue
       ofOrg.sort((one, other) => other.bytes - one.bytes)
-      for (const { socket } of ofOrg.slice(slowMax)) socket.destroy()
+      for (const { socket } of ofOrg.slice(slowMax)) reset(socket)
     }
   }
 }
@@ -79,4 +80,10 @@ function progressOf(socket: Socket, taken: Client['taken'], kind: keyof Client['
   const now = socket.writableLength === 0 ? -1 : socket.bytesWritten - socket.writableLength
   taken[kind] = now
   return before === -1 || now === -1 ? Number.POSITIVE_INFINITY : now - before
+}
+
+/** Closes a connection without what waits for its client, which the kernel would otherwise keep for minutes. */
+function reset(socket: Socket): void {
+  if (socket instanceof TLSSocket) socket.destroy()
+  else socket.resetAndDestroy()
 }
