@@ -89,7 +89,7 @@ export class Relay {
   async relay(caller: Caller, target: UpstreamTarget, request: RelayRequest): Promise<RelayReply> {
     const call = this.#begin(caller, target, request)
     try {
-      call.target = await this.#deps.tokens.authorized(target)
+      if (target.secrets.oauth) call.target = await this.#deps.tokens.authorized(target)
       const answer = await this.#send(call)
       return await this.#toReply(call, answer)
     } catch (error) {
@@ -166,7 +166,7 @@ export class Relay {
   async #send(call: Call): Promise<UpstreamAnswer> {
     const { target, caller, request, sketch } = call
     if (request.method !== 'POST') return this.#request(call, {})
-    if (await this.#mustWait(call)) {
+    if (target.transport !== 'http' && (await this.#mustWait(call))) {
       // The gateway itself reads the first answers, within a time in which no upstream is installed.
       call.isDeferred = true
       if (sketch.method === 'initialize') call.sessionId = randomUUID()

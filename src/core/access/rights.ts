@@ -57,7 +57,7 @@ export class Rights {
     verb: (caller: Caller, ...rest: Rest) => Result | Promise<Result>,
   ): Guarded<(caller: Caller, ...rest: Rest) => Promise<Result>> {
     const checked = async (caller: Caller, ...rest: Rest) => {
-      await this.#require(need, caller, rest[0])
+      if (this.#hasWithoutTools(caller, capabilityOf(need)) !== true) await this.#require(need, caller, rest[0])
       return await verb(caller, ...rest)
     }
     return Object.assign(checked, { capability: capabilityOf(need) })
@@ -102,9 +102,8 @@ export class Rights {
 
   async #has(caller: Caller, capability: Capability): Promise<boolean> {
     const granting = this.#granting(capability)
-    if (granting.length === 0) {
-      return caller.tools === null || (isOfUpstreams(capability) && caller.tools.some(isUpstreamGrant))
-    }
+    const known = this.#hasWithoutTools(caller, capability)
+    if (known !== undefined) return known
     const hidden = await this.#hidden.of(caller)
     return granting.some(
       ({ name, toolset }) =>
@@ -112,6 +111,12 @@ export class Rights {
         !hidden.includes(name) &&
         (caller.tools === null || caller.tools.includes(name)),
     )
+  }
+
+  /** Returns whether a caller has a capability that no tool grants; `undefined` if tools grant it. */
+  #hasWithoutTools(caller: Caller, capability: Capability): boolean | undefined {
+    if (this.#granting(capability).length > 0) return undefined
+    return caller.tools === null || (isOfUpstreams(capability) && caller.tools.some(isUpstreamGrant))
   }
 
   /** Returns whether the caller's key can execute code and has started a run. @throws Refusal `run_unknown`. */

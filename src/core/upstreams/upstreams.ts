@@ -159,7 +159,9 @@ export class Upstreams {
    * credential of its own.
    */
   async target(caller: Caller, name: string): Promise<UpstreamTarget> {
-    const { mode, target: offered } = await this.#target(caller, name)
+    const cached = (await this.#ofOrgs.get(caller.orgId)).get(name)
+    const known = cached && this.#offers.get(caller)?.get(cached)
+    const { mode, target: offered } = known ?? (await this.#target(caller, name))
     const target = mode === 'shared' ? offered : await this.#withCredential(caller, name, { mode, target: offered })
     const suspended = this.#seen.suspended(target)
     return suspended === target.suspended ? target : { ...target, suspended }
