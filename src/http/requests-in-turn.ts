@@ -48,6 +48,11 @@ export class Turns {
     else this.#waiting.set(owner, [work])
   }
 
+  /** Resolves in the turn in which work of an owner begins. */
+  async turnOf(owner: string): Promise<void> {
+    await new Promise<void>((resolve) => this.begin(owner, resolve))
+  }
+
   /** Who has begun nothing in this turn does not wait for others who began much. */
   #isFree(owner: string): boolean {
     if (this.#waiting.size === 0 && this.#begun < this.#limit()) return true
@@ -89,8 +94,7 @@ export class Turns {
 }
 
 /** Lets the requests of one organization take turns with those of others. Their bodies stay with the client until then. */
-export function beginRequestsInTurn(app: FastifyInstance): void {
-  const turns = new Turns()
+export function beginRequestsInTurn(app: FastifyInstance, turns: Turns): void {
   app.addHook('preParsing', (request, _reply, _payload, done) => {
     const owner = request.caller?.orgId ?? request.admin?.orgId
     if (owner === undefined) done()

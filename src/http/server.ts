@@ -26,7 +26,7 @@ import { openRequest } from './open-request.ts'
 import type { Access, HttpDeps } from './operation.ts'
 import { PreviewServer } from './previews/previews.ts'
 import { checkContentType, type GuardRules, requestGuard } from './request-guard.ts'
-import { beginRequestsInTurn } from './requests-in-turn.ts'
+import { beginRequestsInTurn, Turns } from './requests-in-turn.ts'
 import type { UploadPace } from './rest/upload-body.ts'
 import { registerRoutes } from './routes.ts'
 import { endConnectionsOnClose, keepAliveTimeoutMs, serve } from './serve.ts'
@@ -133,8 +133,9 @@ export async function buildServer({
   app.decorateRequest('login', null)
   app.decorateRequest('open', null)
   const connections = new Connections(app.server, { max: config.connectionsMax, requestTimeoutMs })
+  const turns = new Turns()
   previews = new PreviewServer({
-    ...{ core, domain: config.previewDomain, guard, forwarded, connections, metrics: metrics.previews, log },
+    ...{ core, domain: config.previewDomain, guard, forwarded, connections, turns, metrics: metrics.previews, log },
     authenticate: authentication.caller,
   })
   app.addHook('onClose', async () => {
@@ -193,7 +194,7 @@ export async function buildServer({
     done()
   })
 
-  beginRequestsInTurn(app)
+  beginRequestsInTurn(app, turns)
   receiveLargeBodiesInTurn(app)
   endConnectionsOnClose(app)
 

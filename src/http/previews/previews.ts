@@ -11,6 +11,7 @@ import type { Authentication } from '../authenticate.ts'
 import type { Connections } from '../connections.ts'
 import type { ReadForwarded } from '../forwarded.ts'
 import type { requestGuard } from '../request-guard.ts'
+import type { Turns } from '../requests-in-turn.ts'
 import { grantCookie, grantsIn, pathHeaders, requestHeaders } from './headers.ts'
 import { type Place, placeOf } from './place.ts'
 import { type Relayed, relay, relayUpgrade } from './relay.ts'
@@ -24,6 +25,7 @@ export interface PreviewDeps {
   guard: ReturnType<typeof requestGuard>
   forwarded: ReadForwarded
   connections: Connections
+  turns: Turns
   metrics: Pick<PreviewMetrics, 'request'>
   log: Log
 }
@@ -102,8 +104,9 @@ export class PreviewServer {
     response?: ServerResponse,
   ): Promise<Relayed | undefined> {
     this.#check(request, place)
-    const { core, forwarded } = this.#deps
+    const { core, forwarded, turns } = this.#deps
     const preview = await core.previews.find(place.label)
+    await turns.turnOf(preview.orgId)
     if (place.port !== undefined && place.port !== preview.port) throw new Refusal('preview_invalid')
     if (response && (await this.#redirects(request, response, place, preview))) return undefined
     const admission = await this.#admit(request, place, preview)

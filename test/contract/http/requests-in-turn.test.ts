@@ -60,6 +60,16 @@ describe('requests that begin at once', () => {
     expect(lastFirst).toBeLessThan(firstSecond)
     expect(begun.slice(0, lastFirst).filter((name) => name === 'busy').length).toBeLessThan(30)
   })
+
+  it('share the turns with visitors of published ports', async () => {
+    const turns = new Turns()
+    let visits = 0
+    const visiting = Array.from({ length: 100 }, () => turns.turnOf('busy').then(() => (visits += 1)))
+    const requested = turns.turnOf('other').then(() => visits)
+    expect(await requested).toBeLessThan(50)
+    await Promise.all(visiting)
+    expect(visits).toBe(100)
+  })
 })
 
 describe('a key with many requests at once', () => {
