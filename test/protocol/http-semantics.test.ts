@@ -94,6 +94,23 @@ describe('a media type with the weight 0', () => {
   })
 })
 
+describe('PATCH without a change', () => {
+  const patches = operations.filter(({ method }) => method === 'PATCH')
+
+  it.each(patches.map((operation) => [operation.path, operation] as const))('is no error: %s', (_, { body }) => {
+    expect((body as { required?: string[] }).required ?? []).toEqual([])
+  })
+
+  it('returns an organization as it is', async () => {
+    const { id } = await createOrg(front.core.adminContext, operator, 'unchanged')
+    const url = `${front.url}/admin/v1/orgs/${id}`
+    const before = await (await fetch(url, { headers: admin })).json()
+    const headers = { ...admin, 'content-type': 'application/json' }
+    const response = await fetch(url, { method: 'PATCH', headers, body: '{}' })
+    expect([response.status, await response.json()]).toEqual([200, before])
+  })
+})
+
 describe('a query parameter that an operation does not have', () => {
   /** MCP clients add parameters of their own; the API of microsandbox accepts what its clients send. */
   const checked = operations.filter(

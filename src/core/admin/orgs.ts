@@ -53,9 +53,19 @@ export async function getOrg({ store }: ChangeContext, admin: Admin, orgId: stri
   return toView(await requireInOrg(store, admin, 'member', orgId))
 }
 
-/** Renames an organization. @throws Refusal forbidden, not_found, name_taken, invalid_argument. */
-export async function renameOrg({ store }: ChangeContext, admin: Admin, orgId: string, name: string): Promise<OrgView> {
+/**
+ * Renames an organization.
+ * @param name absent: it stays as it is.
+ * @throws Refusal forbidden, not_found, name_taken, invalid_argument.
+ */
+export async function renameOrg(
+  { store }: ChangeContext,
+  admin: Admin,
+  orgId: string,
+  name: string | undefined,
+): Promise<OrgView> {
   const org = await requireInOrg(store, admin, 'admin', orgId)
+  if (name === undefined) return toView(org)
   checkName('name', name)
   await withAudit(store, { admin, action: 'org.rename', orgId, target: orgId, details: { name } }, async ({ orgs }) => {
     const renamed = await orgs.rename(orgId, name)

@@ -13,6 +13,10 @@ export const adminGroup: Group = {
 export const orgPath = '/admin/v1/orgs/{org}'
 
 const OrgBody = named('OrgRequest', Type.Object({ name: Type.String() }, { additionalProperties: false }))
+const OrgChange = named(
+  'OrgChange',
+  Type.Object({ name: Type.Optional(Type.String()) }, { additionalProperties: false }),
+)
 const Org = named('Org', Type.Object({ id: Type.String(), name: Type.String(), created_at: Time }))
 
 const group = adminGroup
@@ -56,7 +60,7 @@ export const orgOperations: readonly Operation[] = [
     path: orgPath,
     group,
     summary: 'Rename an organization',
-    body: OrgBody,
+    body: OrgChange,
     answers: { 200: Org },
     refusals: ['name_taken'],
     handle: async ({ context, admin, params, body }) => ok(await renameOrg(context, admin, params.org, body.name)),
