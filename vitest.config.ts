@@ -3,6 +3,7 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    globalSetup: ['test/support/built-program.ts'],
     pool: 'forks',
     // Suites that make slots use every processor of a small machine by themselves.
     maxWorkers: 2,

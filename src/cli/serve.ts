@@ -10,12 +10,13 @@ import { Child, whenAborted } from './child.ts'
 import { type Cli, withExamples } from './command.ts'
 import { prepareFrontHome } from './front-home.ts'
 import { withHostWorkspaces } from './host-workspaces.ts'
+import { mainFile } from './main-file.ts'
 import { ownMounts, requirePrivilege, runnerCapabilities } from './privilege.ts'
 import type { ProcessIo } from './process-io.ts'
 import { recordServer } from './server-record.ts'
 import { addSettingOptions, configOf } from './setting-options.ts'
 import { openServiceManager } from './systemd/notify.ts'
-import { frontCommand, isInProgram, mainFile, programRoot, treeMountPoint } from './unprivileged-command.ts'
+import { frontCommand, isInProgram, programRoot, treeMountPoint } from './unprivileged-command.ts'
 
 export function register(program: Command, { io, exit }: Cli): void {
   withExamples(

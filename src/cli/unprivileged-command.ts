@@ -1,14 +1,12 @@
 /** How the processes start that read what others send, and therefore have no privileges. */
-import { extname, join, relative, resolve } from 'node:path'
+import { join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Instance } from '../base/instance.ts'
 import type { Config } from '../config.ts'
 import { toSharedLimits } from '../network-settings.ts'
+import { mainFile } from './main-file.ts'
 
 export const programRoot = resolve(fileURLToPath(new URL('../..', import.meta.url)))
-
-/** The file that Node.js starts, below `programRoot`: TypeScript in the source tree, JavaScript in packages. */
-export const mainFile = join('src', `main${extname(import.meta.filename)}`)
 
 /**
  * What unprivileged processes need to read: the program with everything that it imports. Of a package that npm installed

@@ -3,11 +3,11 @@ import { once } from 'node:events'
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { program } from '../support/glovebox.ts'
+import { builtProgram } from '../support/glovebox.ts'
 import { manageKeys, runCommand } from '../support/keys.ts'
 import { openStory } from '../support/story.ts'
 
-const story = openStory(['--no-dev', '--log-level', 'debug'])
+const story = openStory(['--no-dev', '--log-level', 'debug'], { program: builtProgram })
 
 /** Runs an administration command beside the server, as an operator does. */
 const glovebox = (...words: string[]) => runCommand(story.place, words)
@@ -120,7 +120,7 @@ describe('administration on the command line', () => {
   it('keeps the owner of the database when a command is run without the user of the server', async () => {
     const home = join(story.place.directory, 'home')
     const state = join(story.place.directory, 'state')
-    const child = spawn(program, ['orgs', 'list', '--home', home, '--state-dir', state], { stdio: 'ignore' })
+    const child = spawn(builtProgram, ['orgs', 'list', '--home', home, '--state-dir', state], { stdio: 'ignore' })
     expect(await once(child, 'exit')).toEqual([0, null])
     for (const path of [join(home, 'front'), join(home, 'front', 'glovebox.db')]) {
       expect(statSync(path).uid).toBe(story.place.frontUid)

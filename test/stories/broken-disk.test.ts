@@ -3,7 +3,7 @@ import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statfsSync, writeF
 import { basename, join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { execute, post } from '../support/calls.ts'
-import { type Glovebox, Place, until } from '../support/glovebox.ts'
+import { builtProgram, type Glovebox, Place, until } from '../support/glovebox.ts'
 import { manageKeys, runCommand } from '../support/keys.ts'
 import { LoopDisk } from '../support/loop-disk.ts'
 import { inPrivateMounts } from '../support/private-mounts.ts'
@@ -16,7 +16,7 @@ inPrivateMounts(import.meta.filename, () => {
 
   /** A server whose home is on a small disk of its own. */
   async function openOn(bytes: number, ...options: string[]): Promise<Glovebox> {
-    place = new Place()
+    place = new Place(builtProgram)
     disk = new LoopDisk(place, bytes, ...options)
     return start()
   }
@@ -94,7 +94,7 @@ inPrivateMounts(import.meta.filename, () => {
 
   describe('a disk on which no thread can be created any more', () => {
     it('makes the server not ready, with the reason, while runs without a thread continue', async () => {
-      place = new Place()
+      place = new Place(builtProgram)
       disk = new LoopDisk(place, 256 * mib)
       const server = await place.start('--slots-ready', '0', '--storage-reserve', '64MiB', '--limit-thread', '16MiB')
       const ballast = join(disk.home, 'ballast')
@@ -110,7 +110,7 @@ inPrivateMounts(import.meta.filename, () => {
 
   describe('a machine without a free loop device', () => {
     it('makes the server not ready, with the reason, until there is one', async () => {
-      place = new Place()
+      place = new Place(builtProgram)
       disk = new LoopDisk(place, 256 * mib)
       const server = await place.start('--slots-ready', '0', '--storage-reserve', '64MiB', '--limit-thread', '16MiB')
       const inRunner = (...words: string[]) => execFileSync('nsenter', ['-t', `${server.runnerPid}`, '-m', ...words])

@@ -3,10 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
+import { builtProgram } from '../support/glovebox.ts'
 import { runCommand } from '../support/keys.ts'
 import { openStory } from '../support/story.ts'
 
-const story = openStory(['--no-dev', '--outbound-allow', '127.0.0.1'])
+const story = openStory(['--no-dev', '--outbound-allow', '127.0.0.1'], { program: builtProgram })
 const directory = mkdtempSync(join(tmpdir(), 'glovebox-declared-'))
 const path = (name: string) => join(directory, name)
 const sample = new URL('../../deploy/organizations.yaml', import.meta.url)

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { callTool, execute, type Following, follow, post } from '../support/calls.ts'
-import { freePort, type Glovebox, killIfThere, type Place, until, within } from '../support/glovebox.ts'
+import { builtProgram, freePort, type Glovebox, killIfThere, type Place, until, within } from '../support/glovebox.ts'
 import { slotsOf, tracesOf } from '../support/machine.ts'
 import { atRest, endingOf, leftOf, runsAgain, slotIdsOf, withoutFiles } from '../support/recovery.ts'
 import { disposablePlaces } from '../support/story.ts'
 
-const newPlace = disposablePlaces()
+const newPlace = disposablePlaces(builtProgram)
 
 describe('a runner that is killed while it executes code', () => {
   it('restarts within seconds, and everything it owned is removed', async () => {

@@ -4,7 +4,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { execute, post } from '../support/calls.ts'
-import { type Glovebox, Place, until } from '../support/glovebox.ts'
+import { builtProgram, type Glovebox, Place, until } from '../support/glovebox.ts'
 import { manageKeys, newKey, runCommand } from '../support/keys.ts'
 import { inPrivateMounts } from '../support/private-mounts.ts'
 import { openReceiver, type Receiver } from '../support/receiver.ts'
@@ -14,7 +14,7 @@ const mib = 1024 * 1024
 
 inPrivateMounts(import.meta.filename, () => {
   describe('a power cut', () => {
-    const place = new Place()
+    const place = new Place(builtProgram)
     let disk: VolatileDisk
     let server: Glovebox
     let receiver: Receiver

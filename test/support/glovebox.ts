@@ -9,7 +9,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { allProcesses, mountsBelow, processesOf, removeTraces, type Scope } from './machine.ts'
 
+/** The command of the source tree. */
 export const program = fileURLToPath(new URL('../../bin/glovebox', import.meta.url))
+
+/** The same command from few files, for stories that start it many times (test/support/built-program.ts). */
+export const builtProgram = fileURLToPath(new URL('../../build/program/glovebox', import.meta.url))
 
 /** Generous, since the machine may be busy with other tests; these limits only end what hangs. */
 const startWithinMs = 90_000
@@ -194,7 +198,7 @@ export class Glovebox {
   }
 
   #childPid(command: 'runner' | 'front'): number {
-    const isIt = (words: string[]) => words.at(-1) === command && words.at(-2)?.endsWith('src/main.ts')
+    const isIt = (words: string[]) => words.at(-1) === command && /\/main\.[jt]s$/.test(words.at(-2) ?? '')
     const found = allProcesses().find(
       ({ parent, state, words }) => parent === this.supervisorPid && state !== 'Z' && isIt(words),
     )

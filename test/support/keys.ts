@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { type Place, program } from './glovebox.ts'
+import type { Place } from './glovebox.ts'
 
 export interface Outcome {
   code: number
@@ -26,7 +26,7 @@ export async function runCommand(place: Place, words: readonly string[], as: rea
   ]
   // What follows `--` belongs to the program of an upstream.
   const at = words.includes('--') ? words.indexOf('--') : words.length
-  const [command, ...args] = [...as, program, ...words.slice(0, at), ...own, ...words.slice(at)]
+  const [command, ...args] = [...as, place.program, ...words.slice(0, at), ...own, ...words.slice(at)]
   const child = spawn(command!, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH ?? '' } })
   const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
   return { code: code as number, stdout, stderr }

@@ -13,10 +13,14 @@ export interface Story {
 /**
  * Starts one server for all tests of a file, and removes it with everything it created after the last one.
  * @param flags of `glovebox serve`.
- * @param options `expectNoWarnings` also fails the file when the server logs a warning or an error.
+ * @param options `expectNoWarnings` also fails the file when the server logs a warning or an error; `program` is the path of the
+ *   command that starts it.
  */
-export function openStory(flags: readonly string[] = [], options: { expectNoWarnings?: boolean } = {}): Story {
-  const place = new Place()
+export function openStory(
+  flags: readonly string[] = [],
+  options: { expectNoWarnings?: boolean; program?: string } = {},
+): Story {
+  const place = new Place(options.program)
   let started: Glovebox | undefined
   const server = () => {
     if (started === undefined) throw new Error('the server has not started')
