@@ -1,9 +1,12 @@
+import { LRUCache } from 'lru-cache'
 import { monotonicMs } from '../base/clock.ts'
 
 /** Number of consecutive failures after which an upstream is not called for a pause. */
 const failuresMax = 5
 const pauseMs = 5_000
 const pauseMaxMs = 60_000
+/** Maximum number of upstreams, with the credentials of keys, whose failures are known. */
+const circuitsMax = 10_000
 
 interface Circuit {
   failures: number
@@ -17,7 +20,7 @@ interface Circuit {
  * permitted again; if it fails, the pause doubles, up to `pauseMaxMs`.
  */
 export class CircuitBreaker {
-  readonly #circuits = new Map<string, Circuit>()
+  readonly #circuits = new LRUCache<string, Circuit>({ max: circuitsMax })
   readonly #now: () => number
 
   constructor(now: () => number = monotonicMs) {

@@ -112,7 +112,9 @@ export class Relay {
     const message = request.body.length === 0 ? undefined : tryParse(request.body)
     if (request.method === 'POST' && isRestricted(target)) requireAllowed(message, target)
     if (request.method === 'POST') this.#deps.rates.count(caller, countedRequests(message))
-    const waitSeconds = this.#deps.breaker.enter(id)
+    // The credential of one key may fail where those of others work.
+    const circuit = target.credentialOf === '' ? id : `${id} ${target.credentialOf}`
+    const waitSeconds = this.#deps.breaker.enter(circuit)
     if (waitSeconds > 0) {
       const problem = 'it failed several times in a row'
       throw new Refusal('upstream_failed', { upstream: name, problem, retryAfterSeconds: waitSeconds })
@@ -138,7 +140,7 @@ export class Relay {
         this.#count(id, -1)
         this.#count(ofKey, -1)
         span?.end({ 'glovebox.outcome': outcome }, outcome === 'failed')
-        this.#deps.breaker.leave(id, outcome === 'rejected' ? 'succeeded' : outcome)
+        this.#deps.breaker.leave(circuit, outcome === 'rejected' ? 'succeeded' : outcome)
         if (sketch.method === '') return
         const latencyMs = monotonicMs() - startMs
         this.#deps.core.countUpstreamCall(caller, {

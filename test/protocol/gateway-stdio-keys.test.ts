@@ -78,6 +78,18 @@ describe('keys with credentials of their own', () => {
   })
 })
 
+describe('a key whose own credential fails', () => {
+  it('does not keep other keys from the server', async () => {
+    await register('acme/apart', { credential, credential_mode: 'per_key_or_shared' })
+    expect((await setCredential(first, 'acme/apart', 'token-of-first')).status).toBe(204)
+    const failed = []
+    for (let n = 0; n < 7; n++) failed.push(await call(first, 'acme/apart', 'exit'))
+    expect(failed.map(({ status }) => status)).toEqual(Array(7).fill(502))
+    expect(failed.at(-1)!.text).toContain('in a row')
+    expect(await call(second, 'acme/apart', 'echo', { text: 'works' })).toMatchObject({ status: 200, text: 'works' })
+  })
+})
+
 describe('keys that share a credential', () => {
   it('read only what their own process has written before it ended', async () => {
     await register('acme/shared-credential')

@@ -97,6 +97,7 @@ const cases: readonly Case[] = [
     tests: [
       ['protocol/gateway-aggregated', 'lists the tools of all upstreams beside our own, also of one that is down'],
       ['protocol/gateway-aggregated', 'calls tools of every upstream and our own, and reports one that is down'],
+      ['protocol/gateway-stdio-keys', 'does not keep other keys from the server'],
     ],
   },
   {
