@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { timestamp } from '../../../base/clock.ts'
 import { Refusal } from '../../../base/errors.ts'
 import { newSandboxId } from '../../../base/ids.ts'
@@ -119,11 +120,23 @@ export class ProgramDisks {
 
   /** Starts a sandbox. @throws Refusal `upstream_misconfigured` if its image does not exist, and those of the runner. */
   async start({ name: upstream }: ProgramTarget, spec: SandboxSpec): Promise<void> {
-    try {
-      await this.#deps.runner.start(spec)
-    } catch (error) {
-      if (!(error instanceof Refusal) || error.code !== 'image_unknown') throw error
-      throw new Refusal('upstream_misconfigured', { upstream, problem: withoutStop(error.message) })
+    for (let attempts = 1; ; attempts++) {
+      try {
+        await this.#deps.runner.start(spec)
+        return
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error
+        if (error.code === 'image_unknown') {
+          throw new Refusal('upstream_misconfigured', { upstream, problem: withoutStop(error.message) })
+        }
+        // A command and the server use the same sandbox: the other one is about to stop it.
+        if (error.code !== 'sandbox_busy' || attempts === startAttempts) throw error
+        await sleep(busyMs)
+      }
     }
   }
 }
+
+/** A sandbox that is being stopped is started again this often, within 15 s. */
+const startAttempts = 150
+const busyMs = 100
