@@ -198,15 +198,17 @@ const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subje
 
 /**
  * Runs durable transactions: each is committed, and then the log is synced in another thread. While the disk is slow, the
- * event loop goes on, and others write. If the sync fails, the caller gets the error, and the transaction may remain.
+ * event loop goes on. The connection is held until then, so that no other work sees a row before its writer goes on. If the
+ * sync fails, the caller gets the error, and the transaction may remain.
  */
 const durablyIn =
   (db: Kysely<Tables>, sync: () => Promise<void>): DurableTransaction =>
-  async (work) => {
-    const result = await db.transaction().execute(work)
-    await sync()
-    return result
-  }
+  (work) =>
+    db.connection().execute(async (connection) => {
+      const result = await connection.transaction().execute(work)
+      await sync()
+      return result
+    })
 
 function openDatabase(path: string, health: DatabaseHealth, autocheckpointPages: number): NodeSqlite {
   let database: DatabaseSync | undefined
