@@ -118,7 +118,7 @@ describe('a program as an upstream', () => {
     expect(await textOf('team/plain', 'echo', { text: 'inside' })).toBe('inside')
     expect(Number(await textOf('team/plain', 'pid'))).toBeLessThan(100)
     await textOf('team/plain', 'daemon')
-    expect(processesWith('86399').length).toBeGreaterThan(0)
+    await expect.poll(() => processesWith('86399').length).toBeGreaterThan(0)
     expect((await upstreams('update', 'team/plain', '--disable')).code).toBe(0)
     await expect.poll(() => processesWith('86399'), { timeout: 15_000 }).toEqual([])
     await upstreams('update', 'team/plain', '--enable')
