@@ -100,7 +100,7 @@ struct message {
 	struct theirs theirs;
 };
 
-/* The agent is trusted as any process of the sandbox is: numbers are compared with what they may be. */
+/* Code of the sandbox may have taken the agent over, so each size of its message is checked. */
 static int receive(struct message *message)
 {
 	struct spare_request *request = &message->request;

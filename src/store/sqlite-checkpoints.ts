@@ -43,6 +43,9 @@ export class Checkpoints {
   readonly #waiting = new Set<() => void>()
   /** Size of the log at the last report, with the large values that were added since. */
   #logBytes = 0
+  #checkpointed = 0
+  /** The last problem, until pages are moved again. */
+  #problem: string | undefined
   #worker: Worker | undefined
   #restart: NodeJS.Timeout | undefined
   #closed = false
@@ -50,7 +53,8 @@ export class Checkpoints {
   /**
    * @param path of a database in WAL mode.
    * @param pages number of pages in the log at which they are moved.
-   * @param onError called for each failed attempt; another follows after a second.
+   * @param onError called when an attempt fails, and not again until one has succeeded or fails for another reason. An attempt
+   * follows each second.
    */
   constructor(path: string, pages: number, onError: (problem: string) => void) {
     this.#work = { path, pages }
@@ -79,7 +83,7 @@ export class Checkpoints {
     const worker = new Worker(checkpointer, { workerData: this.#work })
     worker.unref()
     worker.on('message', (report: CheckpointReport) => this.#take(report))
-    worker.on('error', (error) => this.#onError(String(error)))
+    worker.on('error', (error) => this.#report(String(error)))
     worker.on('exit', () => {
       this.#worker = undefined
       this.#announce()
@@ -91,12 +95,19 @@ export class Checkpoints {
   #take(report: CheckpointReport): void {
     if (typeof report === 'string') {
       this.#logBytes = 0
-      this.#onError(report)
+      this.#report(report)
     } else {
       // The next writer begins a log anew of which nothing is left.
       this.#logBytes = report.log > report.checkpointed ? report.log * pageBytes : 0
+      if (report.checkpointed > this.#checkpointed) this.#problem = undefined
+      this.#checkpointed = report.checkpointed
     }
     this.#announce()
+  }
+
+  #report(problem: string): void {
+    if (problem !== this.#problem) this.#onError(problem)
+    this.#problem = problem
   }
 
   #announce(): void {

@@ -67,7 +67,7 @@ export interface StoreOptions {
   queries?: Pick<SlowCalls, 'count'>
   /** Version of the schema that the database gets; by default the newest. */
   schema?: number
-  /** Moves pages out of the log in a thread, for a process that serves; called for each failed attempt. */
+  /** Moves pages out of the log in a thread, for a process that serves; called when that begins to fail. */
   onCheckpointError?: (problem: string) => void
 }
 
@@ -197,9 +197,9 @@ const withoutTrace = (db: Kysely<Tables>, rows: Store['subjects']): Store['subje
 })
 
 /**
- * Runs durable transactions: each is committed, and then the log is synced in another thread. While the disk is slow, the
- * event loop goes on. The connection is held until then, so that no other work sees a row before its writer goes on. If the
- * sync fails, the caller gets the error, and the transaction may remain.
+ * Runs durable transactions: each is committed, and then the log is synced in another thread, so that a slow disk does not
+ * block the event loop. The connection is held until then: other statements see a committed row only when the caller that
+ * wrote it continues. If the sync fails, the caller gets the error, and the transaction may remain.
  */
 const durablyIn =
   (db: Kysely<Tables>, sync: () => Promise<void>): DurableTransaction =>

@@ -239,7 +239,7 @@ export class JailRun implements SlotRun {
     if (room > 0) this.#observer.output(stream, bytes.subarray(0, room))
     if (bytes.length > room) this.#kill({ kind: 'output_limit', limitBytes: outputHardBytes })
     if (this.#outputBytes[stream] > outputSoftBytes) this.#excessBytes += bytes.length
-    // Goes on while the run is being killed: its pipes are drained before it counts as ended.
+    // Also while the run is being killed: it ends only when its pipes are empty.
     this.#window.giveBack(() => this.#pauseMs())
   }
 

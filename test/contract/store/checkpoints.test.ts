@@ -2,9 +2,10 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { setImmediate } from 'node:timers/promises'
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openStore } from '../../../src/store/sqlite.ts'
+import { Checkpoints } from '../../../src/store/sqlite-checkpoints.ts'
 import type { Store } from '../../../src/store/store.ts'
 import { until } from '../../support/glovebox.ts'
 import { finishedResult, org, plainKey, plainProfile, plainRun } from '../../support/rows.ts'
@@ -73,5 +74,18 @@ describe('the database of a server', () => {
     await store.close()
     store = await openStore(path)
     expect((await store.runs.output('trc_59'))?.stdout.head).toEqual(new Uint8Array(stream.head))
+  })
+
+  it('has its log reported once when it cannot be moved, however often that is tried', async () => {
+    const problems: string[] = []
+    const checkpoints = new Checkpoints(join(directory, 'missing', 'glovebox.db'), 1, (one) => problems.push(one))
+    try {
+      await until(() => problems.length > 0, 'the problem is reported')
+      // Two more attempts.
+      await sleep(2_500)
+      expect(problems).toEqual([expect.stringContaining('unable to open database file')])
+    } finally {
+      await checkpoints.close()
+    }
   })
 })
